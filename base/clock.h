@@ -1,0 +1,32 @@
+// Time: monotonic only. Pure cores take a TimePoint as an argument; only shells call steady_now().
+// Durations may cross a wire or a process boundary, time points may not (one exception: all
+// processes of one host share CLOCK_MONOTONIC, which is what steady_clock reads).
+#pragma once
+
+#include <chrono>
+
+namespace dlaunch {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
+
+// "Never": a deadline that does not come.
+inline constexpr TimePoint kNever = TimePoint::max();
+
+// now + d without overflow; a negative or huge d means never.
+inline TimePoint deadline_after(TimePoint now, Duration d) {
+  return d < Duration::zero() || d > kNever - now ? kNever : now + d;
+}
+
+// Milliseconds until the deadline for poll(2)/epoll_wait(2): -1 for never, 0 if it has passed,
+// rounded up so that a waiter does not spin through the last fraction of a millisecond.
+inline int poll_timeout_ms(TimePoint now, TimePoint deadline) {
+  if (deadline == kNever) return -1;
+  if (deadline <= now) return 0;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
+  return ms > 60'000 ? 60'000 : static_cast<int>(ms);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,24 @@
+// Endpoint: "host:port" as a value. IPv6 literals are written in brackets: "[::1]:29500".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+// Parses "host:port", "[v6]:port" or, where default_port is not 0, a host alone.
+Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port = 0);
+
+std::string to_string(const Endpoint& endpoint);
+
+}  // namespace dlaunch

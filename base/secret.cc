@@ -1,0 +1,79 @@
+#include "base/secret.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+Result<std::string> random_bytes(std::size_t bytes) {
+  std::string out(bytes, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(bytes)) != 1) {
+    return Error{.code = Errc::io, .what = "the system's random generator gave nothing"};
+  }
+  return out;
+}
+
+Result<std::string> random_hex(std::size_t bytes) {
+  auto raw = random_bytes(bytes);
+  if (!raw) return raw.error();
+  std::string hex;
+  for (unsigned char c : *raw) {
+    hex += "0123456789abcdef"[c >> 4];
+    hex += "0123456789abcdef"[c & 15];
+  }
+  return hex;
+}
+
+Result<Secret> Secret::random() {
+  auto hex = random_hex(32);
+  if (!hex) return hex.error();
+  return Secret(std::move(*hex));
+}
+
+Result<Secret> Secret::load(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return errno_error("open secret file " + path, errno);
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0) return errno_error("stat secret file " + path, errno);
+  if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return Error{.code = Errc::usage,
+                 .what = "secret file " + path + " may be read by others: chmod 600 it"};
+  }
+  char buffer[4097];
+  const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+  if (got < 0) return errno_error("read secret file " + path, errno);
+  std::string bytes(buffer, static_cast<std::size_t>(got));
+  while (!bytes.empty() && (bytes.back() == '\n' || bytes.back() == '\r' || bytes.back() == ' ')) {
+    bytes.pop_back();
+  }
+  if (bytes.size() < 16 || bytes.size() > 4096) {
+    return Error{.code = Errc::usage,
+                 .what = "secret file " + path + " must hold 16 to 4096 bytes, not " +
+                         std::to_string(bytes.size())};
+  }
+  return Secret(std::move(bytes));
+}
+
+Mac Secret::mac(std::string_view message) const {
+  Mac out{};
+  unsigned int size = 0;
+  // HMAC() wants a non-null key even when its length is 0.
+  const auto* done = HMAC(EVP_sha256(), bytes_.c_str(), static_cast<int>(bytes_.size()),
+                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                          reinterpret_cast<unsigned char*>(out.data()), &size);
+  DL_ASSERT(done != nullptr && size == kMacBytes);
+  return out;
+}
+
+bool macs_equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,46 @@
+// The job's secret and what is made of it. Crypto is OpenSSL's.
+// A secret travels by a 0600 file (DLAUNCH_SECRET_FILE), never in argv, a log or the environment.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+inline constexpr std::size_t kMacBytes = 32;
+using Mac = std::array<char, kMacBytes>;
+
+class Secret {
+ public:
+  // No secret: programs started by hand without one. Handshakes then only keep jobs apart.
+  Secret() = default;
+  explicit Secret(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  // 256 random bits.
+  static Result<Secret> random();
+  // Reads a secret file: its bytes less trailing white space, 16 to 4096 of them. A file that
+  // others may read or write is refused.
+  static Result<Secret> load(const std::string& path);
+
+  bool empty() const { return bytes_.empty(); }
+  const std::string& bytes() const { return bytes_; }
+
+  // HMAC-SHA256 of the message under this secret.
+  Mac mac(std::string_view message) const;
+
+ private:
+  std::string bytes_;
+};
+
+// Compares in constant time.
+bool macs_equal(std::string_view a, std::string_view b);
+
+// `bytes` random bytes as lower-case hex (2 * bytes characters): job ids, socket names, nonces.
+Result<std::string> random_hex(std::size_t bytes);
+Result<std::string> random_bytes(std::size_t bytes);
+
+}  // namespace dlaunch

@@ -1,0 +1,85 @@
+#include "base/units.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace dlaunch {
+namespace {
+
+Error bad(std::string_view text, std::string_view wanted) {
+  return Error{.code = Errc::usage, .what = fmt::format("'{}' is not {}", text, wanted)};
+}
+
+// Splits "1.5s" into 1.5 and "s". False where no number stands in front.
+bool split_number(std::string_view text, double& number, std::string& unit) {
+  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), number,
+                                          std::chars_format::fixed);
+  if (err != std::errc() || !std::isfinite(number) || number < 0) return false;
+  unit.assign(end, text.data() + text.size());
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return true;
+}
+
+}  // namespace
+
+Result<Duration> parse_duration(std::string_view text) {
+  constexpr auto kWanted = "a duration such as 10, 250ms, 1.5s, 2m, 1h";
+  double number = 0;
+  std::string unit;
+  if (!split_number(text, number, unit)) return bad(text, kWanted);
+  double seconds = 0;
+  if (unit.empty() || unit == "s") seconds = 1;
+  else if (unit == "us") seconds = 1e-6;
+  else if (unit == "ms") seconds = 1e-3;
+  else if (unit == "m" || unit == "min") seconds = 60;
+  else if (unit == "h") seconds = 3600;
+  else if (unit == "d") seconds = 86400;
+  else return bad(text, kWanted);
+  constexpr double kLongest = 100.0 * 365 * 86400;  // a century: no overflow further on
+  if (number * seconds > kLongest) return bad(text, "a duration under 100 years");
+  return Duration(static_cast<std::int64_t>(std::llround(number * seconds * 1e9)));
+}
+
+Result<std::uint64_t> parse_bytes(std::string_view text) {
+  constexpr auto kWanted = "a size such as 8, 4K, 256M, 1G";
+  double number = 0;
+  std::string unit;
+  if (!split_number(text, number, unit)) return bad(text, kWanted);
+  int shift = 0;
+  if (!unit.empty() && unit != "b") {
+    const auto at = std::string_view("kmgt").find(unit[0]);
+    const auto rest = unit.substr(1);
+    if (at == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) {
+      return bad(text, kWanted);
+    }
+    shift = 10 * (static_cast<int>(at) + 1);
+  }
+  const double bytes = std::ldexp(number, shift);
+  if (bytes > 0x1p60) return bad(text, "a size under 1 EiB");
+  if (bytes != std::floor(bytes)) return bad(text, "a whole number of bytes");
+  return static_cast<std::uint64_t>(bytes);
+}
+
+Result<int> parse_int(std::string_view text, int low, int high, std::string_view name) {
+  int value = 0;
+  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (err != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("{}: '{}' is not a whole number from {} to {}", name, text,
+                                     low, high)};
+  }
+  return value;
+}
+
+std::string format_duration(Duration duration) {
+  const double s = std::chrono::duration<double>(duration).count();
+  const double magnitude = std::fabs(s);
+  if (magnitude >= 1 || magnitude == 0) return fmt::format("{:.4g} s", s);
+  if (magnitude >= 1e-3) return fmt::format("{:.4g} ms", s * 1e3);
+  return fmt::format("{:.4g} us", s * 1e6);
+}
+
+}  // namespace dlaunch

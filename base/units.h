@@ -1,0 +1,25 @@
+// Durations and byte sizes as people write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace dlaunch {
+
+// "10" (seconds), "250ms", "1.5s", "2m", "1h", "1d". Not negative.
+Result<Duration> parse_duration(std::string_view text);
+
+// "8", "4K", "256M", "1G", "4KiB", "1MB": powers of 1024 as in nccl-tests, whatever the letter case.
+Result<std::uint64_t> parse_bytes(std::string_view text);
+
+// A whole number within [low, high]; `name` is what the error calls it ("--nproc").
+Result<int> parse_int(std::string_view text, int low, int high, std::string_view name);
+
+// The shortest readable form: "1.5 s", "250 ms", "3.2 us".
+std::string format_duration(Duration duration);
+
+}  // namespace dlaunch

@@ -1,0 +1,61 @@
+// OutputHub: everything that reaches the user's terminal goes through here: the workers' lines,
+// our own messages, the final report. It owns the worker pipes' reading ends, the log files, and
+// our stdout and stderr, so that no line is torn by another and nothing is lost: when the reader of
+// our stdout is slow, we stop reading the workers' pipes (back-pressure).
+//
+// An asio shell; what becomes of bytes is decided by pure line cores (line_splitter.h, …).
+// One thread, the loop's.
+#pragma once
+
+#include <asio/io_context.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/plan.h"
+
+namespace dlaunch {
+
+class OutputHub {
+ public:
+  OutputHub(asio::io_context& loop, const Plan& plan);
+  ~OutputHub();
+  OutputHub(const OutputHub&) = delete;
+  OutputHub& operator=(const OutputHub&) = delete;
+
+  // The descriptors a worker gets as 0, 1 and 2; the caller closes them once it has spawned.
+  // Creates log files first: a full or read-only disk is an Error naming the file.
+  struct WorkerStdio {
+    UniqueFd in, out, err;
+  };
+  Result<WorkerStdio> open_worker(int round, int rank);
+
+  // The worker was reaped: what its pipes still hold is read, printed and written; a write end kept
+  // open by some grandchild is not waited for. Call once per open_worker.
+  void worker_ended(int rank);
+
+  // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
+  void own_line(std::string_view line);
+
+  // Calls `done` once everything accepted so far has been written out, or our reader is gone, or
+  // `limit` has passed with a reader that does not read.
+  void flush(Duration limit, std::function<void()> done);
+
+  // The last lines of the rank's stderr in its latest round, oldest first, at most `lines` of them;
+  // kept in every mode but raw.
+  std::vector<std::string> stderr_tail(int rank, std::size_t lines) const;
+
+  // Stops reading our stdin (at the end of a job).
+  void close_stdin();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dlaunch

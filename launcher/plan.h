@@ -1,0 +1,67 @@
+// Plan: everything `dlaunch` will do, as one plain value. The command line makes it (cli/), checks
+// it completely before anything starts, --dry-run prints it, the agent executes it. No option, no
+// environment variable is read below this point.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rank_set.h"
+
+namespace dlaunch {
+
+enum class OutputMode {
+  prefix,  // "[3] line" on our stdout and stderr
+  merged,  // as prefix, equal lines of several ranks become one "[0-7] line"
+  raw,     // workers inherit our stdout and stderr
+  files,   // only into --log-dir
+  none,    // discarded (the report still quotes stderr)
+};
+enum class StreamSet { none, out, err, both };  // torchrun's 0, 1, 2, 3
+
+struct OutputPlan {
+  OutputMode mode = OutputMode::prefix;
+  std::string log_dir;                    // "": no files. DIR/round/rank/{stdout,stderr}
+  StreamSet tee = StreamSet::both;        // with log_dir: streams that also go to the terminal
+  std::optional<RankSet> only_ranks;      // whose lines are shown; files and report get all
+  bool timestamps = false;                // time of emission, ms, local time
+  bool host_prefix = false;               // "[host:3]" instead of "[3]"
+  bool color = false;                     // decided by the command line (terminal, NO_COLOR)
+};
+
+enum class StdinPlan { none, one_rank, all };
+
+enum class BindPolicy { none, core, l3, numa, socket };
+
+struct Plan {
+  std::vector<std::string> argv;          // program and arguments, macros not yet expanded
+  int nproc = 1;                          // workers on this node
+  std::string job_id;                     // never empty
+  std::string host;                       // this node's name, for prefixes and the report
+  std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
+  std::string chdir;                      // "": stay
+  BindPolicy bind = BindPolicy::none;
+  bool report_bindings = false;
+  std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
+  std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
+  OutputPlan output;
+  StdinPlan stdin_to = StdinPlan::one_rank;
+  int stdin_rank = 0;
+  Duration grace = std::chrono::seconds(10);  // between SIGTERM and SIGKILL
+  Duration timeout = Duration::zero();        // of the whole job; 0: none
+  int max_restarts = 0;                       // of all workers together, as torchrun counts
+  std::string error_file;                     // the report as JSON; "": none
+  std::string store_listen = "127.0.0.1:0";   // where the embedded store listens
+  int master_port = 0;                        // 0: reserve a free one
+  std::string secret_file;                    // "": make a secret for this job
+  std::string transport = "auto";             // exported as DLAUNCH_TRANSPORT
+  bool quiet = false;
+};
+
+// The plan as --dry-run prints it: one "key: value" line each, then argv and environment per rank.
+std::string describe(const Plan& plan);
+
+}  // namespace dlaunch

@@ -1,0 +1,62 @@
+// Store: the small shared key space through which the members of one round find each other.
+//
+// One interface, several back ends behind open_store(): tcp:// (a server embedded in dlaunch or in
+// rank 0), file:// (a folder on a shared file system). Values are bytes. Keys of a round carry its
+// number ("r1/ring/addr/3"), so that a late writer of an older round changes nothing that counts.
+//
+// Every call blocks the calling thread until it is done or `deadline` has passed (Errc::timeout; the
+// error says what was waited for and how long). A Store object is for one thread at a time; any
+// number of processes use the same key space, and each operation is atomic among them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/secret.h"
+
+namespace dlaunch {
+
+inline constexpr std::size_t kMaxKeyBytes = 1024;
+inline constexpr std::size_t kMaxValueBytes = 1 << 20;
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual Result<void> set(std::string_view key, std::string_view value, TimePoint deadline) = 0;
+  // Waits until the key exists, then returns its value.
+  virtual Result<std::string> get(std::string_view key, TimePoint deadline) = 0;
+  // Does not wait: nullopt where the key does not exist.
+  virtual Result<std::optional<std::string>> try_get(std::string_view key, TimePoint deadline) = 0;
+  // If the key's value equals `expected` (nullopt: the key does not exist), it becomes `desired`.
+  // Returns the value that stands afterwards.
+  virtual Result<std::string> compare_and_set(std::string_view key,
+                                              std::optional<std::string_view> expected,
+                                              std::string_view desired, TimePoint deadline) = 0;
+  // Adds to a decimal counter (a missing key counts as 0) and returns the sum.
+  virtual Result<std::int64_t> add(std::string_view key, std::int64_t delta,
+                                   TimePoint deadline) = 0;
+  // Waits until all keys exist. A time-out names the keys that are missing.
+  virtual Result<void> wait(const std::vector<std::string>& keys, TimePoint deadline) = 0;
+  // Removes every key that starts with the prefix and returns how many there were.
+  virtual Result<std::int64_t> delete_prefix(std::string_view prefix, TimePoint deadline) = 0;
+};
+
+struct StoreOptions {
+  std::string job_id;    // a server of another job refuses us, naming both jobs
+  Secret secret;
+  std::string who;       // how the other side's messages name us: "rank 3 (pid 4711)"
+};
+
+// url: "tcp://host:port" or "file:///folder". Retries a tcp:// server that is not up yet until the
+// deadline; a refusal (wrong job, wrong secret) is final at once (Errc::auth).
+Result<std::unique_ptr<Store>> open_store(const std::string& url, const StoreOptions& options,
+                                          TimePoint deadline);
+
+}  // namespace dlaunch

@@ -1,0 +1,46 @@
+// StoreServer: the embedded tcp:// store. A thin asio shell around store_core.h: it accepts,
+// handshakes, frames bytes, and asks the core. Lives in dlaunch's own loop, or, in a job started
+// by hand, in a thread of rank 0 (StoreServerThread).
+//
+// It trusts nobody before the handshake: 2 s for it, at most 64 sockets in it, one read buffer of
+// fixed size each, and a quiet drop (counted) for whatever does not speak the protocol.
+#pragma once
+
+#include <asio/io_context.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/secret.h"
+
+namespace dlaunch {
+
+struct StoreServerOptions {
+  Endpoint listen;      // port 0: the kernel picks one; endpoint() tells
+  std::string job_id;
+  Secret secret;
+};
+
+class StoreServer {
+ public:
+  // Binds and listens before it returns; serves whenever the io_context runs.
+  // Port taken: "store: listen on 127.0.0.1:29500: address already in use".
+  static Result<std::unique_ptr<StoreServer>> open(asio::io_context& loop,
+                                                   StoreServerOptions options);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  Endpoint endpoint() const;
+  std::uint64_t dropped() const;  // connections that failed the handshake
+
+ private:
+  struct Impl;
+  explicit StoreServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,28 @@
+#include "ring/abort_flag.h"
+
+#include <utility>
+
+namespace dlaunch {
+
+Error AbortFlag::error() const {
+  const std::lock_guard lock(mutex_);
+  DL_ASSERT(raised());
+  return error_;
+}
+
+bool AbortFlag::raise(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (raised()) return false;
+  error_ = std::move(error);
+  raised_.store(true, std::memory_order_seq_cst);
+  for (const auto& wake : wakers_) wake();
+  return true;
+}
+
+void AbortFlag::on_raise(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  if (raised()) wake();
+  wakers_.push_back(std::move(wake));
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,34 @@
+// AbortFlag: the one place where a communicator learns that it is over. The control thread raises it
+// when a peer is lost, the user by dl_abort(). Every wait in a plane looks at raised() and is woken
+// by the wakers registered here. Thread-safe; the first error wins.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+class AbortFlag {
+ public:
+  // One relaxed load: cheap enough for a spin loop.
+  bool raised() const { return raised_.load(std::memory_order_relaxed); }
+  // The first error; call only after raised() was true.
+  Error error() const;
+  // Returns false if it was raised before. Wakers run on the calling thread, before raise returns.
+  bool raise(Error error);
+  // Wakers must not block or raise. A waker registered after the flag was raised runs at once.
+  // What a waker touches must outlive the flag's last raise().
+  void on_raise(std::function<void()> wake);
+
+ private:
+  std::atomic<bool> raised_{false};
+  mutable std::mutex mutex_;
+  Error error_;
+  std::vector<std::function<void()>> wakers_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,150 @@
+/* libdlring: collectives for the ranks of one job. C API, stable ABI.
+ *
+ * Every rank makes a communicator with dl_init() and then calls the same collectives in the same
+ * order. Calls block until the result is there; the calling thread does the work. One communicator
+ * is for one thread at a time (dl_abort() excepted: any thread may call it at any time).
+ *
+ * A call returns DL_OK or an error code; dl_last_error() then gives the sentence for people. After
+ * any error of a collective other than DL_ERR_INVALID and DL_ERR_UNSUPPORTED the communicator is
+ * broken: every later call returns the same error at once. Buffers that were being written are then
+ * undefined; input buffers that are not also outputs are untouched.
+ *
+ * Counts are elements, not bytes. `in` may equal `out` (in place) wherever both are given; other
+ * overlaps are DL_ERR_INVALID where they can be seen, and undefined where they cannot. Buffers need
+ * the alignment of their element type only. A count of 0 is a valid collective that moves nothing.
+ *
+ * All ranks get the same bits, and the same bits again when the program is run again with the same
+ * number of ranks.
+ */
+#ifndef DLAUNCH_RING_H
+#define DLAUNCH_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DL_API __attribute__((visibility("default")))
+
+typedef struct dl_comm dl_comm;
+
+typedef enum dl_result {
+  DL_OK = 0,
+  DL_ERR_INVALID = 1,     /* an argument is wrong: this call did nothing */
+  DL_ERR_IO = 2,          /* the system refused: memory, sockets, files */
+  DL_ERR_TIMEOUT = 3,     /* the operation's deadline passed; the text says who had not arrived */
+  DL_ERR_PEER_LOST = 4,   /* a rank died or left; dl_peer_lost() says which */
+  DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both */
+  DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
+  DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */
+  DL_ERR_UNSUPPORTED = 8, /* valid, but not in this build or for this type */
+  DL_ERR_PROTOCOL = 9     /* a peer sent bytes that make no sense */
+} dl_result;
+
+typedef enum dl_dtype {
+  DL_INT8 = 0,
+  DL_UINT8 = 1,
+  DL_INT32 = 2,
+  DL_UINT32 = 3,
+  DL_INT64 = 4,
+  DL_UINT64 = 5,
+  DL_FLOAT16 = 6,  /* IEEE binary16 */
+  DL_BFLOAT16 = 7, /* the upper half of a binary32 */
+  DL_FLOAT32 = 8,
+  DL_FLOAT64 = 9
+} dl_dtype;
+
+/* Integer sums and products wrap. AVG divides the sum by the number of ranks (integers: towards
+ * zero). MAX and MIN of floats give NaN where any operand is NaN. The bitwise ops are for integers
+ * only: DL_ERR_UNSUPPORTED with a float type. 16-bit floats are added in binary32. */
+typedef enum dl_op {
+  DL_SUM = 0,
+  DL_PRODUCT = 1,
+  DL_MAX = 2,
+  DL_MIN = 3,
+  DL_AVG = 4,
+  DL_BAND = 5,
+  DL_BOR = 6,
+  DL_BXOR = 7
+} dl_op;
+
+/* Set every field by dl_options_init() first, then change what you need. */
+typedef struct dl_options {
+  size_t struct_size;      /* sizeof(dl_options): keeps old programs working with newer libraries */
+  int rank;                /* for tcp:// and file://; -1: from RANK */
+  int size;                /* for tcp:// and file://; -1: from WORLD_SIZE */
+  double init_timeout_s;   /* until every rank has arrived; <0: DLAUNCH_INIT_TIMEOUT or 600 */
+  double op_timeout_s;     /* for each operation; <0: DLAUNCH_OP_TIMEOUT or 1800; 0: for ever */
+  const char *transport;   /* "auto", "shm", "tcp"; NULL: DLAUNCH_TRANSPORT or "auto" */
+  const char *job_id;      /* keeps jobs apart; NULL: DLAUNCH_JOB_ID or "default" */
+  const char *secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
+} dl_options;
+
+DL_API void dl_options_init(dl_options *options);
+
+/* Joins the job and waits until all ranks have. Collective. url:
+ *   NULL or "env://"    the launcher's environment: dlaunch's own (DLAUNCH_RDZV), or RANK,
+ *                       WORLD_SIZE, MASTER_ADDR, MASTER_PORT as torchrun and others set them (rank
+ *                       0 then listens on MASTER_PORT). Without RANK: a world of one.
+ *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
+ *   "file:///folder"    through files in a folder that all ranks share, new for each job.
+ * options may be NULL. On failure *comm is NULL and dl_last_error(NULL) says why. */
+DL_API dl_result dl_init(const char *url, const dl_options *options, dl_comm **comm);
+
+/* Leaves in good order and frees the communicator; peers that need this rank later get
+ * DL_ERR_PEER_LOST. Not collective. NULL is allowed. */
+DL_API void dl_finalize(dl_comm *comm);
+
+/* Makes the pending and all later calls of this rank return DL_ERR_ABORTED and tells the peers, who
+ * get DL_ERR_PEER_LOST naming this rank. Any thread; returns at once. */
+DL_API void dl_abort(dl_comm *comm);
+
+DL_API int dl_rank(const dl_comm *comm);
+DL_API int dl_size(const dl_comm *comm);
+/* "shm", "tcp" or "self": how the collectives of this communicator move data. */
+DL_API const char *dl_transport(const dl_comm *comm);
+
+/* out[i] = op over ranks of in[i], i < count, on every rank. */
+DL_API dl_result dl_all_reduce(dl_comm *comm, const void *in, void *out, size_t count,
+                               dl_dtype dtype, dl_op op);
+
+/* in has size*count elements; out gets this rank's `count` of the reduction: elements
+ * [rank*count, (rank+1)*count). In place: out == in + rank*count elements. */
+DL_API dl_result dl_reduce_scatter(dl_comm *comm, const void *in, void *out, size_t count,
+                                   dl_dtype dtype, dl_op op);
+
+/* Every rank gives `count` elements; out gets size*count of them in rank order.
+ * In place: in == out + rank*count elements. */
+DL_API dl_result dl_all_gather(dl_comm *comm, const void *in, void *out, size_t count,
+                               dl_dtype dtype);
+
+/* buf of rank `root` becomes everybody's buf. */
+DL_API dl_result dl_broadcast(dl_comm *comm, void *buf, size_t count, dl_dtype dtype, int root);
+
+/* Returns when every rank has called it. */
+DL_API dl_result dl_barrier(dl_comm *comm);
+
+/* Point to point. A message is matched by (peer, tag) in the order of sending; tag >= 0.
+ * dl_send returns when buf may be used again, which may be before the peer calls dl_recv.
+ * dl_recv: count and dtype must be the sender's, else DL_ERR_MISMATCH. peer != own rank. */
+DL_API dl_result dl_send(dl_comm *comm, const void *buf, size_t count, dl_dtype dtype, int peer,
+                         int tag);
+DL_API dl_result dl_recv(dl_comm *comm, void *buf, size_t count, dl_dtype dtype, int peer, int tag);
+
+/* What the calling thread's last failed call on this communicator was about; "" if nothing failed.
+ * comm NULL: the last failed dl_init. Valid until the thread's next call. */
+DL_API const char *dl_last_error(const dl_comm *comm);
+/* The rank lost, or -1 while all are there. */
+DL_API int dl_peer_lost(const dl_comm *comm);
+
+DL_API size_t dl_dtype_bytes(dl_dtype dtype); /* 0 for a value outside the enum */
+DL_API const char *dl_result_name(dl_result result);
+DL_API const char *dl_version(void); /* "0.1.0" */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DLAUNCH_RING_H */

@@ -1,0 +1,161 @@
+// libdlring for C++20: RAII, spans and exceptions over the C API of <dlaunch/ring.h>, which is the
+// manual: semantics, threads and buffer rules stand there. Header only, so that the library's ABI
+// stays C.
+//
+// Errors are exceptions: dl::Error, and its subclasses PeerLost, Mismatch and Timeout for what a
+// program may want to treat differently.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "dlaunch/ring.h"
+
+namespace dl {
+
+class Error : public std::runtime_error {
+ public:
+  Error(dl_result code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  dl_result code() const { return code_; }
+
+ private:
+  dl_result code_;
+};
+
+class PeerLost : public Error {
+ public:
+  PeerLost(const std::string& what, int rank) : Error(DL_ERR_PEER_LOST, what), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+class Mismatch : public Error {
+ public:
+  explicit Mismatch(const std::string& what) : Error(DL_ERR_MISMATCH, what) {}
+};
+
+class Timeout : public Error {
+ public:
+  explicit Timeout(const std::string& what) : Error(DL_ERR_TIMEOUT, what) {}
+};
+
+// 16-bit floats as storage; arithmetic is up to the caller.
+struct float16 {
+  std::uint16_t bits;
+};
+struct bfloat16 {
+  std::uint16_t bits;
+};
+
+enum class Op { sum, product, max, min, avg, band, bor, bxor };
+
+// The dl_dtype of an element type.
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<std::int8_t> : std::integral_constant<dl_dtype, DL_INT8> {};
+template <>
+struct dtype_of<std::uint8_t> : std::integral_constant<dl_dtype, DL_UINT8> {};
+template <>
+struct dtype_of<std::int32_t> : std::integral_constant<dl_dtype, DL_INT32> {};
+template <>
+struct dtype_of<std::uint32_t> : std::integral_constant<dl_dtype, DL_UINT32> {};
+template <>
+struct dtype_of<std::int64_t> : std::integral_constant<dl_dtype, DL_INT64> {};
+template <>
+struct dtype_of<std::uint64_t> : std::integral_constant<dl_dtype, DL_UINT64> {};
+template <>
+struct dtype_of<float16> : std::integral_constant<dl_dtype, DL_FLOAT16> {};
+template <>
+struct dtype_of<bfloat16> : std::integral_constant<dl_dtype, DL_BFLOAT16> {};
+template <>
+struct dtype_of<float> : std::integral_constant<dl_dtype, DL_FLOAT32> {};
+template <>
+struct dtype_of<double> : std::integral_constant<dl_dtype, DL_FLOAT64> {};
+
+struct Options : dl_options {
+  Options() { dl_options_init(this); }
+};
+
+class Communicator {
+ public:
+  static Communicator init(const char* url = nullptr, const Options& options = {}) {
+    dl_comm* comm = nullptr;
+    if (const auto code = dl_init(url, &options, &comm); code != DL_OK) fail(code, nullptr);
+    return Communicator(comm);
+  }
+
+  int rank() const { return dl_rank(comm_.get()); }
+  int size() const { return dl_size(comm_.get()); }
+  std::string transport() const { return dl_transport(comm_.get()); }
+  dl_comm* get() const { return comm_.get(); }
+  void abort() { dl_abort(comm_.get()); }
+
+  template <class T>
+  void all_reduce(std::span<T> in_out, Op op = Op::sum) {
+    all_reduce(std::span<const T>(in_out), in_out, op);
+  }
+  // out.size() == in.size()
+  template <class T>
+  void all_reduce(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size(), "all_reduce: in and out differ in size");
+    check(dl_all_reduce(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, c_op(op)));
+  }
+  // in.size() == size() * out.size()
+  template <class T>
+  void reduce_scatter(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size() * size(), "reduce_scatter: in must be size() times out");
+    check(
+        dl_reduce_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, c_op(op)));
+  }
+  // out.size() == size() * in.size()
+  template <class T>
+  void all_gather(std::span<const T> in, std::span<T> out) {
+    same(out.size(), in.size() * size(), "all_gather: out must be size() times in");
+    check(dl_all_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value));
+  }
+  template <class T>
+  void broadcast(std::span<T> buf, int root = 0) {
+    check(dl_broadcast(get(), buf.data(), buf.size(), dtype_of<T>::value, root));
+  }
+  void barrier() { check(dl_barrier(get())); }
+  template <class T>
+  void send(std::span<const T> buf, int peer, int tag = 0) {
+    check(dl_send(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag));
+  }
+  template <class T>
+  void recv(std::span<T> buf, int peer, int tag = 0) {
+    check(dl_recv(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag));
+  }
+
+ private:
+  struct Finalize {
+    void operator()(dl_comm* comm) const { dl_finalize(comm); }
+  };
+  explicit Communicator(dl_comm* comm) : comm_(comm) {}
+
+  static dl_op c_op(Op op) { return static_cast<dl_op>(op); }
+  static void same(std::size_t a, std::size_t b, const char* what) {
+    if (a != b) throw Error(DL_ERR_INVALID, what);
+  }
+  void check(dl_result code) const {
+    if (code != DL_OK) fail(code, get());
+  }
+  [[noreturn]] static void fail(dl_result code, dl_comm* comm) {
+    const std::string what = dl_last_error(comm);
+    if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm != nullptr ? dl_peer_lost(comm) : -1);
+    if (code == DL_ERR_MISMATCH) throw Mismatch(what);
+    if (code == DL_ERR_TIMEOUT) throw Timeout(what);
+    throw Error(code, what);
+  }
+
+  std::unique_ptr<dl_comm, Finalize> comm_;
+};
+
+}  // namespace dl

@@ -1,0 +1,40 @@
+// ShmPlane: collectives of ranks on one host through shared memory (memfds: no names, no /dev/shm
+// quota, nothing left behind). One small read-write control segment for flags, and one data segment
+// per rank that only its owner can write; peers map it read-only. Bootstrap passes the descriptors
+// over AF_UNIX links; tests hand them to threads.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/abort_flag.h"
+#include "ring/plane.h"
+
+namespace dlaunch {
+
+struct ShmOptions {
+  // Cores the ranks of this host may use together; fewer than ranks: no spinning (see wait policy).
+  int usable_cores = 1;
+};
+
+// A new control segment for n ranks, zeroed; one rank makes it.
+Result<UniqueFd> make_shm_control(int ranks);
+// A new data segment; each rank makes its own, sealed so that no descriptor passed on can write.
+// The owner's writable mapping is made by make_shm_plane from its own descriptor before sealing:
+// hence the pair.
+struct ShmData {
+  UniqueFd fd;            // for the peers: read-only by seal
+  void* writable = nullptr;  // the owner's mapping; owned by the plane once given to it
+  std::size_t bytes = 0;
+};
+Result<ShmData> make_shm_data(int ranks);
+
+// peer_data[r] is rank r's data segment; peer_data[rank] is ignored (own is used).
+Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
+                                              ShmData own, std::vector<UniqueFd> peer_data,
+                                              AbortFlag& abort, const ShmOptions& options);
+
+}  // namespace dlaunch

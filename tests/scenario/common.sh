@@ -1,0 +1,36 @@
+# Sourced by every scenario: real binaries, real processes. A scenario runs in a fresh temporary
+# folder, waits for conditions and never sleeps in hope, ends only what it started, and leaves
+# nothing behind. Meson passes the build folder in $BUILD and the source folder in $SOURCE.
+set -u
+export PATH="$BUILD/cli:$BUILD/cli/bench:$BUILD/examples:$PATH"
+export LD_LIBRARY_PATH="$BUILD/ring${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/dl-scenario-XXXXXX")
+started=()
+cleanup() {
+  for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null; done
+  cd / && rm -rf "$tmp"
+}
+trap cleanup EXIT
+cd "$tmp" || exit 1
+
+fail() { echo "FAIL: $*" >&2; for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; } >&2; done; exit 1; }
+skip() { echo "SKIP: $*"; exit 77; }
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
+# run ARGS…: runs to the end; leaves out, err, $code and $ms (wall milliseconds).
+run() {
+  local t0; t0=$(now_ms)
+  "$@" >out 2>err </dev/null; code=$?
+  ms=$(($(now_ms) - t0))
+}
+expect_code() { [ "$code" = "$1" ] || fail "exit code $code, expected $1"; }
+expect_under() { [ "$ms" -le "$1" ] || fail "took $ms ms, allowed $1"; }
+expect_err() { grep -qE -- "$1" err || fail "stderr lacks: $1"; }
+expect_out() { grep -qE -- "$1" out || fail "stdout lacks: $1"; }
+# wait_until SECONDS COMMAND…: polls until the command succeeds.
+wait_until() {
+  local end=$(($(now_ms) + $1 * 1000)); shift
+  until "$@"; do [ "$(now_ms)" -lt "$end" ] || return 1; read -rt 0.01 <> <(:) || :; done
+}
+# alive PID: it exists and is no zombie.
+alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" | cut -c1)" != Z ]; }

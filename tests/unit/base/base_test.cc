@@ -1,0 +1,105 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/codec.h"
+#include "base/endpoint.h"
+#include "base/rank_set.h"
+#include "base/secret.h"
+#include "base/units.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+TEST_CASE("endpoints parse and print, IPv6 in brackets") {
+  CHECK(*parse_endpoint("h1:29500") == Endpoint{"h1", 29500});
+  CHECK(*parse_endpoint("[::1]:80") == Endpoint{"::1", 80});
+  CHECK(*parse_endpoint("h1", 29400) == Endpoint{"h1", 29400});
+  CHECK(to_string(Endpoint{"::1", 80}) == "[::1]:80");
+  for (const char* bad : {"", "h1", ":1", "h:", "h:x", "h:65536", "h:-1", "::1:80", "[::1", "[::1]80"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_endpoint(bad));
+  }
+}
+
+TEST_CASE("durations take the usual units and refuse the rest") {
+  CHECK(*parse_duration("10") == 10s);
+  CHECK(*parse_duration("250ms") == 250ms);
+  CHECK(*parse_duration("1.5s") == 1500ms);
+  CHECK(*parse_duration("2m") == 120s);
+  CHECK(*parse_duration("0") == 0s);
+  for (const char* bad : {"", "s", "-1", "1y", "nan", "inf", "1e400", "1 s", "9999999999999"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_duration(bad));
+  }
+}
+
+TEST_CASE("sizes are powers of 1024") {
+  CHECK(*parse_bytes("8") == 8);
+  CHECK(*parse_bytes("4K") == 4096);
+  CHECK(*parse_bytes("256M") == 256u << 20);
+  CHECK(*parse_bytes("1GiB") == 1u << 30);
+  CHECK(*parse_bytes("0.5k") == 512);
+  for (const char* bad : {"", "K", "1.3", "1X", "-1", "99999999T", "4Kx"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_bytes(bad));
+  }
+}
+
+TEST_CASE("rank sets round-trip") {
+  CHECK(*parse_rank_set("0,2-5") == RankSet{0, 2, 3, 4, 5});
+  CHECK(format_rank_set({0, 2, 3, 4, 5, 7}) == "0,2-5,7");
+  CHECK(format_rank_set({}).empty());
+  for (const char* bad : {"", ",", "1,", "5-2", "a", "-1", "1-", "0-99999999"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_rank_set(bad));
+  }
+}
+
+TEST_CASE("a reader never reads past its end and says so once") {
+  Writer writer;
+  writer.put(std::uint16_t{7});
+  writer.put_string("abc");
+  Reader good(writer.bytes());
+  CHECK(good.get<std::uint16_t>() == 7);
+  CHECK(good.get_string(3) == "abc");
+  CHECK(good.done());
+  for (std::size_t cut = 0; cut < writer.bytes().size(); ++cut) {
+    Reader bad(std::string_view(writer.bytes()).substr(0, cut));
+    (void)bad.get<std::uint16_t>();
+    (void)bad.get_string(3);
+    CHECK_FALSE(bad.ok());
+  }
+  Reader capped(std::string_view(writer.bytes()).substr(2));
+  CHECK(capped.get_string(2).empty());
+  CHECK_FALSE(capped.ok());
+}
+
+TEST_CASE("deadlines do not overflow and poll time-outs round up") {
+  const TimePoint now(1s);
+  CHECK(deadline_after(now, Duration::max()) == kNever);
+  CHECK(deadline_after(now, 2s) == TimePoint(3s));
+  CHECK(poll_timeout_ms(now, now) == 0);
+  CHECK(poll_timeout_ms(now, now + 1us) == 1);
+  CHECK(poll_timeout_ms(now, kNever) == -1);
+}
+
+TEST_CASE("HMAC-SHA256 agrees with RFC 4231, test case 2") {
+  const Mac mac = Secret("Jefe").mac("what do ya want for nothing?");
+  const unsigned char want[] = {0x5b, 0xdc, 0xc1, 0x46};
+  CHECK(std::equal(std::begin(want), std::end(want), mac.begin(),
+                   [](unsigned char a, char b) { return a == static_cast<unsigned char>(b); }));
+}
+
+TEST_CASE("a secret file that others may read is refused") {
+  char path[] = "/tmp/dlaunch-secret-XXXXXX";
+  UniqueFd fd(::mkstemp(path));
+  REQUIRE(fd);
+  REQUIRE(::write(fd.get(), "0123456789abcdef\n", 17) == 17);
+  CHECK(Secret::load(path)->bytes() == "0123456789abcdef");
+  ::fchmod(fd.get(), 0644);
+  CHECK_FALSE(Secret::load(path));
+  ::unlink(path);
+  CHECK_FALSE(Secret::load(path));
+}
