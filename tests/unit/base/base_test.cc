@@ -1,12 +1,14 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/endpoint.h"
 #include "base/rank_set.h"
 #include "base/secret.h"
+#include "base/unique_fd.h"
 #include "base/units.h"
 
 using namespace dlaunch;
