@@ -14,6 +14,5 @@ namespace dlaunch {
 
 }  // namespace dlaunch
 
-#define DL_ASSERT(expression)    \
-  ((expression) ? (void)0        \
-                : ::dlaunch::assertion_failed(#expression, __FILE__, __LINE__))
+#define DL_ASSERT(expression) \
+  ((expression) ? (void)0 : ::dlaunch::assertion_failed(#expression, __FILE__, __LINE__))

@@ -3,11 +3,11 @@
 // worker's; without that, lines go to stderr. Libraries inside workers log warnings at most.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace dlaunch {
 

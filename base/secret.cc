@@ -1,12 +1,13 @@
 #include "base/secret.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/unique_fd.h"
 

@@ -1,10 +1,10 @@
 #include "base/units.h"
 
-#include <fmt/format.h>
-
 #include <cctype>
 #include <charconv>
 #include <cmath>
+
+#include <fmt/format.h>
 
 namespace dlaunch {
 namespace {
@@ -15,8 +15,8 @@ Error bad(std::string_view text, std::string_view wanted) {
 
 // Splits "1.5s" into 1.5 and "s". False where no number stands in front.
 bool split_number(std::string_view text, double& number, std::string& unit) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), number,
-                                          std::chars_format::fixed);
+  const auto [end, err] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (err != std::errc() || !std::isfinite(number) || number < 0) return false;
   unit.assign(end, text.data() + text.size());
   for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -31,13 +31,20 @@ Result<Duration> parse_duration(std::string_view text) {
   std::string unit;
   if (!split_number(text, number, unit)) return bad(text, kWanted);
   double seconds = 0;
-  if (unit.empty() || unit == "s") seconds = 1;
-  else if (unit == "us") seconds = 1e-6;
-  else if (unit == "ms") seconds = 1e-3;
-  else if (unit == "m" || unit == "min") seconds = 60;
-  else if (unit == "h") seconds = 3600;
-  else if (unit == "d") seconds = 86400;
-  else return bad(text, kWanted);
+  if (unit.empty() || unit == "s")
+    seconds = 1;
+  else if (unit == "us")
+    seconds = 1e-6;
+  else if (unit == "ms")
+    seconds = 1e-3;
+  else if (unit == "m" || unit == "min")
+    seconds = 60;
+  else if (unit == "h")
+    seconds = 3600;
+  else if (unit == "d")
+    seconds = 86400;
+  else
+    return bad(text, kWanted);
   constexpr double kLongest = 100.0 * 365 * 86400;  // a century: no overflow further on
   if (number * seconds > kLongest) return bad(text, "a duration under 100 years");
   return Duration(static_cast<std::int64_t>(std::llround(number * seconds * 1e9)));
@@ -67,9 +74,9 @@ Result<int> parse_int(std::string_view text, int low, int high, std::string_view
   int value = 0;
   const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (err != std::errc() || end != text.data() + text.size() || value < low || value > high) {
-    return Error{.code = Errc::usage,
-                 .what = fmt::format("{}: '{}' is not a whole number from {} to {}", name, text,
-                                     low, high)};
+    return Error{
+        .code = Errc::usage,
+        .what = fmt::format("{}: '{}' is not a whole number from {} to {}", name, text, low, high)};
   }
   return value;
 }

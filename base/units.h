@@ -13,7 +13,8 @@ namespace dlaunch {
 // "10" (seconds), "250ms", "1.5s", "2m", "1h", "1d". Not negative.
 Result<Duration> parse_duration(std::string_view text);
 
-// "8", "4K", "256M", "1G", "4KiB", "1MB": powers of 1024 as in nccl-tests, whatever the letter case.
+// "8", "4K", "256M", "1G", "4KiB", "1MB": powers of 1024 as in nccl-tests, whatever the letter
+// case.
 Result<std::uint64_t> parse_bytes(std::string_view text);
 
 // A whole number within [low, high]; `name` is what the error calls it ("--nproc").

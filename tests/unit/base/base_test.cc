@@ -1,7 +1,8 @@
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <doctest/doctest.h>
 
 #include "base/clock.h"
 #include "base/codec.h"
@@ -19,7 +20,8 @@ TEST_CASE("endpoints parse and print, IPv6 in brackets") {
   CHECK(*parse_endpoint("[::1]:80") == Endpoint{"::1", 80});
   CHECK(*parse_endpoint("h1", 29400) == Endpoint{"h1", 29400});
   CHECK(to_string(Endpoint{"::1", 80}) == "[::1]:80");
-  for (const char* bad : {"", "h1", ":1", "h:", "h:x", "h:65536", "h:-1", "::1:80", "[::1", "[::1]80"}) {
+  for (const char* bad :
+       {"", "h1", ":1", "h:", "h:x", "h:65536", "h:-1", "::1:80", "[::1", "[::1]80"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_endpoint(bad));
   }

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Rules of the house as tests: include arrows, banned calls, dead files. Run: tidy.py SOURCE_DIR"""
+
+import pathlib
+import re
+import sys
+
+# A layer may include itself and these. ring sees of rendezvous only what a client needs.
+ARROWS = {
+    "base": set(),
+    "rendezvous": {"base"},
+    "ring": {"base", "rendezvous"},
+    "elastic": {"base"},
+    "launcher": {"base", "rendezvous", "elastic"},
+    "cli": {"base", "rendezvous", "elastic", "launcher"},
+    "cli/bench": {"base"},
+    "examples": set(),
+}
+RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h"}
+# Heavy or foreign headers, each behind the files that need it.
+CONFINED = {
+    "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",
+    "hwloc": r"launcher/topology_hwloc\.cc",
+    "CLI": r"cli/",
+    "nlohmann": r"(launcher/|cli/bench/|tests/)",
+    "openssl": r"base/secret\.cc",
+}
+# Pure cores: no clock, no system calls, no containers with an accidental order.
+CORES = re.compile(
+    r"(elastic/|rendezvous/(store_core|wire|handshake)\.|ring/(schedule|frame|plane)\.|"
+    r"launcher/(line_|report|binding|hostfile|worker_env|macros))"
+)
+BANNED_IN_CORES = [
+    (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),
+    (r"\bunordered_(map|set)\b", "std::map or std::set: the order must not depend on hashing"),
+    (r"#include <(thread|mutex|sys/socket\.h|sys/epoll\.h)>", "cores do no I/O and have no threads"),
+]
+BANNED = [
+    (r"\bsystem\(", "posix_spawn or clone: no shell in between"),
+    (r"\bstd::(cout|cerr)\b", "base/log.h or the output hub"),
+    (r"\bsleep_for\(|\busleep\(", "wait for the condition itself"),
+    (r"\bstd::this_thread::yield\(|\bsched_yield\(", "spin with a pause or sleep on a futex"),
+    (r"\bTODO(?!\()", "TODO(reason)"),
+]
+CODE = ("base", "rendezvous", "ring", "elastic", "launcher", "cli", "examples")
+
+
+def layer_of(path):
+    return "cli/bench" if path.startswith("cli/bench/") else path.split("/")[0]
+
+
+def strip_comments(text):
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def check_includes(path, line_no, line, complain):
+    match = re.match(r'\s*#include ["<]([^">]+)[">]', line)
+    if not match:
+        return
+    target = match.group(1)
+    top = target.split("/")[0]
+    layer = layer_of(path)
+    if top in ("base", "rendezvous", "ring", "elastic", "launcher", "cli"):
+        if top != layer.split("/")[0] and top not in ARROWS[layer]:
+            complain(path, line_no, f"{layer}/ must not include {target}")
+        if layer == "ring" and top == "rendezvous" and target not in RING_MAY_SEE:
+            complain(path, line_no, f"ring/ must not include {target}")
+    confined = CONFINED.get(re.split(r"[/.]", target)[0])
+    if confined and "<" in line and not re.match(confined, path):
+        complain(path, line_no, f"<{target}> is confined to {confined}")
+
+
+def check_file(root, path, complain):
+    text = (root / path).read_text()
+    if not text.endswith("\n") or "\t" in text or "\r" in text:
+        complain(path, 1, "tab, carriage return, or no newline at the end")
+    for line_no, line in enumerate(text.splitlines(), 1):
+        check_includes(path, line_no, line, complain)
+        if len(line) > 100:
+            complain(path, line_no, f"{len(line)} columns, 100 allowed")
+    bare = strip_comments(text)
+    rules = BANNED + (BANNED_IN_CORES if CORES.match(path) else [])
+    for pattern, instead in rules:
+        source = text if "TODO" in pattern else bare
+        for match in re.finditer(pattern, source):
+            complain(path, source.count("\n", 0, match.start()) + 1, f"{match.group().strip()}: {instead}")
+    if path.endswith(".cc") and (root / path).with_suffix(".h").exists():
+        own = path[:-3] + ".h"
+        first = re.search(r'#include ["<]([^">]+)[">]', bare)
+        if first and first.group(1) != own:
+            complain(path, 1, f"includes its own header {own} first")
+    if path.endswith(".h") and "#pragma once" not in text and "#ifndef" not in text:
+        complain(path, 1, "no #pragma once")
+
+
+def check_named_in_meson(root, path, complain):
+    folder = (root / path).parent
+    while not (folder / "meson.build").exists():
+        folder = folder.parent
+    if not re.search(rf"\b{re.escape(pathlib.Path(path).name)}\b", (folder / "meson.build").read_text()):
+        stem = pathlib.Path(path).stem
+        if not re.search(rf"'{re.escape(stem)}'", (folder / "meson.build").read_text()):
+            complain(path, 1, f"not named in {folder.relative_to(root)}/meson.build")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    problems = []
+
+    def complain(path, line_no, what):
+        problems.append(f"{path}:{line_no}: {what}")
+
+    count = 0
+    for folder in CODE:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in (".cc", ".h", ".hpp", ".c"):
+                continue
+            path = str(file.relative_to(root))
+            check_file(root, path, complain)
+            if file.suffix in (".cc", ".c"):
+                check_named_in_meson(root, path, complain)
+            count += 1
+    print("\n".join(problems) or f"{count} files are tidy")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
