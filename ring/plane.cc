@@ -1,5 +1,7 @@
 #include "ring/plane.h"
 
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "base/units.h"
@@ -37,6 +39,10 @@ std::string_view collective_name(Collective collective) {
 }
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypes, dtype); }
 std::string_view op_name(dl_op op) { return name_at(kOps, op); }
+std::size_t dtype_bytes(dl_dtype dtype) {
+  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+  return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
+}
 bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
 
 CallSignature signature_of(const Call& call) {

@@ -20,6 +20,7 @@ std::string_view collective_name(Collective collective);
 std::string_view dtype_name(dl_dtype dtype);  // "float32"; the words of nccl-tests: "float", "half" …
 std::string_view op_name(dl_op op);           // "sum"
 bool dtype_is_float(dl_dtype dtype);
+std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
