@@ -3,7 +3,8 @@
 //
 //   connector -> acceptor  HELLO      magic, version, purpose, job, round, from, to, nonce_c
 //   acceptor  -> connector CHALLENGE  nonce_a, HMAC(secret, "acceptor"  | hello | nonce_a)
-//                       or REFUSE     a text that names what differs ("this is job a, you are of b")
+//                       or REFUSE     a text that names what differs ("this is job a, you are of
+//                       b")
 //   connector -> acceptor  PROOF      HMAC(secret, "connector" | hello | nonce_a)
 //   acceptor  -> connector WELCOME  or REFUSE
 //
@@ -27,10 +28,10 @@ enum class Purpose : std::uint8_t { store = 1, ring_link = 2, ring_data = 3 };
 struct HandshakeIdentity {
   Purpose purpose = Purpose::store;
   std::string job_id;
-  std::uint64_t round = 0;     // 0 where rounds do not matter (the store)
-  std::int32_t from_rank = -1; // the connector's rank; -1 unknown
-  std::int32_t to_rank = -1;   // whom the connector means to reach; -1 whoever answers
-  std::string who;             // for messages only: "rank 3 (pid 4711)"
+  std::uint64_t round = 0;      // 0 where rounds do not matter (the store)
+  std::int32_t from_rank = -1;  // the connector's rank; -1 unknown
+  std::int32_t to_rank = -1;    // whom the connector means to reach; -1 whoever answers
+  std::string who;              // for messages only: "rank 3 (pid 4711)"
 };
 
 // One end of the exchange. Feed it what was read; send what it gives; until done() or an error.
@@ -43,6 +44,9 @@ class Handshake {
 
   // Consumes bytes from the front of `input` as far as needed, never more than the handshake's own.
   Result<std::size_t> feed(std::string_view input);
+  // How many more bytes it can take before it has to act: read no more than this from a socket
+  // whose later bytes are not the handshake's. 0 once it is over.
+  std::size_t wanted() const;
   std::string take_output();
   bool done() const { return state_ == State::done; }
   // The identity the peer proved; valid once done().
@@ -51,6 +55,12 @@ class Handshake {
  private:
   enum class State { await_hello, await_challenge, await_proof, await_welcome, done, failed };
   Handshake(const Secret& secret, HandshakeIdentity self, std::string nonce, State state);
+
+  Result<void> on_message(std::string_view message);
+  Result<void> on_hello(std::string_view message);
+  Result<void> on_challenge(std::string_view message);
+  Result<void> on_proof(std::string_view message);
+  Error refuse(const std::string& why);
 
   Secret secret_;
   HandshakeIdentity self_;
@@ -68,7 +78,7 @@ inline constexpr Duration kHandshakeTimeout = std::chrono::seconds(2);
 // Runs one end over a connected stream socket (blocking or not), for code that has no loop.
 Result<HandshakeIdentity> handshake_connect(int fd, const Secret& secret, HandshakeIdentity self,
                                             TimePoint deadline);
-Result<HandshakeIdentity> handshake_accept(int fd, const Secret& secret,
-                                           HandshakeIdentity expected, TimePoint deadline);
+Result<HandshakeIdentity> handshake_accept(int fd, const Secret& secret, HandshakeIdentity expected,
+                                           TimePoint deadline);
 
 }  // namespace dlaunch

@@ -4,8 +4,8 @@
 // rank 0), file:// (a folder on a shared file system). Values are bytes. Keys of a round carry its
 // number ("r1/ring/addr/3"), so that a late writer of an older round changes nothing that counts.
 //
-// Every call blocks the calling thread until it is done or `deadline` has passed (Errc::timeout; the
-// error says what was waited for and how long). A Store object is for one thread at a time; any
+// Every call blocks the calling thread until it is done or `deadline` has passed (Errc::timeout;
+// the error says what was waited for and how long). A Store object is for one thread at a time; any
 // number of processes use the same key space, and each operation is atomic among them.
 #pragma once
 
@@ -49,9 +49,9 @@ class Store {
 };
 
 struct StoreOptions {
-  std::string job_id;    // a server of another job refuses us, naming both jobs
+  std::string job_id;  // a server of another job refuses us, naming both jobs
   Secret secret;
-  std::string who;       // how the other side's messages name us: "rank 3 (pid 4711)"
+  std::string who;  // how the other side's messages name us: "rank 3 (pid 4711)"
 };
 
 // url: "tcp://host:port" or "file:///folder". Retries a tcp:// server that is not up yet until the

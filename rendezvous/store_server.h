@@ -6,11 +6,11 @@
 // fixed size each, and a quiet drop (counted) for whatever does not speak the protocol.
 #pragma once
 
-#include <asio/io_context.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include <asio/io_context.hpp>
 
 #include "base/endpoint.h"
 #include "base/result.h"
@@ -19,7 +19,7 @@
 namespace dlaunch {
 
 struct StoreServerOptions {
-  Endpoint listen;      // port 0: the kernel picks one; endpoint() tells
+  Endpoint listen;  // port 0: the kernel picks one; endpoint() tells
   std::string job_id;
   Secret secret;
 };

@@ -1,0 +1,26 @@
+// The file:// Store: a journal in a folder that all members share, on a local or network file
+// system. Pieces of the format, all little-endian:
+//
+//   record   u32 size of the rest, 8 bytes checksum of the body, body
+//   body     u8 kind (1 set, 2 delete prefix), key, value     (u32 length and bytes each)
+//
+// A writer holds an fcntl lock on the journal while it appends, so a holder that crashes leaves no
+// lock behind; what it leaves is at worst one torn record at the end, which readers do not accept
+// and the next writer cuts off. Readers need no lock. Waiting uses inotify and, for file systems
+// that do not report other hosts' writes, a look at least every 50 ms.
+//
+// The folder's permissions say who may take part. Use a new folder, or a new job id, for each job.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rendezvous/store.h"
+
+namespace dlaunch {
+
+// Makes the folder if only its last component is missing. The journal is named after the job id.
+Result<std::unique_ptr<Store>> open_file_store(const std::string& folder,
+                                               const std::string& job_id);
+
+}  // namespace dlaunch

@@ -1,0 +1,280 @@
+#include "rendezvous/handshake.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <fmt/format.h>
+
+#include "base/codec.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x314e4c44;  // "DLN1"
+constexpr std::size_t kMaxMessage = 1024;
+constexpr std::size_t kMaxText = 256;
+
+enum class Type : std::uint8_t { hello = 1, challenge = 2, proof = 3, welcome = 4, refuse = 5 };
+
+std::string frame(const Writer& message) {
+  Writer framed;
+  framed.put(static_cast<std::uint16_t>(message.bytes().size()));
+  framed.put_raw(message.bytes());
+  return framed.take();
+}
+
+std::string_view clip(std::string_view text) { return text.substr(0, kMaxText); }
+
+Writer write_hello(const HandshakeIdentity& self, std::string_view nonce) {
+  Writer out;
+  out.put(static_cast<std::uint8_t>(Type::hello));
+  out.put(kMagic);
+  out.put(static_cast<std::uint8_t>(self.purpose));
+  out.put(self.round);
+  out.put(self.from_rank);
+  out.put(self.to_rank);
+  out.put_string(clip(self.job_id));
+  out.put_string(clip(self.who));
+  out.put_raw(nonce);
+  return out;
+}
+
+std::string_view mac_view(const Mac& mac) { return {mac.data(), mac.size()}; }
+
+Error auth_error(std::string what) { return Error{.code = Errc::auth, .what = std::move(what)}; }
+Error protocol_error(const char* what) {
+  return Error{.code = Errc::protocol, .what = std::string("handshake: ") + what};
+}
+
+// Why the acceptor does not want this connector; "" if it does.
+std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity& got) {
+  if (got.job_id != expected.job_id) {
+    return fmt::format("this is job '{}'; {} is of job '{}'", expected.job_id, got.who, got.job_id);
+  }
+  if (got.purpose != expected.purpose) {
+    return fmt::format("{} wants another kind of connection than this socket serves", got.who);
+  }
+  if (got.round != expected.round) {
+    return fmt::format("this is round {}; {} is of round {}", expected.round, got.who, got.round);
+  }
+  if (got.to_rank != -1 && expected.to_rank != -1 && got.to_rank != expected.to_rank) {
+    return fmt::format("this is rank {}; {} looks for rank {}", expected.to_rank, got.who,
+                       got.to_rank);
+  }
+  if (expected.from_rank != -1 && got.from_rank != expected.from_rank) {
+    return fmt::format("rank {} is expected here, not {}", expected.from_rank, got.who);
+  }
+  return "";
+}
+
+}  // namespace
+
+Handshake::Handshake(const Secret& secret, HandshakeIdentity self, std::string nonce, State state)
+    : secret_(secret), self_(std::move(self)), nonce_(std::move(nonce)), state_(state) {
+  DL_ASSERT(nonce_.size() == kNonceBytes);
+}
+
+Handshake Handshake::connector(const Secret& secret, HandshakeIdentity self, std::string nonce) {
+  Handshake h(secret, std::move(self), std::move(nonce), State::await_challenge);
+  const Writer hello = write_hello(h.self_, h.nonce_);
+  h.transcript_ = hello.bytes();
+  h.output_ = frame(hello);
+  return h;
+}
+
+Handshake Handshake::acceptor(const Secret& secret, HandshakeIdentity expected, std::string nonce) {
+  return Handshake(secret, std::move(expected), std::move(nonce), State::await_hello);
+}
+
+std::string Handshake::take_output() { return std::exchange(output_, {}); }
+
+std::size_t Handshake::wanted() const {
+  if (state_ == State::done || state_ == State::failed) return 0;
+  std::size_t whole = 2;
+  if (partial_.size() >= 2) whole += Reader(partial_).get<std::uint16_t>();
+  return whole - partial_.size();
+}
+
+Result<std::size_t> Handshake::feed(std::string_view input) {
+  std::size_t used = 0;
+  while (wanted() > 0 && used < input.size()) {
+    const auto take = std::min(wanted(), input.size() - used);
+    partial_.append(input.substr(used, take));
+    used += take;
+    const std::size_t size = partial_.size() < 2 ? 0 : Reader(partial_).get<std::uint16_t>();
+    if (partial_.size() >= 2 && (size == 0 || size > kMaxMessage)) {
+      state_ = State::failed;
+      return protocol_error("not a handshake message");
+    }
+    if (partial_.size() < 2 + size || size == 0) continue;
+    const std::string message = std::exchange(partial_, {}).substr(2);
+    if (auto handled = on_message(message); !handled) {
+      state_ = State::failed;
+      return handled.error();
+    }
+  }
+  return used;
+}
+
+Result<void> Handshake::on_message(std::string_view message) {
+  Reader in(message);
+  const auto type = static_cast<Type>(in.get<std::uint8_t>());
+  if (type == Type::refuse) {
+    const auto text = in.get_string(kMaxMessage);
+    if (!in.done()) return protocol_error("malformed refusal");
+    return auth_error("refused: " + std::string(text));
+  }
+  switch (state_) {
+    case State::await_hello:
+      return type == Type::hello ? on_hello(message) : protocol_error("HELLO expected");
+    case State::await_challenge:
+      return type == Type::challenge ? on_challenge(message) : protocol_error("CHALLENGE expected");
+    case State::await_proof:
+      return type == Type::proof ? on_proof(message) : protocol_error("PROOF expected");
+    case State::await_welcome:
+      if (type != Type::welcome || !in.done()) return protocol_error("WELCOME expected");
+      state_ = State::done;
+      return {};
+    default:
+      return protocol_error("unexpected message");
+  }
+}
+
+Result<void> Handshake::on_hello(std::string_view message) {
+  Reader in(message);
+  in.get<std::uint8_t>();
+  if (in.get<std::uint32_t>() != kMagic) return protocol_error("not a dlaunch peer");
+  peer_.purpose = static_cast<Purpose>(in.get<std::uint8_t>());
+  peer_.round = in.get<std::uint64_t>();
+  peer_.from_rank = in.get<std::int32_t>();
+  peer_.to_rank = in.get<std::int32_t>();
+  peer_.job_id = in.get_string(kMaxText);
+  peer_.who = in.get_string(kMaxText);
+  in.get_raw(kNonceBytes);
+  if (!in.done()) return protocol_error("malformed HELLO");
+  if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);
+
+  transcript_ = std::string(message) + nonce_;
+  Writer out;
+  out.put(static_cast<std::uint8_t>(Type::challenge));
+  out.put_raw(nonce_);
+  out.put_raw(mac_view(secret_.mac("acceptor" + transcript_)));
+  output_ += frame(out);
+  state_ = State::await_proof;
+  return {};
+}
+
+Result<void> Handshake::on_challenge(std::string_view message) {
+  Reader in(message);
+  in.get<std::uint8_t>();
+  transcript_ += in.get_raw(kNonceBytes);
+  const auto mac = in.get_raw(kMacBytes);
+  if (!in.done()) return protocol_error("malformed CHALLENGE");
+  if (!macs_equal(mac, mac_view(secret_.mac("acceptor" + transcript_)))) {
+    return auth_error("the other side does not hold this job's secret");
+  }
+  peer_ = self_;
+  std::swap(peer_.from_rank, peer_.to_rank);
+  Writer out;
+  out.put(static_cast<std::uint8_t>(Type::proof));
+  out.put_raw(mac_view(secret_.mac("connector" + transcript_)));
+  output_ += frame(out);
+  state_ = State::await_welcome;
+  return {};
+}
+
+Result<void> Handshake::on_proof(std::string_view message) {
+  Reader in(message);
+  in.get<std::uint8_t>();
+  const auto mac = in.get_raw(kMacBytes);
+  if (!in.done()) return protocol_error("malformed PROOF");
+  if (!macs_equal(mac, mac_view(secret_.mac("connector" + transcript_)))) {
+    return refuse(peer_.who + " does not hold this job's secret");
+  }
+  Writer out;
+  out.put(static_cast<std::uint8_t>(Type::welcome));
+  output_ += frame(out);
+  state_ = State::done;
+  return {};
+}
+
+Error Handshake::refuse(const std::string& why) {
+  Writer out;
+  out.put(static_cast<std::uint8_t>(Type::refuse));
+  out.put_string(std::string_view(why).substr(0, kMaxMessage - 16));
+  output_ += frame(out);
+  return auth_error(why);
+}
+
+namespace {
+
+// Waits until the descriptor is ready; a time-out or an interrupted socket is the Error.
+Result<void> wait_ready(int fd, short events, TimePoint deadline) {
+  while (true) {
+    pollfd p{fd, events, 0};
+    const int n = ::poll(&p, 1, poll_timeout_ms(steady_now(), deadline));
+    if (n > 0) return {};
+    if (n < 0 && errno != EINTR) return errno_error("handshake: poll", errno);
+    if (n == 0 && steady_now() >= deadline) {
+      return Error{.code = Errc::timeout, .what = "handshake: the other side does not answer"};
+    }
+  }
+}
+
+Result<void> send_all(int fd, std::string_view bytes, TimePoint deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (auto ready = wait_ready(fd, POLLOUT, deadline); !ready) return ready;
+    } else if (errno != EINTR) {
+      return errno_error("handshake: send", errno);
+    }
+  }
+  return {};
+}
+
+// Reads no more than the message it waits for: bytes after the handshake are not ours.
+Result<HandshakeIdentity> run(int fd, Handshake handshake, TimePoint deadline) {
+  char buffer[256];
+  while (true) {
+    if (auto sent = send_all(fd, handshake.take_output(), deadline); !sent) return sent.error();
+    if (handshake.done()) return handshake.peer();
+    const auto size = std::min(handshake.wanted(), sizeof buffer);
+    const ssize_t n = ::recv(fd, buffer, size, MSG_DONTWAIT);
+    if (n == 0) {
+      return Error{.code = Errc::io, .what = "handshake: the other side closed the connection"};
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (auto ready = wait_ready(fd, POLLIN, deadline); !ready) return ready.error();
+    } else if (n < 0 && errno != EINTR) {
+      return errno_error("handshake: receive", errno);
+    } else if (n > 0) {
+      const auto fed = handshake.feed(std::string_view(buffer, static_cast<std::size_t>(n)));
+      if (fed) continue;
+      (void)send_all(fd, handshake.take_output(), deadline);  // the refusal, if they still listen
+      return fed.error();
+    }
+  }
+}
+
+Result<std::string> nonce() { return random_bytes(kNonceBytes); }
+
+}  // namespace
+
+Result<HandshakeIdentity> handshake_connect(int fd, const Secret& secret, HandshakeIdentity self,
+                                            TimePoint deadline) {
+  auto fresh = nonce();
+  if (!fresh) return fresh.error();
+  return run(fd, Handshake::connector(secret, std::move(self), std::move(*fresh)), deadline);
+}
+
+Result<HandshakeIdentity> handshake_accept(int fd, const Secret& secret, HandshakeIdentity expected,
+                                           TimePoint deadline) {
+  auto fresh = nonce();
+  if (!fresh) return fresh.error();
+  return run(fd, Handshake::acceptor(secret, std::move(expected), std::move(*fresh)), deadline);
+}
+
+}  // namespace dlaunch

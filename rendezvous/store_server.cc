@@ -1,0 +1,289 @@
+#include "rendezvous/store_server.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <map>
+#include <set>
+
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+
+#include "base/log.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/store_core.h"
+
+namespace dlaunch {
+
+using asio::ip::tcp;
+
+namespace {
+
+constexpr std::size_t kMaxUnproven = 64;
+constexpr std::size_t kMaxUnsent = 16 << 20;
+constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+
+// One client. Pending asynchronous operations share ownership: the last of them to end frees it.
+struct Session {
+  Session(tcp::socket s, Handshake h) : socket(std::move(s)), handshake(std::move(h)) {}
+  tcp::socket socket;
+  Handshake handshake;
+  bool proven = false;
+  bool closed = false;
+  TimePoint handshake_deadline{};
+  FrameBuffer frames;
+  std::array<char, 4096> input{};
+  std::string unsent;
+  std::string sending;
+};
+using SessionPtr = std::shared_ptr<Session>;
+
+}  // namespace
+
+struct StoreServer::Impl {
+  Impl(asio::io_context& loop, StoreServerOptions opts)
+      : options(std::move(opts)), acceptor(loop), core_timer(loop), guard_timer(loop) {}
+
+  Result<void> listen();
+  void accept();
+  void admit(tcp::socket socket);
+  void read(const SessionPtr& session);
+  bool on_bytes(const SessionPtr& session, std::string_view bytes);
+  bool on_handshake(const SessionPtr& session, std::string_view& bytes);
+  bool on_frames(const SessionPtr& session);
+  void deliver(std::vector<StoreCore::Answer> answers);
+  void send(const SessionPtr& session, std::string bytes);
+  void flush(const SessionPtr& session);
+  void close(const SessionPtr& session);
+  void arm_core_timer();
+  void arm_guard_timer();
+  void resume_accept();
+
+  StoreServerOptions options;
+  tcp::acceptor acceptor;
+  asio::steady_timer core_timer;
+  asio::steady_timer guard_timer;  // handshake deadlines, and a pause after a failed accept
+  StoreCore core;
+  std::map<StoreCore::Connection, SessionPtr> sessions;
+  std::map<Session*, StoreCore::Connection> ids;
+  std::set<SessionPtr> unproven;
+  StoreCore::Connection next_id = 1;
+  bool accepting = false;
+  std::uint64_t dropped = 0;
+  std::set<std::string> refusals_told;
+  // Handlers that run after the server is gone find this expired.
+  std::shared_ptr<bool> here = std::make_shared<bool>(true);
+};
+
+Result<void> StoreServer::Impl::listen() {
+  const auto context = "store: listen on " + to_string(options.listen);
+  asio::error_code ec;
+  tcp::resolver resolver(acceptor.get_executor());
+  const auto found = resolver.resolve(options.listen.host, std::to_string(options.listen.port),
+                                      tcp::resolver::passive, ec);
+  if (ec || found.empty()) {
+    return Error{.code = Errc::io, .what = context + ": cannot resolve the host name"};
+  }
+  const tcp::endpoint where = found.begin()->endpoint();
+  acceptor.open(where.protocol(), ec);
+  if (!ec) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
+  if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+  if (!ec) acceptor.bind(where, ec);
+  if (!ec) acceptor.listen(1024, ec);
+  if (!ec) acceptor.non_blocking(true, ec);
+  if (ec) return errno_error(context, ec.value());
+  options.listen.port = acceptor.local_endpoint(ec).port();
+  accept();
+  return {};
+}
+
+void StoreServer::Impl::accept() {
+  if (accepting || !acceptor.is_open() || unproven.size() >= kMaxUnproven) return;
+  accepting = true;
+  acceptor.async_accept([this, alive = std::weak_ptr(here)](asio::error_code ec, tcp::socket s) {
+    if (alive.expired() || ec == asio::error::operation_aborted) return;
+    accepting = false;
+    if (ec) {  // out of descriptors or memory: the backlog waits until the guard timer comes round
+      guard_timer.expires_after(kAcceptPause);
+      return arm_guard_timer();
+    }
+    admit(std::move(s));
+    accept();
+  });
+}
+
+void StoreServer::Impl::admit(tcp::socket socket) {
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+  asio::error_code ec;
+  socket.non_blocking(true, ec);
+  socket.set_option(tcp::no_delay(true), ec);
+  auto nonce = random_bytes(kNonceBytes);
+  if (!nonce) return;
+  HandshakeIdentity self{.purpose = Purpose::store, .job_id = options.job_id};
+  auto session = std::make_shared<Session>(
+      std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
+  session->handshake_deadline = steady_now() + kHandshakeTimeout;
+  unproven.insert(session);
+  if (unproven.size() == 1) {
+    guard_timer.expires_at(session->handshake_deadline);
+    arm_guard_timer();
+  }
+  read(session);
+}
+
+void StoreServer::Impl::arm_guard_timer() {
+  guard_timer.async_wait([this, alive = std::weak_ptr(here)](asio::error_code ec) {
+    if (alive.expired() || ec) return;
+    const auto now = steady_now();
+    std::vector<SessionPtr> late;
+    for (const auto& session : unproven) {
+      if (session->handshake_deadline <= now) late.push_back(session);
+    }
+    for (const auto& session : late) {
+      ++dropped;
+      close(session);
+    }
+    accept();
+    if (unproven.empty()) return;
+    auto first = kNever;
+    for (const auto& session : unproven) first = std::min(first, session->handshake_deadline);
+    guard_timer.expires_at(first);
+    arm_guard_timer();
+  });
+}
+
+void StoreServer::Impl::read(const SessionPtr& session) {
+  session->socket.async_read_some(
+      asio::buffer(session->input),
+      [this, session, alive = std::weak_ptr(here)](asio::error_code ec, std::size_t size) {
+        if (alive.expired() || session->closed) return;
+        if (ec || !on_bytes(session, std::string_view(session->input.data(), size))) {
+          if (!session->proven) ++dropped;
+          return close(session);
+        }
+        read(session);
+      });
+}
+
+// False: the connection is to be closed.
+bool StoreServer::Impl::on_bytes(const SessionPtr& session, std::string_view bytes) {
+  if (!session->proven && !on_handshake(session, bytes)) return false;
+  session->frames.append(bytes);
+  return !session->proven || on_frames(session);
+}
+
+bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view& bytes) {
+  const auto used = session->handshake.feed(bytes);
+  if (auto out = session->handshake.take_output(); !out.empty()) send(session, std::move(out));
+  if (!used) {
+    // A stranger of another job is told and named; what does not speak the protocol is not.
+    const auto& why = used.error();
+    if (why.code == Errc::auth && refusals_told.size() < 32 &&
+        refusals_told.insert(why.what).second) {
+      log_warn("store: refused a connection: {}", why.what);
+    }
+    return false;
+  }
+  bytes.remove_prefix(*used);
+  if (!session->handshake.done()) return true;
+  session->proven = true;
+  unproven.erase(session);
+  ids[session.get()] = next_id;
+  sessions[next_id++] = session;
+  accept();
+  return true;
+}
+
+bool StoreServer::Impl::on_frames(const SessionPtr& session) {
+  while (true) {
+    const auto message = session->frames.next();
+    if (!message) return false;
+    if (!message->has_value()) return true;
+    auto request = decode_request(**message);
+    if (!request) return false;
+    deliver(core.step(steady_now(), StoreCore::Asked{ids.at(session.get()), std::move(*request)}));
+    if (session->closed) return false;
+  }
+}
+
+void StoreServer::Impl::deliver(std::vector<StoreCore::Answer> answers) {
+  for (const auto& answer : answers) {
+    if (const auto it = sessions.find(answer.to); it != sessions.end()) {
+      send(SessionPtr(it->second), encode(answer.reply));
+    }
+  }
+  arm_core_timer();
+}
+
+void StoreServer::Impl::arm_core_timer() {
+  const auto deadline = core.deadline();
+  if (!deadline) {
+    core_timer.cancel();
+    return;
+  }
+  if (core_timer.expiry() == *deadline) return;
+  core_timer.expires_at(*deadline);
+  core_timer.async_wait([this, alive = std::weak_ptr(here)](asio::error_code ec) {
+    if (alive.expired() || ec) return;
+    core_timer.expires_at(TimePoint::min());
+    deliver(core.step(steady_now(), StoreCore::Deadline{}));
+  });
+}
+
+void StoreServer::Impl::send(const SessionPtr& session, std::string bytes) {
+  if (session->closed) return;
+  session->unsent += bytes;
+  if (session->unsent.size() > kMaxUnsent) return close(session);
+  if (session->sending.empty()) flush(session);
+}
+
+void StoreServer::Impl::flush(const SessionPtr& session) {
+  session->sending.swap(session->unsent);
+  asio::async_write(session->socket, asio::buffer(session->sending),
+                    [this, session, alive = std::weak_ptr(here)](asio::error_code ec, std::size_t) {
+                      session->sending.clear();
+                      if (alive.expired() || session->closed) return;
+                      if (ec) return close(session);
+                      if (!session->unsent.empty()) flush(session);
+                    });
+}
+
+void StoreServer::Impl::close(const SessionPtr& session) {
+  if (std::exchange(session->closed, true)) return;
+  const SessionPtr keep = session;  // erasing below may drop the reference we were given
+  unproven.erase(keep);
+  asio::error_code ec;
+  // shutdown, not close at once: a refusal that is still being sent gets out.
+  keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
+  if (keep->sending.empty()) keep->socket.close(ec);
+  if (const auto it = ids.find(keep.get()); it != ids.end()) {
+    const auto id = it->second;
+    ids.erase(it);
+    sessions.erase(id);
+    deliver(core.step(steady_now(), StoreCore::Closed{id}));
+  }
+  accept();
+}
+
+StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+StoreServer::~StoreServer() {
+  impl_->here.reset();
+  asio::error_code ec;
+  impl_->acceptor.close(ec);
+  for (const auto& [id, session] : impl_->sessions) session->socket.close(ec);
+  for (const auto& session : impl_->unproven) session->socket.close(ec);
+}
+
+Result<std::unique_ptr<StoreServer>> StoreServer::open(asio::io_context& loop,
+                                                       StoreServerOptions options) {
+  auto impl = std::make_unique<Impl>(loop, std::move(options));
+  if (auto listening = impl->listen(); !listening) return listening.error();
+  return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
+}
+
+Endpoint StoreServer::endpoint() const { return impl_->options.listen; }
+std::uint64_t StoreServer::dropped() const { return impl_->dropped; }
+
+}  // namespace dlaunch

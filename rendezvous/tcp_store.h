@@ -1,0 +1,15 @@
+// The tcp:// Store: a blocking client of StoreServer over one socket. No asio, no threads.
+#pragma once
+
+#include <memory>
+
+#include "base/endpoint.h"
+#include "rendezvous/store.h"
+
+namespace dlaunch {
+
+// Retries until the deadline while nobody listens there yet; the error then tells what was tried.
+Result<std::unique_ptr<Store>> open_tcp_store(const Endpoint& endpoint, const StoreOptions& options,
+                                              TimePoint deadline);
+
+}  // namespace dlaunch

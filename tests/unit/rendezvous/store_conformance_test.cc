@@ -1,0 +1,143 @@
+// The same expectations for every Store behind open_store().
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/store.h"
+#include "rendezvous/store_server_thread.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+TimePoint soon() { return steady_now() + 10s; }
+
+// A fresh key space and as many clients of it as a test wants.
+class Space {
+ public:
+  explicit Space(bool file) {
+    if (file) {
+      folder_ = "/tmp/dl-store-XXXXXX";
+      REQUIRE(::mkdtemp(folder_.data()) != nullptr);
+      url_ = "file://" + folder_;
+    } else {
+      auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret("0123456789abcdef"));
+      REQUIRE(server);
+      server_ = std::move(*server);
+      url_ = "tcp://" + to_string(server_->endpoint());
+    }
+  }
+  ~Space() {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+  std::unique_ptr<Store> client() const {
+    auto store = open_store(url_, {"job", Secret("0123456789abcdef"), "a test"}, soon());
+    REQUIRE(store);
+    return std::move(*store);
+  }
+
+ private:
+  std::unique_ptr<StoreServerThread> server_;
+  std::string folder_, url_;
+};
+
+}  // namespace
+
+TEST_CASE("store conformance") {
+  for (const bool file : {false, true}) {
+    CAPTURE(file);
+    const Space space(file);
+    auto a = space.client();
+    auto b = space.client();
+
+    SUBCASE("values of any bytes and of the largest size come back") {
+      const std::string odd("k\0/../\xff", 7);
+      std::string big(kMaxValueBytes, 'b');
+      big[7] = '\0';
+      REQUIRE(a->set(odd, big, soon()));
+      CHECK(*b->get(odd, soon()) == big);
+      CHECK(**b->try_get(odd, soon()) == big);
+      CHECK_FALSE(b->try_get("none", soon())->has_value());
+      CHECK_FALSE(a->set("k", big + "x", soon()));
+      REQUIRE(a->set(odd, "new", soon()));
+      CHECK(*b->get(odd, soon()) == "new");
+    }
+    SUBCASE("a get wakes when the key appears") {
+      std::thread writer([&] { CHECK(b->set("late", "v", soon())); });
+      CHECK(*a->get("late", soon()) == "v");
+      writer.join();
+    }
+    SUBCASE("time-outs come in time and name the keys") {
+      REQUIRE(a->set("x", "1", soon()));
+      const auto before = steady_now();
+      const auto waited = a->wait({"x", "y", "z"}, before + 30ms);
+      REQUIRE_FALSE(waited);
+      CHECK(waited.error().code == Errc::timeout);
+      CHECK(waited.error().what.find("y, z") != std::string::npos);
+      CHECK(steady_now() - before < 2s);
+      CHECK(a->set("still", "works", soon()));
+    }
+    SUBCASE("compare and set") {
+      CHECK(*a->compare_and_set("k", std::nullopt, "1", soon()) == "1");
+      CHECK(*b->compare_and_set("k", std::nullopt, "2", soon()) == "1");
+      CHECK(*b->compare_and_set("k", "1", "2", soon()) == "2");
+      CHECK(*a->compare_and_set("k", "1", "3", soon()) == "2");
+      CHECK(*a->compare_and_set("none", "1", "3", soon()) == "");
+    }
+    SUBCASE("prefixes are deleted, and nothing else") {
+      for (const char* key : {"r1/a", "r1/b", "r10/a", "r2/a"}) REQUIRE(a->set(key, "v", soon()));
+      CHECK(*b->delete_prefix("r1/", soon()) == 2);
+      CHECK_FALSE(a->try_get("r1/a", soon())->has_value());
+      CHECK(a->try_get("r10/a", soon())->has_value());
+    }
+    SUBCASE("eight clients adding at once lose nothing") {
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&] {
+          auto store = space.client();
+          for (int i = 0; i < 200; ++i) CHECK(store->add("n", 1, soon()));
+        });
+      }
+      for (auto& thread : threads) thread.join();
+      CHECK(*a->add("n", 0, soon()) == 1600);
+      REQUIRE(a->set("word", "x", soon()));
+      CHECK_FALSE(a->add("word", 1, soon()));
+    }
+  }
+}
+
+TEST_CASE("a file store goes on after a writer was killed in the middle of a record") {
+  const Space space(true);
+  auto store = space.client();
+  REQUIRE(store->set("before", "1", soon()));
+  for (int trial = 0; trial < 20; ++trial) {
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      auto mine = space.client();
+      while (true) (void)mine->set("busy", std::string(200000, 'x'), kNever);
+    }
+    REQUIRE(store->add("trial", 1, soon()));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    REQUIRE(store->set("after", std::to_string(trial), soon()));
+    CHECK(*space.client()->get("after", soon()) == std::to_string(trial));
+  }
+  CHECK(*store->get("before", soon()) == "1");
+}
+
+TEST_CASE("rendezvous URLs that cannot be are refused") {
+  for (const char* url : {"", "tcp://", "tcp://host", "http://h:1", "file://relative", "file"}) {
+    CAPTURE(url);
+    CHECK_FALSE(open_store(url, {}, soon()));
+  }
+  const auto missing = open_store("file:///no/such/folder", {}, soon());
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().what.find("/no/such/folder") != std::string::npos);
+}
