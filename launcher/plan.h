@@ -55,6 +55,7 @@ struct Plan {
   int max_restarts = 0;                       // of all workers together, as torchrun counts
   std::string error_file;                     // the report as JSON; "": none
   std::string store_listen = "127.0.0.1:0";   // where the embedded store listens
+  std::string master_addr = "127.0.0.1";      // the workers' MASTER_ADDR; an address of this host
   int master_port = 0;                        // 0: reserve a free one
   std::string secret_file;                    // "": make a secret for this job
   std::string transport = "auto";             // exported as DLAUNCH_TRANSPORT

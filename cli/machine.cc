@@ -1,0 +1,141 @@
+#include "cli/machine.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <climits>
+#include <fmt/format.h>
+
+#include "base/secret.h"
+#include "cli/read_file.h"
+
+namespace dlaunch {
+namespace {
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  return ::gethostname(name, sizeof name) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+bool same_address(const sockaddr* a, const sockaddr* b) {
+  if (a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(b)->sin_addr.s_addr;
+  }
+  return a->sa_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+bool is_ours(const sockaddr* address) {
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return false;
+  if (is_loopback(address)) return true;
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
+  for (const ifaddrs* one = raw; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr != nullptr && same_address(one->ifa_addr, address)) return true;
+  }
+  return false;
+}
+
+Result<std::string> local_address(const std::string& host) {
+  if (host == "localhost") return std::string("127.0.0.1");
+  const std::string us = host_name();
+  const bool our_name = host == us || host == us.substr(0, us.find('.'));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* raw = nullptr;
+  const int err = ::getaddrinfo(host.c_str(), nullptr, &hints, &raw);
+  if (err != 0) {
+    if (our_name) return std::string("127.0.0.1");
+    return Error{.code = Errc::usage, .what = fmt::format("{}: {}", host, ::gai_strerror(err))};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
+  for (const addrinfo* one = raw; one != nullptr; one = one->ai_next) {
+    char text[NI_MAXHOST];
+    if (is_ours(one->ai_addr) && ::getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof text,
+                                               nullptr, 0, NI_NUMERICHOST) == 0) {
+      return std::string(text);
+    }
+  }
+  return Error{.code = Errc::usage, .what = host + " is another machine"};
+}
+
+FileKind file_kind(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return FileKind::absent;
+  if (S_ISDIR(st.st_mode)) return FileKind::folder;
+  return ::access(path.c_str(), X_OK) == 0 ? FileKind::executable : FileKind::plain;
+}
+
+Result<void> can_create(const std::string& path) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const FileKind kind = file_kind(path);
+  if (kind == FileKind::folder) return errno_error("write " + path, EISDIR);
+  const std::string& what = kind == FileKind::absent ? folder : path;
+  if (::access(what.c_str(), W_OK) != 0) return errno_error("write " + path, errno);
+  if (kind == FileKind::absent && file_kind(folder) != FileKind::folder) {
+    return errno_error("write " + path, ENOTDIR);
+  }
+  return {};
+}
+
+Result<void> check_secret(const std::string& path) {
+  auto secret = Secret::load(path);
+  if (secret) return {};
+  Error error = secret.error();
+  if (error.os_errno != 0) error.code = Errc::not_found;
+  return error;
+}
+
+std::optional<std::string> environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::string new_job_id() {
+  auto id = random_hex(4);
+  return id ? *id : fmt::format("{:x}", ::getpid());
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.cpus = usable_cpus();
+  machine.hostname = host_name();
+  machine.stdout_is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
+  machine.topology = discover_topology;
+  machine.local_address = local_address;
+  machine.read_file = read_file;
+  machine.file_kind = file_kind;
+  machine.can_create = can_create;
+  machine.check_secret = check_secret;
+  machine.environment = environment;
+  machine.new_job_id = new_job_id;
+  return machine;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,39 @@
+// Machine: what making a Plan asks of the machine it runs on. The command line hands in the real
+// one; tests make their own.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/topology.h"
+
+namespace dlaunch {
+
+enum class FileKind { absent, plain, executable, folder };
+
+struct Machine {
+  UsableCpus cpus;
+  std::string hostname;
+  bool stdout_is_terminal = false;
+  bool stderr_is_terminal = false;
+
+  // Costs some milliseconds: called only where placement is asked for.
+  std::function<Result<Topology>()> topology;
+  // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
+  // not ours or not known is an Error.
+  std::function<Result<std::string>(const std::string& host)> local_address;
+  std::function<Result<std::string>(const std::string& path)> read_file;
+  std::function<FileKind(const std::string& path)> file_kind;
+  // Whether a file could be created or replaced there.
+  std::function<Result<void>(const std::string& path)> can_create;
+  // Whether the secret file holds a secret that only we can read.
+  std::function<Result<void>(const std::string& path)> check_secret;
+  std::function<std::optional<std::string>(const std::string& name)> environment;
+  std::function<std::string()> new_job_id;
+};
+
+Machine this_machine();
+
+}  // namespace dlaunch

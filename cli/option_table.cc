@@ -1,0 +1,191 @@
+#include "cli/option_table.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace dlaunch {
+namespace {
+
+constexpr OptionRow kTable[] = {
+    // --- workers
+    {"nproc", "", "nproc-per-node ppn npernode ntasks-per-node tasks-per-node", "N|auto|numa", "1",
+     Group::workers, "workers on this machine: a number, one per usable CPU, or one per NUMA node",
+     &Options::nproc},
+    {"np", "n", "ntasks num-proc", "N", "", Group::workers,
+     "workers in total, as mpirun means it; on one machine the same as --nproc", &Options::np},
+    {"env", "x", "", "NAME[=VALUE]", "", Group::workers,
+     "set a variable for the workers, or pass on ours; may be repeated", &Options::env, kNoEnv},
+    {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,
+     "start the workers in that folder", &Options::chdir},
+    {"module", "m", "", "", "", Group::workers,
+     "the program is a Python module: run it with python3 -m, or with $PYTHON_EXEC",
+     &Options::module, kNoEnv | kNoFile},
+    {"no-python", "", "", "", "", Group::workers,
+     "never put python3 before a program, not even before a file.py that cannot be executed",
+     &Options::no_python},
+
+    // --- placement
+    {"bind", "", "bind-to", "none|core|l3|numa|socket", "none", Group::placement,
+     "give each worker its own share of the cores, whole objects of that kind", &Options::bind},
+    {"report-bindings", "", "", "", "", Group::placement, "draw which worker sits on which core",
+     &Options::report_bindings},
+    {"omp-threads", "", "", "auto|keep|N", "auto", Group::placement,
+     "OMP_NUM_THREADS of the workers: the share of the usable CPUs (if it is not set already), as "
+     "it is, or a number",
+     &Options::omp_threads},
+    {"map-by", "", "", "slot", "", Group::placement, "ranks are placed in order; nothing else",
+     &Options::map_by, kHidden},
+
+    // --- output
+    {"output", "", "", "prefix|merged|raw|files|none", "prefix", Group::output,
+     "lines with their rank, equal lines of several ranks as one, as it comes, only into "
+     "--log-dir, or not at all",
+     &Options::output},
+    {"log-dir", "", "output-filename", "DIR", "", Group::output,
+     "also write what workers print to DIR/round/rank/stdout and stderr", &Options::log_dir},
+    {"redirects", "r", "", "0|1|2|3", "0", Group::output,
+     "with --log-dir: streams that go only there: none, stdout (1), stderr (2), both (3)",
+     &Options::redirects},
+    {"tee", "t", "", "0|1|2|3", "0", Group::output,
+     "with --redirects: streams that stay on the terminal all the same", &Options::tee},
+    {"only-rank", "", "only-ranks local-ranks-filter", "R,...", "", Group::output,
+     "show the lines of these ranks only: 0,2-5. Log files and the report have all",
+     &Options::only_rank},
+    {"timestamps", "", "timestamp timestamp-output prefix-timestamp", "", "", Group::output,
+     "put the local time, to the millisecond, before each line", &Options::timestamps},
+    {"label", "l", "tag-output prepend-rank", "", "", Group::output,
+     "lines with their rank, as is the default", &Options::label, kHidden},
+    {"stdin", "i", "input", "none|all|RANK", "0", Group::output,
+     "which workers read what we are given on stdin", &Options::stdin_to},
+
+    // --- failure and time
+    {"grace", "", "grace-period shutdown-timeout", "TIME", "10s", Group::failure,
+     "between SIGTERM and SIGKILL when workers have to end: 30, 500ms, 2m", &Options::grace},
+    {"timeout", "", "", "TIME", "", Group::failure, "end the job after that time; 0 means never",
+     &Options::timeout},
+    {"max-restarts", "", "", "N", "0", Group::failure,
+     "start all workers again after a failure, at most that often", &Options::max_restarts},
+    {"error-file", "", "", "FILE", "", Group::failure,
+     "write the report of a failure there as JSON", &Options::error_file},
+    {"monitor-interval", "", "", "TIME", "", Group::failure, "dlaunch is told at once, never polls",
+     &Options::monitor_interval, kHidden},
+
+    // --- nodes and rendezvous
+    {"hosts", "H", "host", "HOST[:N],...", "", Group::nodes,
+     "hosts and their slots; this version runs on the local one", &Options::hosts},
+    {"hostfile", "", "machinefile f", "FILE", "", Group::nodes,
+     "the same from a file of Open MPI, Horovod or MPICH; slots are the default of --nproc",
+     &Options::hostfile},
+    {"nnodes", "", "", "1|1:1", "1", Group::nodes, "how many machines; this version runs on one",
+     &Options::nnodes},
+    {"node-rank", "", "", "0", "0", Group::nodes, "which of the machines this is",
+     &Options::node_rank},
+    {"standalone", "", "", "", "", Group::nodes, "one machine, nobody else, as is the default",
+     &Options::standalone},
+    {"rdzv", "", "rdzv-endpoint", "tcp://HOST:PORT", "a free port", Group::nodes,
+     "where dlaunch's store listens; the address must be one of this machine", &Options::rdzv,
+     kWorkerVar},
+    {"rdzv-backend", "", "", "c10d|static", "", Group::nodes, "both mean dlaunch's own store",
+     &Options::rdzv_backend, kHidden},
+    {"master-addr", "", "", "HOST", "127.0.0.1", Group::nodes,
+     "MASTER_ADDR of the workers, an address of this machine", &Options::master_addr},
+    {"master-port", "", "", "PORT", "a free port", Group::nodes,
+     "MASTER_PORT of the workers; reserved for them while the job runs", &Options::master_port},
+    {"job-id", "", "rdzv-id", "NAME", "random", Group::nodes,
+     "the name of this job; peers of another job are refused", &Options::job_id, kWorkerVar},
+    {"secret-file", "", "", "FILE", "a new one", Group::nodes,
+     "the secret that this job's processes prove to each other (mode 0600, 16 bytes or more)",
+     &Options::secret_file, kWorkerVar},
+
+    // --- general
+    {"transport", "", "", "auto|shm|tcp", "auto", Group::general,
+     "how libdlring moves data between the workers", &Options::transport},
+    {"config", "", "config-file", "FILE", "", Group::general,
+     "read options from a TOML file: nproc = 4. Flags and the environment come first",
+     &Options::config, kNoFile},
+    {"dry-run", "", "", "", "", Group::general, "print what would be done, and do nothing",
+     &Options::dry_run, kNoFile},
+    {"quiet", "q", "", "", "", Group::general, "no messages of dlaunch's own but errors",
+     &Options::quiet},
+    {"verbose", "v", "", "", "", Group::general, "tell what dlaunch does and decides",
+     &Options::verbose},
+    {"allow-run-as-root", "", "", "", "", Group::general, "root may run dlaunch anyway",
+     &Options::allow_run_as_root, kHidden},
+    {"oversubscribe", "", "", "", "", Group::general, "more workers than CPUs are no error anyway",
+     &Options::oversubscribe, kHidden},
+    {"help", "h", "", "", "", Group::general, "print this", &Options::help, kNoEnv | kNoFile},
+    {"version", "V", "", "", "", Group::general, "print the version", &Options::version,
+     kNoEnv | kNoFile},
+};
+
+bool equal_names(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
+}
+
+bool is_called(const OptionRow& row, std::string_view name) {
+  if (equal_names(row.name, name) || row.letter == name) return !name.empty();
+  for (const auto alias : split_words(row.aliases, ' ')) {
+    if (equal_names(alias, name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view title(Group group) {
+  switch (group) {
+    case Group::workers:
+      return "Workers";
+    case Group::placement:
+      return "Placement";
+    case Group::output:
+      return "Output";
+    case Group::failure:
+      return "Failure and time";
+    case Group::nodes:
+      return "Nodes and rendezvous";
+    case Group::general:
+      return "General";
+  }
+  return "";
+}
+
+std::span<const OptionRow> option_table() { return kTable; }
+
+const OptionRow* find_option(std::string_view name) {
+  for (const OptionRow& row : kTable) {
+    if (is_called(row, name)) return &row;
+  }
+  return nullptr;
+}
+
+std::string env_name(const OptionRow& row) {
+  std::string name = "DLAUNCH_";
+  for (const char c : row.name) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::vector<std::string_view> choices(const OptionRow& row) {
+  std::vector<std::string_view> words;
+  for (const auto word : split_words(row.value, '|')) {
+    const bool literal = std::none_of(word.begin(), word.end(),
+                                      [](unsigned char c) { return std::isupper(c) != 0; });
+    if (literal) words.push_back(word);
+  }
+  return words;
+}
+
+std::vector<std::string_view> split_words(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+}  // namespace dlaunch

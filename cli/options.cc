@@ -1,0 +1,199 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/config_file.h"
+#include "cli/option_table.h"
+#include "cli/read_file.h"
+#include "cli/scanner.h"
+#include "cli/suggest.h"
+
+namespace dlaunch {
+namespace {
+
+// Hands our entries to CLI11, which fills with them what neither a flag nor the environment set.
+class EntriesAsConfig : public CLI::Config {
+ public:
+  explicit EntriesAsConfig(std::vector<CLI::ConfigItem> entries) : items_(std::move(entries)) {}
+  std::vector<CLI::ConfigItem> from_config(std::istream&) const override { return items_; }
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+ private:
+  std::vector<CLI::ConfigItem> items_;
+};
+
+// CLI11's options, a pair for each row of the table.
+using Registered = std::vector<std::pair<const OptionRow*, CLI::Option*>>;
+
+Registered register_table(CLI::App& app) {
+  app.set_help_flag();
+  // A worker's environment describes the outer job; a dlaunch it starts is a job of its own.
+  const bool inside_worker = std::getenv("DLAUNCH_ROUND") != nullptr;
+  Registered registered;
+  for (const OptionRow& row : option_table()) {
+    const std::string name = "--" + std::string(row.name);
+    CLI::Option* option = nullptr;
+    if (std::holds_alternative<Switch Options::*>(row.target)) {
+      option = app.add_flag(name)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    } else if (std::holds_alternative<List Options::*>(row.target)) {
+      option = app.add_option(name)
+                   ->expected(1, CLI::detail::expected_max_vector_size)
+                   ->allow_extra_args(false)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else {
+      option = app.add_option(name)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+    option->configurable(!row.has(kNoFile));
+    const bool from_outside = inside_worker && row.has(kWorkerVar);
+    if (!row.has(kNoEnv) && !from_outside) option->envname(env_name(row));
+    registered.emplace_back(&row, option);
+  }
+  return registered;
+}
+
+// Words that CLI11 understands, last first as it wants them.
+std::vector<std::string> plain_words(const std::vector<GivenOption>& given) {
+  std::vector<std::string> words;
+  words.reserve(given.size());
+  for (const GivenOption& one : given) {
+    std::string word = "--" + std::string(one.row->name);
+    if (!one.value.empty()) word += "=" + one.value;
+    words.push_back(std::move(word));
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+// An array for an option that takes a list in one word: only-rank = [0, 2].
+std::string joined(const std::vector<std::string>& values) {
+  std::string text;
+  for (const auto& value : values) text += (text.empty() ? "" : ",") + value;
+  return text;
+}
+
+Result<std::vector<CLI::ConfigItem>> load_config(const std::string& path) {
+  const auto text = read_file(path);
+  if (!text) return text.error();
+  auto entries = parse_config(*text, path);
+  if (!entries) return entries.error();
+  std::vector<CLI::ConfigItem> items;
+  std::set<const OptionRow*> seen;
+  for (const ConfigEntry& entry : *entries) {
+    const auto complain = [&](const std::string& what) {
+      return Error{.code = Errc::protocol,
+                   .what = fmt::format("{}:{}: {}", path, entry.line, what)};
+    };
+    const OptionRow* row = entry.key.size() > 1 ? find_option(entry.key) : nullptr;
+    if (row == nullptr || row->has(kNoFile)) {
+      const std::string near = row == nullptr ? nearest_option(entry.key) : "";
+      return complain(fmt::format("'{}' is not an option for a file{}", entry.key,
+                                  near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+    if (!seen.insert(row).second) {
+      return complain(fmt::format("'{}' is the same option as an earlier line's", entry.key));
+    }
+    CLI::ConfigItem item;
+    item.name = row->name;
+    item.inputs = entry.values;
+    if (!std::holds_alternative<List Options::*>(row->target)) {
+      item.inputs = {joined(entry.values)};
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+Result<bool> to_bool(const std::string& text, const std::string& source) {
+  for (const char* yes : {"true", "1", "yes", "on"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"false", "0", "no", "off"}) {
+    if (text == no) return false;
+  }
+  return Error{.code = Errc::usage,
+               .what = fmt::format("{}: '{}' is not true or false", source, text)};
+}
+
+Result<void> fill(Options& options, const OptionRow& row, const std::vector<std::string>& values,
+                  const std::string& source) {
+  if (const auto* text = std::get_if<Text Options::*>(&row.target)) {
+    options.** text = Text{values.back(), source};
+  } else if (const auto* list = std::get_if<List Options::*>(&row.target)) {
+    options.** list = List{values, source};
+  } else {
+    const auto on = to_bool(values.back(), source);
+    if (!on) return on.error();
+    options.*std::get<Switch Options::*>(row.target) = Switch{*on, source};
+  }
+  return {};
+}
+
+std::string flag_source(const ScannedLine& line, const OptionRow& row) {
+  std::string source;
+  for (const GivenOption& given : line.options) {
+    if (given.row == &row) source = given.spelled;
+  }
+  return source;
+}
+
+Result<Options> merge(const ScannedLine& line) {
+  CLI::App app;
+  const Registered registered = register_table(app);
+  auto words = plain_words(line.options);
+  app.parse(words);
+  std::set<const OptionRow*> before_file;
+  std::string config;
+  for (const auto& [row, option] : registered) {
+    if (option->count() == 0) continue;
+    before_file.insert(row);
+    if (row->name == "config") config = option->results().back();
+  }
+  if (!config.empty()) {
+    auto items = load_config(config);
+    if (!items) return items.error();
+    app.config_formatter(std::make_shared<EntriesAsConfig>(std::move(*items)));
+    std::istringstream unused;
+    app.parse_from_stream(unused);
+  }
+  Options options;
+  for (const auto& [row, option] : registered) {
+    if (option->count() == 0) continue;
+    std::string source = flag_source(line, *row);
+    if (source.empty()) {
+      source =
+          before_file.contains(row) ? env_name(*row) : fmt::format("{} in {}", row->name, config);
+    }
+    if (auto done = fill(options, *row, option->results(), source); !done) return done.error();
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<Options> read_options(const std::vector<std::string>& words) {
+  auto line = scan_line(words);
+  if (!line) return line.error();
+  Options options;
+  for (const GivenOption& given : line->options) {
+    if (given.row->name == "help") options.help = {true, given.spelled};
+    if (given.row->name == "version") options.version = {true, given.spelled};
+  }
+  if (options.help || options.version) return options;
+  try {
+    auto merged = merge(*line);
+    if (!merged) return merged.error();
+    options = std::move(*merged);
+  } catch (const CLI::Error& error) {
+    return Error{.code = Errc::usage, .what = error.what()};
+  }
+  options.program = std::move(line->program);
+  return options;
+}
+
+}  // namespace dlaunch

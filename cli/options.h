@@ -1,0 +1,92 @@
+// Options: what the user asked for, as text, and where each word of it came from. Filled from the
+// command line, the environment and a --config file by the one option table (option_table.h);
+// judged, converted and combined only where the Plan is made (plan_builder.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+// A value; `source` is what an error calls it: "--nproc", "DLAUNCH_NPROC", "nproc in job.toml".
+struct Text {
+  std::optional<std::string> value;
+  std::string source;
+  explicit operator bool() const { return value.has_value(); }
+  const std::string& operator*() const { return *value; }
+};
+struct Switch {
+  bool on = false;
+  std::string source;
+  explicit operator bool() const { return on; }
+};
+// May be given several times; all values come from one source.
+struct List {
+  std::vector<std::string> values;
+  std::string source;
+};
+
+struct Options {
+  // workers
+  Text nproc;
+  Text np;
+  List env;
+  Text chdir;
+  Switch module;
+  Switch no_python;
+  // hosts and rendezvous
+  Text hosts;
+  Text hostfile;
+  Text nnodes;
+  Text node_rank;
+  Switch standalone;
+  Text rdzv;
+  Text rdzv_backend;
+  Text master_addr;
+  Text master_port;
+  Text job_id;
+  Text secret_file;
+  // placement
+  Text bind;
+  Switch report_bindings;
+  Text omp_threads;
+  Text map_by;
+  // output
+  Text output;
+  Text log_dir;
+  Text redirects;
+  Text tee;
+  Text only_rank;
+  Switch timestamps;
+  Switch label;
+  Text stdin_to;
+  // failure and time
+  Text grace;
+  Text timeout;
+  Text max_restarts;
+  Text error_file;
+  Text monitor_interval;
+  // engine and dlaunch itself
+  Text transport;
+  Text config;
+  Switch quiet;
+  Switch verbose;
+  Switch dry_run;
+  Switch allow_run_as_root;
+  Switch oversubscribe;
+  Switch help;
+  Switch version;
+
+  std::vector<std::string> program;  // the program and its arguments, untouched
+};
+
+// From the words after argv[0]; reads the environment and the --config file. Precedence: flag,
+// environment, file, default. Where --help or --version is among the flags nothing else is judged.
+// Errors: usage (unknown flag, missing value …), not_found (config file unreadable), protocol
+// (config file malformed).
+Result<Options> read_options(const std::vector<std::string>& words);
+
+}  // namespace dlaunch

@@ -1,0 +1,93 @@
+#include "cli/plan_builder.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/units.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+
+Result<void> PlanDraft::need_topology() {
+  if (topology) return {};
+  auto found = machine.topology();
+  if (!found) return found.error();
+  topology = std::move(*found);
+  return {};
+}
+
+Result<void> plan_endings(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  for (const auto& [option, field] :
+       {std::pair(&options.grace, &plan.grace), std::pair(&options.timeout, &plan.timeout)}) {
+    if (!*option) continue;
+    auto duration = parse_duration(**option);
+    if (!duration) return refuse("{}: {}", option->source, duration.error().what);
+    *field = *duration;
+  }
+  if (options.monitor_interval) {
+    auto unused = parse_duration(*options.monitor_interval);
+    if (!unused) return refuse("{}: {}", options.monitor_interval.source, unused.error().what);
+    draft.built.notes.push_back(fmt::format("{}: not needed, the kernel tells when a worker ends",
+                                            options.monitor_interval.source));
+  }
+  if (options.max_restarts) {
+    auto number = parse_int(*options.max_restarts, 0, 1'000'000, options.max_restarts.source);
+    if (!number) return number.error();
+    plan.max_restarts = *number;
+  }
+  if (options.error_file) {
+    if (auto can = draft.machine.can_create(*options.error_file); !can) {
+      return Error{.code = Errc::io,
+                   .what = fmt::format("{}: {}", options.error_file.source, can.error().what)};
+    }
+    plan.error_file = *options.error_file;
+  }
+  return {};
+}
+
+namespace {
+
+Result<void> plan_general(PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (options.quiet && options.verbose) {
+    return refuse("{} and {} contradict each other", options.quiet.source, options.verbose.source);
+  }
+  draft.plan().quiet = options.quiet.on;
+  draft.plan().host = draft.machine.hostname;
+  if (options.transport) {
+    constexpr auto kTransports = std::to_array<std::pair<std::string_view, std::string_view>>(
+        {{"auto", "auto"}, {"shm", "shm"}, {"tcp", "tcp"}});
+    auto transport = one_of(options.transport, kTransports);
+    if (!transport) return transport.error();
+    draft.plan().transport = *transport;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<BuiltPlan> build_plan(const Options& options, const Machine& machine) {
+  PlanDraft draft{.options = options, .machine = machine};
+  for (const auto part : {plan_general, plan_hosts, plan_workers, plan_rendezvous, plan_placement,
+                          plan_output, plan_endings}) {
+    if (auto done = part(draft); !done) return done.error();
+  }
+  return std::move(draft.built);
+}
+
+ExitCode exit_code_of(const Error& error) {
+  switch (error.code) {
+    case Errc::protocol:
+      return kExitBadInput;
+    case Errc::not_found:
+      return kExitNoInput;
+    case Errc::io:
+      return kExitCannotCreate;
+    default:
+      return kExitUsage;
+  }
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,31 @@
+// From Options to a Plan: every value is converted and every combination judged here, before
+// anything starts. A flag that would do nothing in the combination given is refused with the
+// reason.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/exit_code.h"
+#include "base/result.h"
+#include "cli/machine.h"
+#include "cli/options.h"
+#include "launcher/plan.h"
+
+namespace dlaunch {
+
+struct BuiltPlan {
+  Plan plan;
+  std::vector<std::string> warnings;  // shown unless --quiet
+  std::vector<std::string> notes;     // shown with --verbose
+  std::vector<std::string> bindings;  // the picture of --report-bindings
+};
+
+// Errors: usage and unsupported (64), protocol (65: a malformed file), not_found (66: an unreadable
+// file), io (73: a file we could not create, or a machine that cannot be read).
+Result<BuiltPlan> build_plan(const Options& options, const Machine& machine);
+
+// What dlaunch exits with when the command line is at fault.
+ExitCode exit_code_of(const Error& error);
+
+}  // namespace dlaunch

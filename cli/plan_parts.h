@@ -1,0 +1,55 @@
+// The parts of build_plan, a file each for what belongs together. Each judges its own options and
+// writes its own fields of the plan; the order in build_plan matters: workers come first.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/plan_builder.h"
+
+namespace dlaunch {
+
+struct PlanDraft {
+  const Options& options;
+  const Machine& machine;
+  BuiltPlan built;
+  std::optional<Topology> topology;  // once somebody needed it
+  std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
+  std::optional<int> max_slots;
+
+  Plan& plan() { return built.plan; }
+  const Plan& plan() const { return built.plan; }
+  Result<void> need_topology();
+};
+
+Result<void> plan_hosts(PlanDraft& draft);       // --hosts … and the default of nproc
+Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
+Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
+Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
+Result<void> plan_output(PlanDraft& draft);
+Result<void> plan_endings(PlanDraft& draft);  // times, restarts, error file
+
+template <class... Args>
+Error refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return Error{.code = Errc::usage, .what = fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// The value that stands for the word; an error lists the first `shown` words (all if 0; the rest
+// are other launchers' names).
+template <class T, std::size_t N>
+Result<T> one_of(const Text& option, const std::array<std::pair<std::string_view, T>, N>& words,
+                 std::size_t shown = 0) {
+  std::string list;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (*option == words[i].first) return words[i].second;
+    if (shown == 0 || i < shown) list += (i > 0 ? ", " : "") + std::string(words[i].first);
+  }
+  return refuse("{}: '{}' is not one of {}", option.source, *option, list);
+}
+
+}  // namespace dlaunch

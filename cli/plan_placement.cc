@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "base/units.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+namespace {
+
+Result<void> plan_binding(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (options.bind) {
+    constexpr auto kPolicies =
+        std::to_array<std::pair<std::string_view, BindPolicy>>({{"none", BindPolicy::none},
+                                                                {"core", BindPolicy::core},
+                                                                {"l3", BindPolicy::l3},
+                                                                {"numa", BindPolicy::numa},
+                                                                {"socket", BindPolicy::socket},
+                                                                {"l3cache", BindPolicy::l3},
+                                                                {"package", BindPolicy::socket}});
+    auto policy = one_of(options.bind, kPolicies, 5);
+    if (!policy) return policy.error();
+    plan.bind = *policy;
+  }
+  plan.report_bindings = options.report_bindings.on;
+  if (plan.bind == BindPolicy::none && !plan.report_bindings) return {};
+  if (auto done = draft.need_topology(); !done) return done.error();
+  if (plan.bind != BindPolicy::none) {
+    plan.cpusets = bind_ranks(*draft.topology, plan.nproc, plan.bind);
+  }
+  if (plan.report_bindings) draft.built.bindings = draw_bindings(*draft.topology, plan.cpusets);
+  return {};
+}
+
+bool user_sets_omp(const PlanDraft& draft) {
+  const auto& env = draft.plan().env;
+  return std::any_of(env.begin(), env.end(),
+                     [](const auto& item) { return item.first == "OMP_NUM_THREADS"; });
+}
+
+// A worker's share of what all may use, but never more threads than the smallest cpuset has CPUs.
+int share_of_cpus(const PlanDraft& draft) {
+  int share = draft.machine.cpus.usable() / draft.plan().nproc;
+  for (const auto& cpus : draft.plan().cpusets) {
+    share = std::min(share, static_cast<int>(cpus.size()));
+  }
+  return std::max(share, 1);
+}
+
+Result<void> plan_omp(PlanDraft& draft) {
+  const Text& omp = draft.options.omp_threads;
+  Plan& plan = draft.plan();
+  if (user_sets_omp(draft)) {
+    if (omp) {
+      return refuse("{} and {} OMP_NUM_THREADS set the same thing", omp.source,
+                    draft.options.env.source);
+    }
+    return {};
+  }
+  if (omp && *omp == "keep") return {};
+  if (omp && *omp != "auto") {
+    auto number = parse_int(*omp, 1, 65536, omp.source);
+    if (!number) return refuse("{}, auto or keep", number.error().what);
+    plan.omp_threads = *number;
+    return {};
+  }
+  if (!omp && !draft.machine.environment("OMP_NUM_THREADS").value_or("").empty()) return {};
+  plan.omp_threads = share_of_cpus(draft);
+  const int usable = draft.machine.cpus.usable();
+  auto line =
+      fmt::format("{} worker{} on {} usable CPU{}: OMP_NUM_THREADS={}", plan.nproc,
+                  plan.nproc == 1 ? "" : "s", usable, usable == 1 ? "" : "s", *plan.omp_threads);
+  // Scripts are not told what they cannot change; a person who asked for too many workers is.
+  const bool tell = plan.nproc > usable && draft.machine.stderr_is_terminal;
+  (tell ? draft.built.warnings : draft.built.notes).push_back(std::move(line));
+  return {};
+}
+
+}  // namespace
+
+Result<void> plan_placement(PlanDraft& draft) {
+  const Text& map_by = draft.options.map_by;
+  if (map_by && *map_by != "slot") {
+    return refuse("{}: ranks are placed in order (slot); use --bind for where they sit",
+                  map_by.source);
+  }
+  if (auto done = plan_binding(draft); !done) return done.error();
+  return plan_omp(draft);
+}
+
+}  // namespace dlaunch

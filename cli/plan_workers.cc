@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <set>
+
+#include "base/units.h"
+#include "cli/plan_parts.h"
+#include "launcher/hostfile.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kMaxWorkers = 16384;
+
+Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (options.hosts) {
+    auto hosts = parse_host_list(*options.hosts);
+    if (!hosts) return refuse("{}: {}", options.hosts.source, hosts.error().what);
+    return hosts;
+  }
+  auto text = draft.machine.read_file(*options.hostfile);
+  if (!text) {
+    Error error = text.error();
+    error.what = options.hostfile.source + ": " + error.what;
+    return error;
+  }
+  return parse_hostfile(*text, *options.hostfile);
+}
+
+// What was said by name, by number, or by "auto" and "numa".
+Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
+  const Text& nproc = draft.options.nproc;
+  if (!nproc) return std::optional<int>();
+  if (*nproc == "auto" || *nproc == "cpu") return std::optional(draft.machine.cpus.usable());
+  if (*nproc == "gpu") return refuse("{}: this version places no workers on GPUs", nproc.source);
+  if (*nproc == "numa") {
+    if (auto done = draft.need_topology(); !done) return done.error();
+    std::set<int> nodes;
+    for (const Core& core : draft.topology->cores) nodes.insert(core.numa);
+    return std::optional(static_cast<int>(nodes.size()));
+  }
+  auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
+  if (!number) return refuse("{}, auto or numa", number.error().what);
+  return std::optional(*number);
+}
+
+// torchrun gives a script to python; mpirun executes what is executable. Both are met: only a
+// file.py that the system could not execute by that name gets a python3.
+bool needs_python(const PlanDraft& draft, const std::string& word) {
+  if (draft.options.no_python || !word.ends_with(".py")) return false;
+  const std::string& chdir = draft.plan().chdir;
+  const bool relative = word[0] != '/' && !chdir.empty();
+  const FileKind kind = draft.machine.file_kind(relative ? chdir + "/" + word : word);
+  const bool by_path = word.find('/') != std::string::npos;
+  return kind == FileKind::plain || (kind == FileKind::executable && !by_path);
+}
+
+Result<void> plan_argv(PlanDraft& draft) {
+  const Options& options = draft.options;
+  const auto& program = options.program;
+  if (program.empty()) {
+    return options.module ? refuse("no module given: dlaunch -m MODULE [argument ...]")
+                          : refuse("no program given: dlaunch [options] program [argument ...]");
+  }
+  if (program[0].empty()) return refuse("the program's name is empty");
+  auto& argv = draft.plan().argv;
+  if (options.module && options.no_python) {
+    return refuse("{} and {} contradict each other", options.module.source,
+                  options.no_python.source);
+  }
+  if (options.module || needs_python(draft, program[0])) {
+    argv.push_back(draft.machine.environment("PYTHON_EXEC").value_or("python3"));
+    argv.push_back("-u");  // or lines would stay in Python's buffer until a worker ends
+    if (options.module) argv.push_back("-m");
+  }
+  argv.insert(argv.end(), program.begin(), program.end());
+  return {};
+}
+
+Result<void> plan_env(PlanDraft& draft) {
+  for (const std::string& item : draft.options.env.values) {
+    const auto equals = std::min(item.find('='), item.size());
+    const std::string name = item.substr(0, equals);
+    if (name.empty()) return refuse("{}: '{}' has no name", draft.options.env.source, item);
+    if (equals < item.size()) {
+      draft.plan().env.emplace_back(name, item.substr(equals + 1));
+    } else if (auto ours = draft.machine.environment(name)) {
+      draft.plan().env.emplace_back(name, *ours);
+    } else {
+      draft.built.warnings.push_back(fmt::format(
+          "{} {}: it is not set here, so it is not passed on", draft.options.env.source, name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> plan_hosts(PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (!options.hosts && !options.hostfile) return {};
+  if (options.hosts && options.hostfile) {
+    return refuse("give hosts with {} or {}, not both", options.hosts.source,
+                  options.hostfile.source);
+  }
+  auto hosts = read_hosts(draft);
+  if (!hosts) return hosts.error();
+  int slots = 0;
+  std::optional<int> limit;
+  for (const HostEntry& host : *hosts) {
+    if (!draft.machine.local_address(host.host)) {
+      const std::string where =
+          options.hosts ? options.hosts.source : fmt::format("{}:{}", *options.hostfile, host.line);
+      return refuse("{}: host '{}' is not this machine; this version runs on one machine", where,
+                    host.host);
+    }
+    slots += host.slots.value_or(1);
+    if (host.max_slots) limit = limit.value_or(0) + *host.max_slots;
+  }
+  if (slots > kMaxWorkers) return refuse("{} slots are more than {}", slots, kMaxWorkers);
+  draft.slots = slots;
+  draft.max_slots = limit;
+  return {};
+}
+
+Result<void> plan_workers(PlanDraft& draft) {
+  const Options& options = draft.options;
+  auto nproc = asked_nproc(draft);
+  if (!nproc) return nproc.error();
+  std::optional<int> total;
+  if (options.np) {
+    auto number = parse_int(*options.np, 1, kMaxWorkers, options.np.source);
+    if (!number) return number.error();
+    total = *number;
+  }
+  if (*nproc && total && **nproc != *total) {
+    return refuse("{} asks for {} workers and {} for {}, on one machine these are the same",
+                  options.nproc.source, **nproc, options.np.source, *total);
+  }
+  const int workers = nproc->value_or(total.value_or(draft.slots.value_or(1)));
+  if (draft.max_slots && workers > *draft.max_slots) {
+    return refuse("{} workers are more than max_slots={} in {}", workers, *draft.max_slots,
+                  *options.hostfile);
+  }
+  if (draft.slots && workers > *draft.slots) {
+    draft.built.notes.push_back(
+        fmt::format("{} workers on {} slots of the host list", workers, *draft.slots));
+  }
+  draft.plan().nproc = workers;
+  if (options.chdir) draft.plan().chdir = *options.chdir;
+  if (auto done = plan_argv(draft); !done) return done.error();
+  return plan_env(draft);
+}
+
+}  // namespace dlaunch

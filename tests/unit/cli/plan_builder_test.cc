@@ -1,0 +1,359 @@
+#include "cli/plan_builder.h"
+
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Eight CPUs on two sockets, files and variables as the test says.
+struct FakeMachine {
+  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> files;
+  std::map<std::string, FileKind> kinds;
+  std::string topology = "package:2 numa:1 l3:2 core:2 pu:1";
+  UsableCpus cpus{8, 0};
+  bool terminal = false;
+  int topology_asked = 0;
+
+  Machine machine() {
+    Machine m;
+    m.cpus = cpus;
+    m.hostname = "here";
+    m.stdout_is_terminal = m.stderr_is_terminal = terminal;
+    m.topology = [this] {
+      ++topology_asked;
+      return synthetic_topology(topology);
+    };
+    m.local_address = [](const std::string& host) -> Result<std::string> {
+      if (host == "here") return std::string("10.0.0.1");
+      if (host == "localhost" || host == "127.0.0.1") return std::string("127.0.0.1");
+      if (host == "::1") return host;
+      return Error{.what = "another machine"};
+    };
+    m.read_file = [this](const std::string& path) -> Result<std::string> {
+      if (files.contains(path)) return files[path];
+      return Error{.code = Errc::not_found, .what = "read " + path + ": No such file or directory"};
+    };
+    m.file_kind = [this](const std::string& path) {
+      return kinds.contains(path) ? kinds[path] : FileKind::absent;
+    };
+    m.can_create = [](const std::string& path) -> Result<void> {
+      if (path.starts_with("/full")) return Error{.what = "write " + path + ": No space"};
+      return {};
+    };
+    m.check_secret = [](const std::string& path) -> Result<void> {
+      if (path == "secret") return {};
+      return Error{.code = Errc::not_found, .what = "open secret file " + path};
+    };
+    m.environment = [this](const std::string& name) -> std::optional<std::string> {
+      if (env.contains(name)) return env[name];
+      return std::nullopt;
+    };
+    m.new_job_id = [] { return "random"; };
+    return m;
+  }
+
+  Result<BuiltPlan> build(const Words& words) {
+    auto options = read_options(words);
+    if (!options) return options.error();
+    return build_plan(*options, machine());
+  }
+  BuiltPlan built(const Words& words) {
+    auto result = build(words);
+    REQUIRE_MESSAGE(result, (result ? "" : result.error().what));
+    return *result;
+  }
+  Plan plan(const Words& words) { return built(words).plan; }
+  // The exit code and the sentence.
+  std::string refused(const Words& words) {
+    auto result = build(words);
+    if (result) return "accepted";
+    CHECK(result.error().what.find('\n') == std::string::npos);
+    return std::to_string(exit_code_of(result.error())) + " " + result.error().what;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the plan of the plainest command line") {
+  FakeMachine fake;
+  const auto built = fake.built({"./train", "--lr", "1"});
+  const Plan& plan = built.plan;
+  CHECK(plan.argv == Words{"./train", "--lr", "1"});
+  CHECK(plan.nproc == 1);
+  CHECK(plan.job_id == "random");
+  CHECK(plan.host == "here");
+  CHECK(plan.bind == BindPolicy::none);
+  CHECK(plan.cpusets.empty());
+  CHECK(plan.omp_threads == 8);
+  CHECK(plan.output.mode == OutputMode::prefix);
+  CHECK(plan.output.tee == StreamSet::both);
+  CHECK(plan.stdin_to == StdinPlan::one_rank);
+  CHECK(plan.grace == std::chrono::seconds(10));
+  CHECK(plan.store_listen == "127.0.0.1:0");
+  CHECK(plan.master_addr == "127.0.0.1");
+  CHECK(built.warnings.empty());
+  CHECK(fake.topology_asked == 0);
+}
+
+TEST_CASE("workers: per node, in total, both, by machine") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--nproc", "4", "p"}).nproc == 4);
+  CHECK(fake.plan({"-np", "4", "p"}).nproc == 4);
+  CHECK(fake.plan({"-n", "4", "--ppn", "4", "p"}).nproc == 4);
+  CHECK(fake.plan({"--nproc", "auto", "p"}).nproc == 8);
+  CHECK(fake.plan({"--nproc", "cpu", "p"}).nproc == 8);
+  CHECK(fake.plan({"--nproc", "numa", "p"}).nproc == 2);
+  fake.cpus.quota = 2.5;
+  CHECK(fake.plan({"--nproc", "auto", "p"}).nproc == 3);
+  CHECK(fake.refused({"-n", "4", "--nproc", "2", "p"}) ==
+        "64 --nproc asks for 2 workers and -n for 4, on one machine these are the same");
+  CHECK(fake.refused({"--nproc", "0", "p"}) ==
+        "64 --nproc: '0' is not a whole number from 1 to 16384, auto or numa");
+  CHECK(fake.refused({"-np", "-1", "p"}) == "64 -np: '-1' is not a whole number from 1 to 16384");
+  CHECK(fake.refused({"--nproc", "gpu", "p"}).starts_with("64 --nproc: this version places no"));
+  CHECK(fake.refused({"--nproc", "99999999999", "p"}).starts_with("64 --nproc: '99999999999'"));
+}
+
+TEST_CASE("a missing program") {
+  FakeMachine fake;
+  CHECK(fake.refused({}) == "64 no program given: dlaunch [options] program [argument ...]");
+  CHECK(fake.refused({"-n", "2", "--"}).starts_with("64 no program given"));
+  CHECK(fake.refused({"-m"}) == "64 no module given: dlaunch -m MODULE [argument ...]");
+  CHECK(fake.refused({""}) == "64 the program's name is empty");
+}
+
+TEST_CASE("Python: modules, and scripts that the system could not execute") {
+  FakeMachine fake;
+  fake.kinds = {{"train.py", FileKind::plain},
+                {"./run.py", FileKind::executable},
+                {"run.py", FileKind::executable},
+                {"sub/train.py", FileKind::plain}};
+  CHECK(fake.plan({"-m", "pkg.train", "-v"}).argv ==
+        Words{"python3", "-u", "-m", "pkg.train", "-v"});
+  CHECK(fake.plan({"train.py", "a"}).argv == Words{"python3", "-u", "train.py", "a"});
+  CHECK(fake.plan({"./run.py"}).argv == Words{"./run.py"});
+  CHECK(fake.plan({"run.py"}).argv == Words{"python3", "-u", "run.py"});
+  CHECK(fake.plan({"absent.py"}).argv == Words{"absent.py"});
+  CHECK(fake.plan({"--no-python", "train.py"}).argv == Words{"train.py"});
+  CHECK(fake.plan({"--chdir", "sub", "train.py"}).argv == Words{"python3", "-u", "train.py"});
+  CHECK(fake.plan({"--chdir", "other", "train.py"}).argv == Words{"train.py"});
+  fake.env.insert_or_assign("PYTHON_EXEC", "/opt/py");
+  CHECK(fake.plan({"-m", "x"}).argv == Words{"/opt/py", "-u", "-m", "x"});
+  CHECK(fake.refused({"-m", "--no-python", "x"}) == "64 -m and --no-python contradict each other");
+}
+
+TEST_CASE("variables are set or passed on") {
+  FakeMachine fake;
+  fake.env.insert_or_assign("HOME", "/home/me");
+  const auto built = fake.built({"-x", "A=1=2", "-x", "HOME", "-x", "NOPE", "-x", "E=", "p"});
+  using Env = std::vector<std::pair<std::string, std::string>>;
+  CHECK(built.plan.env == Env{{"A", "1=2"}, {"HOME", "/home/me"}, {"E", ""}});
+  CHECK(built.warnings == Words{"-x NOPE: it is not set here, so it is not passed on"});
+  CHECK(fake.refused({"-x", "=1", "p"}) == "64 -x: '=1' has no name");
+}
+
+TEST_CASE("hosts: only this machine, its slots are the default") {
+  FakeMachine fake;
+  fake.files = {{"hosts", "localhost slots=4 max_slots=6\n"},
+                {"two", "here:2\nlocalhost:3\n"},
+                {"remote", "# x\nhere:2\nnode[01-03]:8\n"},
+                {"bad", "here slots=x\n"}};
+  CHECK(fake.plan({"-H", "here:3", "p"}).nproc == 3);
+  CHECK(fake.plan({"--hostfile", "hosts", "p"}).nproc == 4);
+  CHECK(fake.plan({"--hostfile", "two", "p"}).nproc == 5);
+  CHECK(fake.plan({"-f", "hosts", "-n", "2", "p"}).nproc == 2);
+  CHECK(fake.built({"-f", "hosts", "-n", "6", "p"}).notes[0] ==
+        "6 workers on 4 slots of the host list");
+  CHECK(fake.refused({"-f", "hosts", "-n", "7", "p"}) ==
+        "64 7 workers are more than max_slots=6 in hosts");
+  CHECK(fake.refused({"-f", "remote", "p"}) ==
+        "64 remote:3: host 'node01' is not this machine; this version runs on one machine");
+  CHECK(fake.refused({"-H", "here:1,far:2", "p"}) ==
+        "64 -H: host 'far' is not this machine; this version runs on one machine");
+  CHECK(fake.refused({"-f", "bad", "p"}) ==
+        "65 bad:1: slots: 'x' is not a whole number from 1 to 1048576");
+  CHECK(fake.refused({"-f", "absent", "p"}) == "66 -f: read absent: No such file or directory");
+  CHECK(fake.refused({"-H", "here", "-f", "hosts", "p"}) ==
+        "64 give hosts with -H or -f, not both");
+  CHECK(fake.refused({"-H", "a b", "p"}).starts_with("64 -H: 'a b' is not a host name"));
+}
+
+TEST_CASE("one node, and what says so") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);
+  CHECK(fake.refused({"--nnodes", "2", "p"}) ==
+        "64 --nnodes 2: this version runs on one machine (1 or 1:1)");
+  CHECK(fake.refused({"--nnodes", "1:4", "p"}).starts_with("64 --nnodes 1:4: this version"));
+  CHECK(fake.refused({"--node_rank", "1", "p"}).starts_with("64 --node_rank 1: this version"));
+  CHECK(fake.built({"--rdzv_backend=c10d", "p"}).notes[0] ==
+        "--rdzv_backend c10d: workers meet at dlaunch's own store");
+  CHECK(fake.refused({"--rdzv_backend=etcd", "p"}) ==
+        "64 --rdzv_backend: 'etcd' is not one of c10d, static");
+}
+
+TEST_CASE("addresses must be ours") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--rdzv", "tcp://here:29500", "p"}).store_listen == "10.0.0.1:29500");
+  CHECK(fake.plan({"--rdzv_endpoint=localhost:0", "p"}).store_listen == "127.0.0.1:0");
+  CHECK(fake.plan({"--rdzv_endpoint=localhost", "p"}).store_listen == "127.0.0.1:29400");
+  CHECK(fake.plan({"--rdzv", "tcp://[::1]:5", "p"}).store_listen == "[::1]:5");
+  CHECK(fake.plan({"--master-addr", "here", "--master-port", "7", "p"}).master_addr == "10.0.0.1");
+  CHECK(fake.plan({"--master-addr", "here", "--master-port", "7", "p"}).master_port == 7);
+  CHECK(fake.refused({"--rdzv", "tcp://far:1", "p"}) ==
+        "64 --rdzv: 'far' is not an address of this machine; this version runs on one machine");
+  CHECK(fake.refused({"--master_addr", "far", "p"}).starts_with("64 --master_addr: 'far' is not"));
+  CHECK(fake.refused({"--rdzv", "file:///x", "p"}) ==
+        "64 --rdzv: 'file:///x' is not tcp://HOST:PORT, the only rendezvous of this version");
+  CHECK(fake.refused({"--rdzv", "tcp://here:99999", "p"}).starts_with("64 --rdzv: 'here:99999'"));
+  CHECK(fake.refused({"--master-port", "70000", "p"}).starts_with("64 --master-port: '70000'"));
+  CHECK(fake.refused({"--rdzv", "here:7", "--master-port", "7", "p"})
+            .starts_with("64 --rdzv and --master-port name the same port 7"));
+}
+
+TEST_CASE("job and secret") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--rdzv-id", "run-7", "p"}).job_id == "run-7");
+  CHECK(fake.plan({"--secret-file", "secret", "p"}).secret_file == "secret");
+  CHECK(fake.refused({"--job-id", "a/b", "p"}).starts_with("64 --job-id: 'a/b' is not a name"));
+  CHECK(fake.refused({"--job-id", "..", "p"}).starts_with("64 --job-id"));
+  CHECK(fake.refused({"--secret-file", "no", "p"}) == "66 --secret-file: open secret file no");
+}
+
+TEST_CASE("binding") {
+  FakeMachine fake;
+  const auto plan = fake.plan({"--nproc", "2", "--bind", "socket", "p"});
+  CHECK(plan.bind == BindPolicy::socket);
+  CHECK(plan.cpusets == std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}});
+  CHECK(plan.omp_threads == 4);
+  CHECK(fake.plan({"--bind-to", "l3cache", "p"}).bind == BindPolicy::l3);
+  CHECK(fake.plan({"--bind-to", "package", "p"}).bind == BindPolicy::socket);
+  CHECK(fake.plan({"-bind-to", "none", "-map-by", "slot", "p"}).bind == BindPolicy::none);
+  CHECK(fake.refused({"--bind-to", "hwthread", "p"}) ==
+        "64 --bind-to: 'hwthread' is not one of none, core, l3, numa, socket");
+  CHECK(fake.refused({"--map-by", "node", "p"}).starts_with("64 --map-by: ranks are placed"));
+  const auto reported = fake.built({"-n", "2", "--bind", "l3", "--report-bindings", "p"});
+  CHECK(reported.plan.report_bindings);
+  CHECK(reported.bindings[0] == "socket 0 numa 0: 0 0 | 0 0");
+  CHECK(fake.built({"--report-bindings", "p"}).bindings ==
+        Words{"no worker is bound: all may use all 8 cores"});
+}
+
+TEST_CASE("OMP_NUM_THREADS is the share of the usable CPUs unless somebody set it") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--nproc", "3", "p"}).omp_threads == 2);
+  CHECK(fake.plan({"--nproc", "20", "p"}).omp_threads == 1);
+  CHECK(fake.plan({"--omp-threads", "5", "p"}).omp_threads == 5);
+  CHECK_FALSE(fake.plan({"--omp-threads", "keep", "p"}).omp_threads);
+  CHECK_FALSE(fake.plan({"-x", "OMP_NUM_THREADS=3", "p"}).omp_threads);
+  CHECK(fake.plan({"-n", "3", "--bind", "socket", "p"}).omp_threads == 2);
+  fake.env.insert_or_assign("OMP_NUM_THREADS", "7");
+  CHECK_FALSE(fake.plan({"p"}).omp_threads);
+  CHECK(fake.plan({"--omp-threads", "auto", "p"}).omp_threads == 8);
+  CHECK(fake.refused({"--omp-threads", "0", "p"}).starts_with("64 --omp-threads: '0'"));
+  CHECK(fake.refused({"--omp-threads", "2", "-x", "OMP_NUM_THREADS=3", "p"}) ==
+        "64 --omp-threads and -x OMP_NUM_THREADS set the same thing");
+}
+
+TEST_CASE("too many workers: a note, a warning only for a person at a terminal") {
+  FakeMachine fake;
+  fake.cpus = {2, 0};
+  const Words line{"4 workers on 2 usable CPUs: OMP_NUM_THREADS=1"};
+  CHECK(fake.built({"-n", "4", "p"}).notes == line);
+  CHECK(fake.built({"-n", "4", "p"}).warnings.empty());
+  fake.terminal = true;
+  CHECK(fake.built({"-n", "4", "p"}).warnings == line);
+  CHECK(fake.built({"-n", "2", "p"}).warnings.empty());
+}
+
+TEST_CASE("output: modes and files") {
+  FakeMachine fake;
+  fake.kinds["afile"] = FileKind::plain;
+  CHECK(fake.plan({"--output", "merged", "p"}).output.mode == OutputMode::merged);
+  CHECK(fake.plan({"--log-dir", "d", "p"}).output.log_dir == "d");
+  CHECK(fake.plan({"--output", "files", "--log-dir", "d", "p"}).output.mode == OutputMode::files);
+  CHECK(fake.plan({"--tag-output", "p"}).output.mode == OutputMode::prefix);
+  CHECK(fake.refused({"--output", "loud", "p"}) ==
+        "64 --output: 'loud' is not one of prefix, merged, raw, files, none");
+  CHECK(fake.refused({"--output", "files", "p"}) == "64 --output files needs --log-dir");
+  CHECK(fake.refused({"--output", "raw", "--log-dir", "d", "p"}) ==
+        "64 --output raw leaves nothing for --log-dir: use --output files or prefix");
+  CHECK(fake.refused({"--output", "none", "--log-dir", "d", "p"}).starts_with("64 --output none"));
+  CHECK(fake.refused({"--log-dir", "afile", "p"}) == "73 --log-dir: afile is a file, not a folder");
+  for (const char* flag : {"--timestamps", "--label", "--only-rank=0"}) {
+    CHECK(
+        fake.refused({"--output", "raw", flag, "p"}).ends_with(" has no effect with --output raw"));
+  }
+}
+
+TEST_CASE("torchrun's --redirects and --tee") {
+  FakeMachine fake;
+  const auto on_terminal = [&](const Words& flags) {
+    Words words{"--log-dir", "d"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.push_back("p");
+    return fake.plan(words).output.tee;
+  };
+  CHECK(on_terminal({}) == StreamSet::both);
+  CHECK(on_terminal({"--tee", "3"}) == StreamSet::both);
+  CHECK(on_terminal({"-r", "3"}) == StreamSet::none);
+  CHECK(on_terminal({"-r", "1"}) == StreamSet::err);
+  CHECK(on_terminal({"-r", "2"}) == StreamSet::out);
+  CHECK(on_terminal({"-r", "3", "-t", "2"}) == StreamSet::err);
+  CHECK(on_terminal({"-r3", "-t3"}) == StreamSet::both);
+  CHECK(fake.refused({"--tee", "3", "p"}).starts_with("64 --tee needs --log-dir: "));
+  CHECK(fake.refused({"-r", "3", "p"}).starts_with("64 -r needs --log-dir: "));
+  CHECK(fake.refused({"-r", "4", "--log-dir", "d", "p"}).starts_with("64 -r: '4'"));
+  CHECK(fake.refused({"-r", "0:3,12:1", "--log-dir", "d", "p"})
+            .starts_with("64 -r: streams per rank are not supported"));
+}
+
+TEST_CASE("ranks must exist") {
+  FakeMachine fake;
+  CHECK(fake.plan({"-n", "6", "--only-rank", "0,2-5", "p"}).output.only_ranks ==
+        RankSet{0, 2, 3, 4, 5});
+  CHECK(fake.refused({"-n", "4", "--only-rank", "0,4", "p"}).starts_with("64 --only-rank: "));
+  CHECK(fake.plan({"-n", "4", "--stdin", "3", "p"}).stdin_rank == 3);
+  CHECK(fake.plan({"--stdin", "none", "p"}).stdin_to == StdinPlan::none);
+  CHECK(fake.plan({"-i", "all", "p"}).stdin_to == StdinPlan::all);
+  CHECK(fake.refused({"-n", "4", "--stdin", "4", "p"}) ==
+        "64 --stdin: '4' is not a whole number from 0 to 3, none or all");
+}
+
+TEST_CASE("colours are for terminals whose owner wants them") {
+  FakeMachine fake;
+  fake.terminal = true;
+  CHECK_FALSE(fake.plan({"p"}).output.color);
+  fake.env.insert_or_assign("TERM", "xterm");
+  CHECK(fake.plan({"p"}).output.color);
+  fake.env.insert_or_assign("NO_COLOR", "1");
+  CHECK_FALSE(fake.plan({"p"}).output.color);
+  fake.env.erase("NO_COLOR");
+  fake.terminal = false;
+  CHECK_FALSE(fake.plan({"p"}).output.color);
+}
+
+TEST_CASE("times, restarts, error file, transport") {
+  FakeMachine fake;
+  const auto plan = fake.plan({"--grace", "1.5s", "--timeout", "1h", "--max_restarts", "3",
+                               "--error-file", "e.json", "--transport", "tcp", "p"});
+  CHECK(plan.grace == std::chrono::milliseconds(1500));
+  CHECK(plan.timeout == std::chrono::hours(1));
+  CHECK(plan.max_restarts == 3);
+  CHECK(plan.error_file == "e.json");
+  CHECK(plan.transport == "tcp");
+  CHECK(fake.refused({"--grace", "soon", "p"}) ==
+        "64 --grace: 'soon' is not a duration such as 10, 250ms, 1.5s, 2m, 1h");
+  CHECK(fake.refused({"--max-restarts", "-1", "p"}).starts_with("64 --max-restarts: '-1'"));
+  CHECK(fake.refused({"--error-file", "/full/e", "p"}) ==
+        "73 --error-file: write /full/e: No space");
+  CHECK(fake.refused({"--transport", "rdma", "p"}) ==
+        "64 --transport: 'rdma' is not one of auto, shm, tcp");
+  CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");
+}

@@ -1,0 +1,160 @@
+#include "cli/scanner.h"
+
+#include <algorithm>
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "cli/help.h"
+#include "cli/suggest.h"
+
+using namespace dlaunch;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+ScannedLine scanned(const Words& words) {
+  auto line = scan_line(words);
+  REQUIRE_MESSAGE(line, (line ? "" : line.error().what));
+  return *line;
+}
+
+// "nproc=4 env=A=1 | prog args"
+std::string shown(const Words& words) {
+  const auto line = scanned(words);
+  std::string text;
+  for (const auto& option : line.options) {
+    text += std::string(option.row->name) + (option.value.empty() ? "" : "=" + option.value) + " ";
+  }
+  text += "|";
+  for (const auto& word : line.program) text += " " + word;
+  return text;
+}
+
+std::string why_not(const Words& words) {
+  auto line = scan_line(words);
+  REQUIRE_FALSE(line);
+  CHECK(line.error().code == Errc::usage);
+  return line.error().what;
+}
+
+}  // namespace
+
+TEST_CASE("long names: with '=', with a word, '-' and '_' alike") {
+  CHECK(shown({"--nproc=4", "a"}) == "nproc=4 | a");
+  CHECK(shown({"--nproc", "4", "a"}) == "nproc=4 | a");
+  CHECK(shown({"--nproc_per_node=4", "a"}) == "nproc=4 | a");
+  CHECK(shown({"--nproc-per_node", "4", "a"}) == "nproc=4 | a");
+  CHECK(shown({"--log_dir", "d", "a"}) == "log-dir=d | a");
+  CHECK(shown({"--timestamps", "--quiet=false", "a"}) == "timestamps quiet=false | a");
+}
+
+TEST_CASE("mpirun's words with one dash") {
+  CHECK(shown({"-np", "4", "-hostfile", "h", "-wdir", "/tmp", "-x", "A=1", "-ppn", "2", "a"}) ==
+        "np=4 hostfile=h chdir=/tmp env=A=1 nproc=2 | a");
+  CHECK(shown({"-bind-to", "none", "-tag-output", "a"}) == "bind=none label | a");
+  CHECK(shown({"-machinefile", "h", "-f", "g", "-D", "d", "a"}) ==
+        "hostfile=h hostfile=g chdir=d | a");
+  CHECK(shown({"-genv", "A", "1", "-env", "B", "2", "a"}) == "env=A=1 env=B=2 | a");
+}
+
+TEST_CASE("a number may be glued to its letter") {
+  CHECK(shown({"-n4", "-r3", "-t1", "a"}) == "np=4 redirects=3 tee=1 | a");
+  CHECK(shown({"-n=4", "a"}) == "np=4 | a");
+}
+
+TEST_CASE("options end at the program or at --, whatever follows looks like") {
+  CHECK(shown({"-n", "2", "prog", "--nproc", "3", "-x", "--", "-q"}) ==
+        "np=2 | prog --nproc 3 -x -- -q");
+  CHECK(shown({"-n", "2", "--", "--weird", "-n"}) == "np=2 | --weird -n");
+  CHECK(shown({"-m", "pkg.train", "-m"}) == "module | pkg.train -m");
+  CHECK(shown({"-"}) == "| -");
+  CHECK(shown({"", "-q"}) == "|  -q");
+}
+
+TEST_CASE("nothing is abbreviated") {
+  CHECK(why_not({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
+  CHECK(why_not({"--time", "4", "a"}).starts_with("unknown option '--time'"));
+  CHECK(why_not({"--n", "4", "a"}) == "unknown option '--n'");
+}
+
+TEST_CASE("unknown flags get the nearest name or what to do instead") {
+  CHECK(why_not({"--nprocs=4"}) == "unknown option '--nprocs'; did you mean '--nproc'?");
+  CHECK(why_not({"--hostfiel", "x"}) == "unknown option '--hostfiel'; did you mean '--hostfile'?");
+  CHECK(why_not({"--log_dri", "x"}) == "unknown option '--log_dri'; did you mean '--log-dir'?");
+  CHECK(why_not({"-mca", "pml", "ob1"}) ==
+        "unknown option '-mca'; it sets a parameter of Open MPI; leave it out");
+  CHECK(why_not({"--rdzv_conf", "x"}) ==
+        "unknown option '--rdzv_conf'; there is nothing to set; leave it out");
+  CHECK(why_not({"--zzzzzzzz"}) == "unknown option '--zzzzzzzz'");
+  CHECK(why_not({"-Z"}) == "unknown option '-Z'");
+  CHECK(why_not({"--=3"}) == "unknown option '--'");
+}
+
+TEST_CASE("a missing value is told with what belongs there") {
+  CHECK(why_not({"--nproc"}) == "--nproc needs a value: N|auto|numa");
+  CHECK(why_not({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
+  CHECK(why_not({"-np", "--", "a"}) == "-np needs a value: N");
+  CHECK(why_not({"--nproc=", "a"}) == "--nproc needs a value after '='");
+  CHECK(why_not({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa");
+}
+
+TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("nproc", "nproc") == 0);
+  CHECK(edit_distance("nprco", "nproc") == 1);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("bind", "blind") == 1);
+}
+
+TEST_CASE("no two options answer to one name, and every row is told about") {
+  std::vector<std::string> names;
+  for (const auto& row : option_table()) {
+    names.emplace_back(row.name);
+    if (!row.letter.empty()) names.emplace_back(row.letter);
+    for (const auto alias : split_words(row.aliases, ' ')) names.emplace_back(alias);
+    CHECK_FALSE(row.help.empty());
+    CHECK(find_option(row.name) == &row);
+    const bool in_help = help_text().find("--" + std::string(row.name) + " ") != std::string::npos;
+    CHECK_MESSAGE(in_help == !row.has(kHidden), row.name);
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+}
+
+TEST_CASE("--help fits 100 columns and opens with usage and examples") {
+  const std::string text = help_text();
+  CHECK(text.starts_with("Usage: dlaunch [options] [--] program"));
+  CHECK(text.find("dlaunch --nproc 4 ./train") < text.find("Workers:"));
+  for (const auto line : split_words(text, '\n')) CHECK_MESSAGE(line.size() <= 100, line);
+}
+
+TEST_CASE("no words upset the scanner") {
+  std::mt19937 random(7);
+  const char* pieces[] = {"-",        "--", "=",    "n",    "np",  "nproc", "4",
+                          "hostfile", "x",  "_",    "\xff", "env", "genv",  "quiet",
+                          "D",        " ",  "help", "0",    ","};
+  std::size_t good = 0;
+  for (int round = 0; round < 20000; ++round) {
+    Words words(random() % 6);
+    for (auto& word : words) {
+      for (auto left = random() % 5; left > 0; --left) word += pieces[random() % std::size(pieces)];
+    }
+    auto line = scan_line(words);
+    if (line) {
+      ++good;
+      REQUIRE(line->program.size() <= words.size());
+      REQUIRE(std::equal(line->program.rbegin(), line->program.rend(), words.rbegin()));
+      for (const auto& option : line->options) {
+        REQUIRE(option.row != nullptr);
+        REQUIRE((option.row->value.empty() || !option.value.empty()));
+      }
+    } else {
+      REQUIRE(line.error().code == Errc::usage);
+      REQUIRE(line.error().what.find('\n') == std::string::npos);
+    }
+  }
+  CHECK(good > 1000);
+}
