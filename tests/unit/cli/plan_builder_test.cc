@@ -327,16 +327,17 @@ TEST_CASE("ranks must exist") {
 }
 
 TEST_CASE("colours are for terminals whose owner wants them") {
-  FakeMachine fake;
-  fake.terminal = true;
-  CHECK_FALSE(fake.plan({"p"}).output.color);
-  fake.env.insert_or_assign("TERM", "xterm");
-  CHECK(fake.plan({"p"}).output.color);
-  fake.env.insert_or_assign("NO_COLOR", "1");
-  CHECK_FALSE(fake.plan({"p"}).output.color);
-  fake.env.erase("NO_COLOR");
-  fake.terminal = false;
-  CHECK_FALSE(fake.plan({"p"}).output.color);
+  const auto colored = [](bool terminal, const std::map<std::string, std::string>& env) {
+    FakeMachine fake;
+    fake.terminal = terminal;
+    fake.env = env;
+    return fake.plan({"p"}).output.color;
+  };
+  CHECK(colored(true, {{"TERM", "xterm"}}));
+  CHECK_FALSE(colored(true, {}));
+  CHECK_FALSE(colored(true, {{"TERM", "dumb"}}));
+  CHECK_FALSE(colored(true, {{"TERM", "xterm"}, {"NO_COLOR", "1"}}));
+  CHECK_FALSE(colored(false, {{"TERM", "xterm"}}));
 }
 
 TEST_CASE("times, restarts, error file, transport") {
