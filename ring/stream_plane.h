@@ -33,9 +33,19 @@ class StreamPlane : public Plane {
   virtual Result<void> transfer(const Message& message) = 0;
 };
 
-// sockets[r] leads to rank r; sockets[rank] is empty. round fences frames of other rounds.
+struct StreamOptions {
+  // Ranks of this host, and the cores they may use together. While every rank can have a core of
+  // its own, a wait polls its sockets for some microseconds before it sleeps. 0: all ranks of the
+  // communicator; the cores that this process may run on.
+  int local_ranks = 0;
+  int usable_cores = 0;
+};
+
+// sockets[r] leads to rank r; sockets[rank] is empty. round fences frames of other rounds. Sets the
+// sockets non-blocking and TCP_NODELAY. The flag must live as long as the plane.
 Result<std::unique_ptr<StreamPlane>> make_stream_plane(int rank, int ranks, std::uint64_t round,
                                                        std::vector<UniqueFd> sockets,
-                                                       AbortFlag& abort);
+                                                       AbortFlag& abort,
+                                                       const StreamOptions& options = {});
 
 }  // namespace dlaunch

@@ -1,0 +1,350 @@
+#include "ring/schedule.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace dlaunch {
+namespace {
+
+// Adds steps to a program and links them.
+class Builder {
+ public:
+  Builder(int rank, int ranks) : rank_(rank), ranks_(ranks) {
+    program_.sends.resize(ranks);
+    program_.recvs.resize(ranks);
+  }
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  int at_distance(int distance) const { return ((rank_ + distance) % ranks_ + ranks_) % ranks_; }
+
+  std::int32_t send(int peer, Place from, std::size_t bytes, std::int32_t needs,
+                    std::int32_t then = kNoStep) {
+    const auto id = add({.kind = StepKind::send,
+                         .peer = static_cast<std::int16_t>(peer),
+                         .needs = needs,
+                         .then = then,
+                         .place = from,
+                         .bytes = bytes});
+    program_.sends[peer].push_back(id);
+    return id;
+  }
+  std::int32_t recv(int peer, Place to, std::size_t bytes, std::int32_t needs,
+                    std::int32_t then = kNoStep) {
+    const auto id = add({.kind = StepKind::recv,
+                         .peer = static_cast<std::int16_t>(peer),
+                         .needs = needs,
+                         .then = then,
+                         .place = to,
+                         .bytes = bytes});
+    program_.recvs[peer].push_back(id);
+    return id;
+  }
+  // Runs when all steps that name it as their `then` are done; operands follow by operand().
+  std::int32_t reduce(Place to, std::size_t bytes, bool last) {
+    return add({.kind = StepKind::reduce,
+                .last = last,
+                .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
+                .place = to,
+                .bytes = bytes});
+  }
+  std::int32_t join(std::int32_t then = kNoStep) {
+    return add({.kind = StepKind::reduce, .then = then});
+  }
+  void operand(Place place) {
+    program_.operands.push_back(place);
+    ++program_.steps.back().operand_count;
+  }
+  void copy(Place from, Place to, std::size_t bytes) {
+    add({.kind = StepKind::copy,
+         .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
+         .place = to,
+         .bytes = bytes});
+    operand(from);
+  }
+  void scratch(std::size_t bytes) { program_.scratch_bytes = bytes; }
+  Program take() { return std::move(program_); }
+
+ private:
+  std::int32_t add(const Step& step) {
+    if (step.then != kNoStep) ++program_.steps[step.then].pending;
+    program_.steps.push_back(step);
+    return static_cast<std::int32_t>(program_.steps.size()) - 1;
+  }
+
+  const int rank_, ranks_;
+  Program program_;
+};
+
+// A byte range cut into granules of whole elements; at least one, which may be empty.
+struct Cut {
+  std::size_t begin = 0, bytes = 0, granule = 1;
+
+  std::size_t count() const { return bytes == 0 ? 1 : (bytes + granule - 1) / granule; }
+  std::size_t offset(std::size_t i) const { return begin + std::min(i * granule, bytes); }
+  std::size_t size(std::size_t i) const {
+    const std::size_t start = std::min(i * granule, bytes);
+    return std::min(granule, bytes - start);
+  }
+};
+
+std::size_t granule_of(const Shape& shape, const Tuning& tuning) {
+  return std::max(tuning.granule_bytes / shape.element_bytes, std::size_t{1}) * shape.element_bytes;
+}
+
+// The part of the data that rank `owner` reduces. For all_reduce: near-equal parts of count
+// elements; for the others every rank has its own count elements.
+Cut slice_of(const Shape& shape, int owner, int ranks, const Tuning& tuning) {
+  const std::size_t granule = granule_of(shape, tuning);
+  if (shape.collective != Collective::all_reduce) {
+    const std::size_t bytes = shape.count * shape.element_bytes;
+    return {.begin = owner * bytes, .bytes = bytes, .granule = granule};
+  }
+  const std::size_t each = shape.count / ranks, rest = shape.count % ranks;
+  const auto start = [&](std::size_t r) { return each * r + std::min(r, rest); };
+  const auto o = static_cast<std::size_t>(owner);
+  return {.begin = start(o) * shape.element_bytes,
+          .bytes = (start(o + 1) - start(o)) * shape.element_bytes,
+          .granule = granule};
+}
+
+// Where the reduced granule i of this rank's slice belongs.
+Place result_place(const Shape& shape, const Cut& own, std::size_t i) {
+  const std::size_t shift = shape.collective == Collective::reduce_scatter ? own.begin : 0;
+  return {Region::out, own.offset(i) - shift};
+}
+
+void one_shot_all_reduce(const Shape& shape, Builder& b) {
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const auto slot = [&](int peer) {
+    return Place{Region::scratch, bytes * (peer < b.rank() ? peer : peer - 1)};
+  };
+  const auto sum = b.reduce({Region::out, 0}, bytes, true);
+  for (int r = 0; r < b.ranks(); ++r) b.operand(r == b.rank() ? Place{Region::in, 0} : slot(r));
+  for (int d = 1; d < b.ranks(); ++d) {
+    // In place, the sum overwrites what is sent: it waits for the sends too.
+    b.send(b.at_distance(d), {Region::in, 0}, bytes, kNoStep, sum);
+    b.recv(b.at_distance(-d), slot(b.at_distance(-d)), bytes, kNoStep, sum);
+  }
+  b.scratch(bytes * (b.ranks() - 1));
+}
+
+// What goes from one rank to another in a direct reduction, in order: contributions to the
+// receiver's slice, at most `window` of them ahead of the results of the sender's slice.
+// Freedom from deadlock: give contribution i the level i, result i the level i + window. A step of
+// the lowest level not yet done anywhere waits only for steps of lower levels.
+template <class OnContribution, class OnResult>
+void for_each_between(std::size_t contributions, std::size_t results, std::size_t window,
+                      OnContribution on_contribution, OnResult on_result) {
+  for (std::size_t i = 0; i < std::max(contributions, results + window); ++i) {
+    if (i >= window && i - window < results) on_result(i - window);
+    if (i < contributions) on_contribution(i);
+  }
+}
+
+void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const bool gather = shape.collective == Collective::all_reduce;
+  const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
+  const std::size_t slots = std::min(tuning.window, own.count());
+  const auto slot = [&](int peer, std::size_t i) {
+    const int index = peer < b.rank() ? peer : peer - 1;
+    return Place{Region::scratch, (index * slots + i % slots) * own.granule};
+  };
+  std::vector<std::int32_t> sums;
+  for (std::size_t i = 0; i < own.count(); ++i) {
+    sums.push_back(b.reduce(result_place(shape, own, i), own.size(i), true));
+    for (int r = 0; r < b.ranks(); ++r) {
+      b.operand(r == b.rank() ? Place{Region::in, own.offset(i)} : slot(r, i));
+    }
+  }
+  for (int d = 1; d < b.ranks(); ++d) {
+    const int to = b.at_distance(d);
+    const Cut theirs = slice_of(shape, to, b.ranks(), tuning);
+    for_each_between(
+        theirs.count(), gather ? own.count() : 0, tuning.window,
+        [&](std::size_t i) {
+          b.send(to, {Region::in, theirs.offset(i)}, theirs.size(i), kNoStep);
+        },
+        [&](std::size_t i) { b.send(to, result_place(shape, own, i), own.size(i), sums[i]); });
+    const int from = b.at_distance(-d);
+    const Cut other = slice_of(shape, from, b.ranks(), tuning);
+    for_each_between(
+        own.count(), gather ? other.count() : 0, tuning.window,
+        [&](std::size_t i) {
+          b.recv(from, slot(from, i), own.size(i), i < slots ? kNoStep : sums[i - slots], sums[i]);
+        },
+        [&](std::size_t i) {
+          b.recv(from, {Region::out, other.offset(i)}, other.size(i), kNoStep);
+        });
+  }
+  b.scratch(slots * own.granule * (b.ranks() - 1));
+}
+
+// The cut-through ring. Granules go round in windows: for each window, for each of the steps of the
+// textbook ring, for each granule of the window. So a granule's next step comes one window after it
+// on the wire, which hides the latency of n hops, and two windows of slots are enough: of all
+// counters of sends and receives, the lowest can always move on. Chunk c starts at rank c + 1, so
+// that it is complete at rank c. Chunks differ by an element at most; some last granules are empty.
+void ring_schedule(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const int n = b.ranks();
+  const bool reduces = shape.collective != Collective::all_gather;
+  const bool gathers = shape.collective != Collective::reduce_scatter;
+  const int next = b.at_distance(1), previous = b.at_distance(-1);
+  const std::size_t granule = granule_of(shape, tuning), slots = 2 * tuning.window;
+  const auto chunk = [&](int distance) {
+    return slice_of(shape, b.at_distance(distance), n, tuning);
+  };
+  const Cut own = chunk(0);
+  const std::size_t granules = slice_of(shape, 0, n, tuning).count();
+  std::vector<std::int32_t> slot_free(slots, kNoStep);
+  std::size_t slot = 0;
+
+  for (std::size_t first = 0; first < granules; first += tuning.window) {
+    const std::size_t width = std::min(tuning.window, granules - first);
+    // By granule of the window: the step after which it may be sent on, and from where.
+    std::vector<std::int32_t> ready(width, kNoStep);
+    std::vector<Place> source(width);
+    std::vector<std::size_t> used_slot(width, slots);  // slots: none
+    for (int s = 0; reduces && s < n - 1; ++s) {
+      const Cut out_chunk = chunk(-1 - s), in_chunk = chunk(-2 - s);
+      const bool last = s == n - 2;
+      for (std::size_t k = 0; k < width; ++k) {
+        const std::size_t g = first + k;
+        const Place from = s == 0 ? Place{Region::in, out_chunk.offset(g)} : source[k];
+        const auto sending = b.send(next, from, out_chunk.size(g), ready[k]);
+        if (used_slot[k] < slots) slot_free[used_slot[k]] = sending;
+
+        const std::size_t mine = slot++ % slots;
+        const Place staged{Region::scratch, mine * granule};
+        source[k] = last ? result_place(shape, own, g) : staged;
+        ready[k] = b.reduce(source[k], in_chunk.size(g), last);
+        b.operand(staged);
+        b.operand({Region::in, in_chunk.offset(g)});
+        b.recv(previous, staged, in_chunk.size(g), slot_free[mine], ready[k]);
+        slot_free[mine] = ready[k];
+        used_slot[k] = last ? slots : mine;
+      }
+    }
+    for (int s = 0; gathers && s < n - 1; ++s) {
+      const Cut out_chunk = chunk(-s), in_chunk = chunk(-1 - s);
+      for (std::size_t k = 0; k < width; ++k) {
+        const std::size_t g = first + k;
+        const bool own_input = s == 0 && !reduces;
+        const Place from = own_input ? Place{Region::in, out_chunk.offset(g) - out_chunk.begin}
+                                     : Place{Region::out, out_chunk.offset(g)};
+        b.send(next, from, out_chunk.size(g), ready[k]);
+        ready[k] = b.recv(previous, {Region::out, in_chunk.offset(g)}, in_chunk.size(g), kNoStep);
+      }
+    }
+  }
+  if (reduces) b.scratch(slots * granule);
+}
+
+void direct_all_gather(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
+  for (int d = 1; d < b.ranks(); ++d) {
+    const Cut theirs = slice_of(shape, b.at_distance(-d), b.ranks(), tuning);
+    for (std::size_t i = 0; i < own.count(); ++i) {
+      b.send(b.at_distance(d), {Region::in, own.offset(i) - own.begin}, own.size(i), kNoStep);
+      b.recv(b.at_distance(-d), {Region::out, theirs.offset(i)}, theirs.size(i), kNoStep);
+    }
+  }
+}
+
+void binomial_broadcast(const Shape& shape, Builder& b) {
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const auto place = b.rank() == shape.root ? Place{Region::in, 0} : Place{Region::out, 0};
+  const auto from_root = static_cast<unsigned>(b.at_distance(-shape.root));
+  // The subtree below this rank spans the distances up to its own lowest bit.
+  unsigned reach = std::bit_ceil(static_cast<unsigned>(b.ranks()));
+  std::int32_t have = kNoStep;
+  if (from_root != 0) {
+    reach = from_root & -from_root;
+    have = b.recv(b.at_distance(-static_cast<int>(reach)), place, bytes, kNoStep);
+  }
+  for (unsigned d = reach / 2; d > 0; d /= 2) {
+    if (from_root + d < static_cast<unsigned>(b.ranks())) {
+      b.send(b.at_distance(static_cast<int>(d)), place, bytes, have);
+    }
+  }
+}
+
+void chain_broadcast(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const Cut cut{.bytes = shape.count * shape.element_bytes, .granule = granule_of(shape, tuning)};
+  const bool root = b.rank() == shape.root, last = b.at_distance(1) == shape.root;
+  for (std::size_t i = 0; i < cut.count(); ++i) {
+    const Place place{root ? Region::in : Region::out, cut.offset(i)};
+    const auto have = root ? kNoStep : b.recv(b.at_distance(-1), place, cut.size(i), kNoStep);
+    if (!last) b.send(b.at_distance(1), place, cut.size(i), have);
+  }
+}
+
+// Dissemination (Hensgen, Finkel and Manber, 1988): after ceil(log2 n) rounds everybody has heard,
+// through others, from everybody.
+void dissemination_barrier(Builder& b) {
+  // By round: this round's frame and those of all earlier rounds are in. Made from the last one on,
+  // as each leads to the next.
+  std::vector<std::int32_t> heard(std::bit_width(static_cast<unsigned>(b.ranks() - 1)), kNoStep);
+  for (std::size_t round = heard.size(); round-- > 0;) {
+    heard[round] = b.join(round + 1 < heard.size() ? heard[round + 1] : kNoStep);
+  }
+  for (std::size_t round = 0; round < heard.size(); ++round) {
+    const int distance = 1 << round;
+    b.send(b.at_distance(distance), {}, 0, round == 0 ? kNoStep : heard[round - 1]);
+    b.recv(b.at_distance(-distance), {}, 0, kNoStep, heard[round]);
+  }
+}
+
+void copy_own_data(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
+  switch (shape.collective) {
+    case Collective::all_gather:
+      return b.copy({Region::in, 0}, {Region::out, own.begin}, own.bytes);
+    case Collective::broadcast:
+      if (b.rank() == shape.root) b.copy({Region::in, 0}, {Region::out, 0}, own.bytes);
+      return;
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+      if (b.ranks() == 1) b.copy({Region::in, 0}, {Region::out, 0}, own.bytes);
+      return;
+    case Collective::barrier:
+      return;
+  }
+}
+
+}  // namespace
+
+Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  Builder b(rank, ranks);
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const bool direct = ranks <= tuning.direct_ranks;
+  copy_own_data(shape, tuning, b);
+  if (ranks == 1) return b.take();
+  switch (shape.collective) {
+    case Collective::all_reduce:
+      if (bytes <= tuning.one_shot_bytes) {
+        one_shot_all_reduce(shape, b);
+      } else if (direct) {
+        direct_reduction(shape, tuning, b);
+      } else {
+        ring_schedule(shape, tuning, b);
+      }
+      break;
+    case Collective::reduce_scatter:
+      direct ? direct_reduction(shape, tuning, b) : ring_schedule(shape, tuning, b);
+      break;
+    case Collective::all_gather:
+      direct ? direct_all_gather(shape, tuning, b) : ring_schedule(shape, tuning, b);
+      break;
+    case Collective::broadcast:
+      bytes <= tuning.binomial_bytes ? binomial_broadcast(shape, b)
+                                     : chain_broadcast(shape, tuning, b);
+      break;
+    case Collective::barrier:
+      dissemination_barrier(b);
+      break;
+  }
+  return b.take();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,125 @@
+#include "ring/stream_peer.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace dlaunch {
+
+Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
+  DL_ASSERT(frames.size() <= kMaxBatch);
+  std::byte headers[kMaxBatch][kFrameHeaderBytes];
+  iovec pieces[2 * kMaxBatch];
+  std::size_t count = 0, total = 0;
+  std::size_t skip = sent_;
+  const auto add = [&](const void* data, std::size_t bytes) {
+    const std::size_t skipped = std::min(skip, bytes);
+    skip -= skipped;
+    if (skipped == bytes) return;
+    auto* const begin = const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped;
+    pieces[count++] = {begin, bytes - skipped};
+    total += bytes - skipped;
+  };
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    encode_frame(frames[i].header, round_, headers[i]);
+    add(headers[i], kFrameHeaderBytes);
+    add(frames[i].payload, frames[i].header.bytes);
+  }
+
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  ssize_t written;
+  do {
+    written = sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return errno_error("send", errno);
+    writable_ = false;
+    return std::size_t{0};
+  }
+  writable_ = static_cast<std::size_t>(written) == total;
+  sent_ += static_cast<std::size_t>(written);
+  std::size_t finished = 0;
+  while (finished < frames.size() && sent_ >= kFrameHeaderBytes + frames[finished].header.bytes) {
+    sent_ -= kFrameHeaderBytes + frames[finished++].header.bytes;
+  }
+  return finished;
+}
+
+// One read of payload and what follows it. False if nothing came.
+bool StreamPeer::fill() {
+  if (!readable_ || ended_) return false;
+  if (buffer_begin_ == buffer_end_) buffer_begin_ = buffer_end_ = 0;
+  // While a payload is coming, only the next header is read along with it: more would be the head
+  // of a payload whose place is not known yet and would have to be copied.
+  const std::size_t room = missing_ > 0 ? kFrameHeaderBytes : kBufferBytes - buffer_end_;
+  iovec pieces[2] = {{payload_, missing_}, {buffer_.data() + buffer_end_, room}};
+  msghdr message{};
+  message.msg_iov = missing_ > 0 ? pieces : pieces + 1;
+  message.msg_iovlen = missing_ > 0 ? 2 : 1;
+  ssize_t got;
+  do {
+    got = recvmsg(fd(), &message, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) {
+    readable_ = false;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    ended_ = true;
+    os_errno_ = got == 0 ? 0 : errno;
+    return false;
+  }
+  const auto bytes = static_cast<std::size_t>(got);
+  const std::size_t direct = std::min(bytes, missing_);
+  payload_ += direct;
+  readable_ = bytes == missing_ + room;
+  missing_ -= direct;
+  buffer_end_ += bytes - direct;
+  return true;
+}
+
+std::size_t StreamPeer::take_buffered(std::byte* to, std::size_t most) {
+  const std::size_t bytes = std::min(most, buffered());
+  if (bytes > 0) std::memcpy(to, buffer_.data() + buffer_begin_, bytes);
+  buffer_begin_ += bytes;
+  return bytes;
+}
+
+Result<StreamPeer::Got> StreamPeer::receive() {
+  if (state_ == State::held) return Got::header;
+  if (state_ == State::payload) {
+    const std::size_t taken = take_buffered(payload_, missing_);
+    payload_ += taken;
+    missing_ -= taken;
+    if (missing_ > 0 && (!fill() || missing_ > 0)) return Got::nothing;
+    state_ = State::awaiting_header;
+    return Got::payload;
+  }
+  if (buffered() < kFrameHeaderBytes) {
+    if (buffer_begin_ > 0) {
+      std::memmove(buffer_.data(), buffer_.data() + buffer_begin_, buffered());
+      buffer_end_ -= buffer_begin_;
+      buffer_begin_ = 0;
+    }
+    if (!fill() || buffered() < kFrameHeaderBytes) return Got::nothing;
+  }
+  std::byte bytes[kFrameHeaderBytes];
+  take_buffered(bytes, sizeof bytes);
+  auto header = decode_frame(bytes, round_);
+  if (!header) return header.error();
+  header_ = *header;
+  state_ = State::held;
+  return Got::header;
+}
+
+void StreamPeer::accept(void* payload) {
+  DL_ASSERT(state_ == State::held);
+  payload_ = static_cast<std::byte*>(payload);
+  missing_ = header_.bytes;
+  state_ = State::payload;
+}
+
+}  // namespace dlaunch

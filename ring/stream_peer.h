@@ -1,0 +1,77 @@
+// StreamPeer: the framing of one peer's socket. Non-blocking: each call does what the socket allows
+// now. Payload goes straight between the socket and the caller's memory; only headers, and payload
+// that comes in one read with its header, pass a small buffer. Knows nothing of collectives.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/frame.h"
+
+namespace dlaunch {
+
+struct OutFrame {
+  FrameHeader header;
+  const void* payload = nullptr;
+};
+
+class StreamPeer {
+ public:
+  static constexpr std::size_t kMaxBatch = 8;
+
+  // The socket is non-blocking. round goes into and is demanded of every frame.
+  StreamPeer(UniqueFd socket, std::uint64_t round) : socket_(std::move(socket)), round_(round) {}
+
+  int fd() const { return socket_.get(); }
+
+  // Writes the frames, header and payload in one system call, and says how many of them are now
+  // entirely in the kernel. What was begun must come first in the next call. At most kMaxBatch
+  // frames. A failing socket is an Errc::io error with os_errno.
+  Result<std::size_t> send(std::span<const OutFrame> frames);
+  bool writable() const { return writable_; }  // the last send() wrote all, or poll said so
+
+  enum class Got { nothing, header, payload };
+  // Reads on. `header`: one is there, to be answered by accept(), until then nothing more is read.
+  // `payload`: what was accepted is complete. `nothing`: not now, or never more (see ended()).
+  // Bytes that are no frame of this round: Errc::protocol.
+  Result<Got> receive();
+  bool has_header() const { return state_ == State::held; }
+  const FrameHeader& header() const { return header_; }
+  void accept(void* payload);                  // room for header().bytes
+  bool readable() const { return readable_; }  // poll said so, or the last read was full
+  bool ended() const { return ended_; }        // end of stream or a broken connection
+  int os_errno() const { return os_errno_; }   // why it ended; 0: end of stream
+
+  void mark(bool readable, bool writable) {
+    readable_ |= readable;
+    writable_ |= writable;
+  }
+
+ private:
+  enum class State { awaiting_header, held, payload };
+  static constexpr std::size_t kBufferBytes = 4096;
+
+  std::size_t buffered() const { return buffer_end_ - buffer_begin_; }
+  bool fill();
+  std::size_t take_buffered(std::byte* to, std::size_t most);
+
+  UniqueFd socket_;
+  std::uint64_t round_;
+  bool writable_ = true;
+  bool readable_ = true;
+  bool ended_ = false;
+  int os_errno_ = 0;
+  std::size_t sent_ = 0;  // bytes of the frame begun but not finished
+  State state_ = State::awaiting_header;
+  FrameHeader header_;
+  std::byte* payload_ = nullptr;
+  std::size_t missing_ = 0;  // of the payload
+  std::size_t buffer_begin_ = 0, buffer_end_ = 0;
+  std::array<std::byte, kBufferBytes> buffer_;
+};
+
+}  // namespace dlaunch
