@@ -1,0 +1,286 @@
+#include "ring/schedule.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <numeric>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace dlaunch {
+namespace {
+
+// All ranks of one collective on arrays instead of sockets. Each directed link holds one frame, the
+// least any socket can, so that a schedule that counts on buffers stands still here.
+class World {
+ public:
+  using Values = std::vector<float>;
+
+  World(const Shape& shape, int ranks, const Tuning& tuning, bool in_place)
+      : shape_(shape), ranks_(ranks), links_(ranks * ranks), members_(ranks) {
+    const std::size_t n = static_cast<std::size_t>(ranks), count = shape.count;
+    const bool scatter = shape.collective == Collective::reduce_scatter;
+    const bool gather = shape.collective == Collective::all_gather;
+    for (int r = 0; r < ranks; ++r) {
+      Member& m = members_[r];
+      m.program = make_program(shape, r, ranks, tuning);
+      m.in = input(r);
+      m.out.assign(gather ? n * count : count, -1.0F);
+      m.scratch.resize(m.program.scratch_bytes);
+      std::byte* in = bytes_of(m.in);
+      std::byte* out = bytes_of(m.out);
+      if (in_place && scatter) out = in + r * count * sizeof(float);
+      if (in_place && gather) {
+        std::copy(m.in.begin(), m.in.end(), m.out.begin() + r * count);
+        in = out + r * count * sizeof(float);
+      }
+      if (in_place && !scatter && !gather) out = in;
+      m.result = out;
+      m.run.begin(m.program, {.in = in, .out = out, .scratch = m.scratch.data()},
+                  {.dtype = DL_FLOAT32, .op = DL_AVG, .ranks = ranks});
+    }
+  }
+
+  // Sums of these depend on the order in which they are taken.
+  Values input(int rank) const {
+    const bool scatter = shape_.collective == Collective::reduce_scatter;
+    Values values(scatter ? shape_.count * ranks_ : shape_.count);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float big = (rank * 7 + i) % 3 == 0 ? 1e7F : 1.0F;
+      values[i] = big * (0.1F * static_cast<float>(rank + 1) + static_cast<float>(i));
+    }
+    return values;
+  }
+
+  // False if the ranks stand still before all are done. The order of events follows the seed.
+  bool execute(unsigned seed) {
+    std::vector<int> order(ranks_ * ranks_ * 2);
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i-- > 1;) {
+      seed = seed * 1664525 + 1013904223;
+      std::swap(order[i], order[(seed >> 8) % (i + 1)]);
+    }
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (const int event : order) {
+        const int from = event / 2 / ranks_, to = event / 2 % ranks_;
+        moved |= event % 2 == 0 ? send(from, to) : receive(from, to);
+      }
+    }
+    for (Member& m : members_) m.run.copy_own();
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const Member& m) { return m.run.done(); });
+  }
+
+  Values result(int rank, std::size_t count) const {
+    Values values(count);
+    if (count > 0) std::memcpy(values.data(), members_[rank].result, count * sizeof(float));
+    return values;
+  }
+
+ private:
+  struct Member {
+    Program program;
+    ProgramRun run;
+    Values in, out;
+    std::vector<std::byte> scratch;
+    std::byte* result = nullptr;
+  };
+  using Frame = std::vector<std::byte>;
+
+  static std::byte* bytes_of(Values& values) { return reinterpret_cast<std::byte*>(values.data()); }
+
+  bool send(int from, int to) {
+    auto& link = links_[from * ranks_ + to];
+    const Step* steps[2];
+    if (!link.empty() || members_[from].run.next_sends(to, steps) == 0) return false;
+    const std::byte* data = members_[from].run.at(steps[0]->place);
+    link.emplace_back(steps[0]->bytes);
+    if (steps[0]->bytes > 0) std::memcpy(link.back().data(), data, steps[0]->bytes);
+    members_[from].run.sent(to);
+    return true;
+  }
+
+  bool receive(int from, int to) {
+    auto& link = links_[from * ranks_ + to];
+    if (link.empty()) return false;
+    const Step* step = members_[to].run.next_recv(from);
+    REQUIRE(step != nullptr);
+    REQUIRE(step->bytes == link.front().size());
+    if (!members_[to].run.may_start(*step)) return false;
+    if (step->bytes > 0) {
+      std::memcpy(members_[to].run.at(step->place), link.front().data(), step->bytes);
+    }
+    link.pop_front();
+    members_[to].run.received(from);
+    return true;
+  }
+
+  Shape shape_;
+  int ranks_;
+  std::vector<std::deque<Frame>> links_;
+  std::vector<Member> members_;
+};
+
+enum class Way { one_shot, direct, ring };
+
+// The mean of element i in the order in which the way combines it; `owner` matters for the ring.
+float mean(const World& world, int ranks, std::size_t i, Way way, int owner) {
+  const int first = way == Way::ring ? (owner + 1) % ranks : 0;
+  float sum = world.input(first)[i];
+  for (int k = 1; k < ranks; ++k) sum += world.input((first + k) % ranks)[i];
+  return ranks == 1 ? sum : sum / static_cast<float>(ranks);
+}
+
+int owner_of(std::size_t i, std::size_t count, int ranks) {
+  int owner = 0;
+  const std::size_t each = count / ranks, rest = count % ranks;
+  for (std::size_t end = 0;; ++owner) {
+    end += each + (static_cast<std::size_t>(owner) < rest ? 1 : 0);
+    if (i < end) return owner;
+  }
+}
+
+Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
+  return {.one_shot_bytes = way == Way::one_shot ? std::size_t{1} << 20 : 0,
+          .binomial_bytes = way == Way::one_shot ? std::size_t{1} << 20 : 0,
+          .granule_bytes = granule * sizeof(float),
+          .window = window,
+          .direct_ranks = way == Way::ring ? 0 : 64};
+}
+
+World::Values expected(const World& world, const Shape& shape, int ranks, int rank, Way way) {
+  World::Values values;
+  switch (shape.collective) {
+    case Collective::all_reduce:
+      for (std::size_t i = 0; i < shape.count; ++i) {
+        values.push_back(mean(world, ranks, i, way, owner_of(i, shape.count, ranks)));
+      }
+      break;
+    case Collective::reduce_scatter:
+      for (std::size_t i = 0; i < shape.count; ++i) {
+        values.push_back(mean(world, ranks, rank * shape.count + i, way, rank));
+      }
+      break;
+    case Collective::all_gather:
+      for (int r = 0; r < ranks; ++r) {
+        const auto part = world.input(r);
+        values.insert(values.end(), part.begin(), part.end());
+      }
+      break;
+    case Collective::broadcast:
+      values = world.input(shape.root);
+      break;
+    case Collective::barrier:
+      break;
+  }
+  return values;
+}
+
+void check(const Shape& shape, int ranks, Way way, std::size_t granule, std::size_t window) {
+  for (const bool in_place : {false, true}) {
+    const Tuning tuning = tuning_for(way, granule, window);
+    World world(shape, ranks, tuning, in_place);
+    INFO(fmt::format("{} ranks {} count {} way {} granule {} window {} in place {}",
+                     collective_name(shape.collective), ranks, shape.count, static_cast<int>(way),
+                     granule, window, in_place));
+    REQUIRE(world.execute(static_cast<unsigned>(shape.count * 31 + granule + window)));
+    for (int r = 0; r < ranks; ++r) {
+      const auto want = expected(world, shape, ranks, r, way);
+      const auto have = world.result(r, want.size());
+      REQUIRE((want.empty() || std::memcmp(want.data(), have.data(), want.size() * 4) == 0));
+    }
+  }
+}
+
+TEST_CASE("every schedule gives the reference's bits at every world, count, granule and window") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (std::size_t count = 0; count <= 40; ++count) {
+      for (const Way way : {Way::one_shot, Way::direct, Way::ring}) {
+        for (const std::size_t granule : {1, 3, 8}) {
+          for (const std::size_t window : {1, 3}) {
+            check({Collective::all_reduce, count, 4}, ranks, way, granule, window);
+            if (way == Way::one_shot) continue;
+            // These have a block for each rank: fewer counts are enough to meet every case.
+            if (count > 20) continue;
+            check({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
+            check({Collective::all_gather, count, 4}, ranks, way, granule, window);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (int root = 0; root < ranks; ++root) {
+      for (const std::size_t count : {0, 1, 2, 7, 40}) {
+        for (const Way way : {Way::one_shot, Way::direct}) {
+          check({Collective::broadcast, count, 4, root}, ranks, way, 3, 2);
+        }
+      }
+    }
+  }
+}
+
+// Every rank but one; the barrier must not let anybody pass.
+TEST_CASE("nobody passes a barrier before the last one has come") {
+  for (int ranks = 2; ranks <= 17; ++ranks) {
+    for (int late = 0; late < ranks; ++late) {
+      std::vector<Program> programs;
+      std::vector<ProgramRun> runs(ranks);
+      for (int r = 0; r < ranks; ++r) {
+        programs.push_back(make_program({Collective::barrier, 0, 1}, r, ranks, {}));
+      }
+      for (int r = 0; r < ranks; ++r) runs[r].begin(programs[r], {}, {});
+      std::vector<int> in_flight(ranks * ranks);
+      const auto turn = [&](bool with_late) {
+        for (bool moved = true; std::exchange(moved, false);) {
+          for (int from = 0; from < ranks; ++from) {
+            for (int to = 0; to < ranks; ++to) {
+              const Step* steps[1];
+              int& link = in_flight[from * ranks + to];
+              if ((from != late || with_late) && runs[from].next_sends(to, steps) > 0) {
+                runs[from].sent(to);
+                ++link;
+                moved = true;
+              }
+              if (link > 0 && (to != late || with_late)) {
+                runs[to].received(from);
+                --link;
+                moved = true;
+              }
+            }
+          }
+        }
+      };
+      turn(false);
+      for (int r = 0; r < ranks; ++r) REQUIRE(!runs[r].done());
+      turn(true);
+      for (int r = 0; r < ranks; ++r) REQUIRE(runs[r].done());
+    }
+  }
+}
+
+TEST_CASE("a large all_reduce moves the least possible bytes") {
+  for (const int direct : {0, 16}) {
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      const Shape shape{Collective::all_reduce, std::size_t{840} << 10, 4};
+      const std::size_t bytes = shape.count * shape.element_bytes;
+      const Program program = make_program(shape, 1, ranks, {.direct_ranks = direct});
+      std::size_t sent = 0;
+      for (const Step& step : program.steps) {
+        if (step.kind == StepKind::send) sent += step.bytes;
+      }
+      CHECK(sent == 2 * bytes / ranks * (ranks - 1));
+      CHECK(program.scratch_bytes <= std::size_t{4} << 20);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dlaunch

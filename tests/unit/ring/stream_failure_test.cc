@@ -1,0 +1,276 @@
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "ring/frame.h"
+#include "stream_world.h"
+
+namespace dlaunch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// An all_reduce of float32 ones in memory that it owns.
+struct Ones {
+  explicit Ones(std::size_t count, std::uint64_t seq = 1) : values(count, 1.0F) {
+    call = {.collective = Collective::all_reduce,
+            .in = values.data(),
+            .out = values.data(),
+            .count = count,
+            .dtype = DL_FLOAT32,
+            .op = DL_SUM,
+            .seq = seq,
+            .deadline = steady_now() + seconds(60)};
+  }
+  std::vector<float> values;
+  Call call;
+};
+
+bool is(const Result<void>& outcome, Errc code, int rank) {
+  return !outcome && outcome.error().code == code && outcome.error().rank == rank;
+}
+
+// Blocks until a frame from the peer has begun to arrive, so that it is in the middle of its call.
+void wait_for_bytes(const StreamWorld& world, int rank, int peer) {
+  pollfd ready{.fd = world.raw[rank][peer], .events = POLLIN, .revents = 0};
+  poll(&ready, 1, 60'000);
+}
+
+TEST_CASE("a peer that dies in the middle of a call is named, and later calls fail the same way") {
+  for (const Wire wire : {Wire::unix_socket, Wire::tcp}) {
+    for (const std::size_t count : {std::size_t{2}, std::size_t{4} << 20}) {
+      StreamWorld world(4, wire);
+      const auto first = world.each<Result<void>>([&](int rank) -> Result<void> {
+        if (rank == 2) {
+          wait_for_bytes(world, 2, 0);
+          world.planes[2].reset();
+          return {};
+        }
+        return world.planes[rank]->run(Ones(count, 17).call);
+      });
+      for (const int r : {0, 1, 3}) {
+        INFO(words(first[r]));
+        CHECK(is(first[r], Errc::peer_lost, 2));
+        CHECK(words(first[r]).starts_with("rank 2 closed its connection during all_reduce #17"));
+        CHECK(words(world.planes[r]->run(Ones(1, 18).call)) == words(first[r]));
+        int value = 0;
+        const Message message{
+            .send = &value, .is_send = true, .count = 1, .dtype = DL_INT32, .peer = (r + 1) % 4};
+        CHECK(words(world.planes[r]->transfer(message)) == words(first[r]));
+      }
+    }
+  }
+}
+
+TEST_CASE("the abort flag's error is preferred to what the socket says") {
+  // The control thread of rank 0 learns the truth a moment after rank 1 has left because of rank 2.
+  // Rank 0 gives it a few milliseconds; a busy machine may use them up now and then.
+  int preferred = 0;
+  for (int round = 0; round < 20; ++round) {
+    StreamWorld world(3);
+    const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+      if (rank == 0) return world.planes[0]->run(Ones(1000).call);
+      wait_for_bytes(world, rank, 0);
+      if (rank == 2) return {};
+      world.planes[1].reset();
+      for (const auto left = steady_now(); steady_now() - left < milliseconds(1);) continue;
+      world.flags[0]->raise({.code = Errc::peer_lost, .what = "rank 2 was killed", .rank = 2});
+      return {};
+    });
+    REQUIRE(!outcomes[0]);
+    preferred += words(outcomes[0]) == "rank 2 was killed";
+  }
+  CHECK(preferred > 10);
+}
+
+TEST_CASE("raising the abort flag wakes a waiting rank within milliseconds") {
+  for (const bool message : {false, true}) {
+    StreamWorld world(2);
+    TimePoint raised, returned;
+    const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+      if (rank == 1) {
+        // Rank 0 has begun and must be asleep or about to: nobody answers it.
+        if (!message) wait_for_bytes(world, 1, 0);
+        raised = steady_now();
+        world.flags[0]->raise({.code = Errc::aborted, .what = "aborted by the user"});
+        return {};
+      }
+      int value = 0;
+      const Message receive{.recv = &value, .count = 1, .dtype = DL_INT32, .peer = 1};
+      auto outcome =
+          message ? world.planes[0]->transfer(receive) : world.planes[0]->run(Ones(1000).call);
+      returned = steady_now();
+      return outcome;
+    });
+    CHECK(words(outcomes[0]) == "aborted by the user");
+    CHECK(returned - raised < milliseconds(100));
+    CHECK(words(world.planes[0]->run(Ones(5).call)) == "aborted by the user");
+  }
+}
+
+TEST_CASE("a deadline says who has not arrived") {
+  StreamWorld world(5);
+  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+    if (rank == 1 || rank == 4) return {};
+    Ones ones(100'000, 9);
+    ones.call.deadline = steady_now() + milliseconds(200);
+    return world.planes[rank]->run(ones.call);
+  });
+  for (const int r : {0, 2, 3}) {
+    INFO(words(outcomes[r]));
+    CHECK(is(outcomes[r], Errc::timeout, -1));
+    CHECK(words(outcomes[r]).starts_with("all_reduce #9 timed out after "));
+    CHECK(words(outcomes[r]).ends_with(": waiting for rank 1,4; arrived: 0,2-3"));
+  }
+}
+
+TEST_CASE("a message that never comes ends at the deadline") {
+  StreamWorld world(2);
+  int value = 0;
+  const auto outcome = world.planes[0]->transfer({.recv = &value,
+                                                  .count = 1,
+                                                  .dtype = DL_INT32,
+                                                  .peer = 1,
+                                                  .tag = 4,
+                                                  .deadline = steady_now() + milliseconds(50)});
+  REQUIRE(!outcome);
+  CHECK(outcome.error().code == Errc::timeout);
+  CHECK(words(outcome).starts_with("recv from rank 1 (tag 4) timed out after "));
+}
+
+TEST_CASE("different calls are an error that names both ranks") {
+  StreamWorld world(3);
+  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+    Ones ones(rank == 1 ? 6 : 5, 4);
+    auto outcome = world.planes[rank]->run(ones.call);
+    // What the communicator does: its error ends the others.
+    if (!outcome) {
+      for (auto& flag : world.flags) flag->raise(outcome.error());
+    }
+    return outcome;
+  });
+  for (int r = 0; r < 3; ++r) {
+    INFO(words(outcomes[r]));
+    REQUIRE(!outcomes[r]);
+    CHECK(outcomes[r].error().code == Errc::mismatch);
+    CHECK(words(outcomes[r]).find("rank 1 called all_reduce(count 6, float, sum)") !=
+          std::string::npos);
+    CHECK(words(outcomes[r]).find("called all_reduce(count 5, float, sum)") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that is a collective ahead is a mismatch, not a hang") {
+  StreamWorld world(2);
+  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+    // Rank 0 broadcasts, which it need not wait for, and goes on; rank 1 never does.
+    Ones ones(5, 1);
+    if (rank == 1) {
+      wait_for_bytes(world, 1, 0);
+      ones.call.collective = Collective::barrier;
+      return world.planes[1]->run(ones.call);
+    }
+    ones.call.collective = Collective::broadcast;
+    ones.call.root = 0;
+    return world.planes[0]->run(ones.call);
+  });
+  CHECK(outcomes[0]);
+  REQUIRE(is(outcomes[1], Errc::mismatch, 0));
+  CHECK(words(outcomes[1]) ==
+        "collective #1: rank 1 called barrier, rank 0 called broadcast(count 5, float, root 0)");
+}
+
+TEST_CASE("a message of another count or dtype is a mismatch") {
+  for (const bool early : {false, true}) {
+    StreamWorld world(2);
+    std::int32_t values[4] = {};
+    const Message send{
+        .send = values, .is_send = true, .count = 3, .dtype = DL_INT32, .peer = 1, .tag = 2};
+    const Message other{
+        .send = values, .is_send = true, .count = 1, .dtype = DL_INT32, .peer = 1, .tag = 3};
+    REQUIRE(world.planes[0]->transfer(send));
+    REQUIRE(world.planes[0]->transfer(other));
+    if (early) {
+      // Rank 1 takes tag 2 into its inbox on the way to tag 3.
+      REQUIRE(world.planes[1]->transfer(
+          {.recv = values, .count = 1, .dtype = DL_INT32, .peer = 0, .tag = 3}));
+    }
+    const auto outcome = world.planes[1]->transfer(
+        {.recv = values, .count = 3, .dtype = DL_FLOAT32, .peer = 0, .tag = 2});
+    REQUIRE(is(outcome, Errc::mismatch, 0));
+    CHECK(words(outcome) ==
+          "message with tag 2: rank 0 sent count 3, int32; rank 1 receives count 3, float");
+  }
+}
+
+TEST_CASE("waiting for a message of a rank that is in a collective already is an error") {
+  StreamWorld world(2);
+  Ones ones(5, 3);
+  ones.call.collective = Collective::broadcast;
+  ones.call.root = 0;
+  REQUIRE(world.planes[0]->run(ones.call));
+  int value = 0;
+  const auto outcome = world.planes[1]->transfer(
+      {.recv = &value, .count = 1, .dtype = DL_INT32, .peer = 0, .tag = 2});
+  REQUIRE(is(outcome, Errc::mismatch, 0));
+  CHECK(words(outcome) ==
+        "recv from rank 0 (tag 2) of rank 1: rank 0 is in collective #3 and has "
+        "sent no such message");
+}
+
+TEST_CASE("a message that was sent before its sender left can be fetched") {
+  StreamWorld world(2, Wire::tcp);
+  std::vector<int> values(1000, 7), got(1000);
+  REQUIRE(world.planes[0]->transfer({.send = values.data(),
+                                     .is_send = true,
+                                     .count = 1000,
+                                     .dtype = DL_INT32,
+                                     .peer = 1,
+                                     .tag = 2}));
+  world.planes[0].reset();
+  REQUIRE(world.planes[1]->transfer(
+      {.recv = got.data(), .count = 1000, .dtype = DL_INT32, .peer = 0, .tag = 2}));
+  CHECK(got == values);
+  const auto outcome = world.planes[1]->transfer(
+      {.recv = got.data(), .count = 1000, .dtype = DL_INT32, .peer = 0, .tag = 2});
+  CHECK(is(outcome, Errc::peer_lost, 0));
+  CHECK(words(outcome).starts_with("rank 0 closed its connection during recv from rank 0 (tag 2)"));
+}
+
+TEST_CASE("garbage on a socket is a protocol error that names the rank") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    StreamWorld world(3);
+    std::vector<unsigned char> garbage(40 + random() % 200);
+    for (auto& byte : garbage) byte = static_cast<unsigned char>(random());
+    REQUIRE(write(world.raw[2][0], garbage.data(), garbage.size()) > 0);
+    const auto outcome = world.planes[0]->run(Ones(100).call);
+    REQUIRE(is(outcome, Errc::protocol, 2));
+    CHECK(words(outcome) == "rank 2 sent bytes that are no frame");
+  }
+}
+
+TEST_CASE("frames of another round and frames of a wrong length are refused") {
+  Ones ones(100);
+  for (const bool other_round : {false, true}) {
+    StreamWorld world(2);
+    std::byte frame[kFrameHeaderBytes];
+    encode_frame(collective_frame(signature_of(ones.call), other_round ? 400 : 404),
+                 StreamWorld::kRound - (other_round ? 1 : 0), frame);
+    REQUIRE(write(world.raw[1][0], frame, sizeof frame) == sizeof frame);
+    const auto outcome = world.planes[0]->run(ones.call);
+    REQUIRE(is(outcome, Errc::protocol, 1));
+    CHECK(words(outcome) ==
+          (other_round ? "rank 1 sent a frame of round 2, this is round 3"
+                       : "rank 1 sent 404 bytes during all_reduce #1 where 400 were expected"));
+  }
+}
+
+}  // namespace
+}  // namespace dlaunch
