@@ -1,6 +1,6 @@
-// AbortFlag: the one place where a communicator learns that it is over. The control thread raises it
-// when a peer is lost, the user by dl_abort(). Every wait in a plane looks at raised() and is woken
-// by the wakers registered here. Thread-safe; the first error wins.
+// AbortFlag: the one place where a communicator learns that it is over. The control thread raises
+// it when a peer is lost, the user by dl_abort(). Every wait in a plane looks at raised() and is
+// woken by the wakers registered here. Thread-safe; the first error wins.
 #pragma once
 
 #include <atomic>

@@ -24,7 +24,8 @@ std::string describe(const CallSignature& s) {
   const auto collective = static_cast<Collective>(s.packed & 0xff);
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
-  text += fmt::format("(count {}, {}", s.count, dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
+  text +=
+      fmt::format("(count {}, {}", s.count, dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
   if (collective == Collective::all_reduce || collective == Collective::reduce_scatter) {
     text += fmt::format(", {}", op_name(static_cast<dl_op>(s.packed >> 12 & 0xf)));
   }
@@ -47,12 +48,11 @@ bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_
 
 CallSignature signature_of(const Call& call) {
   const auto root = static_cast<std::uint32_t>(call.root & 0xffff);
-  return CallSignature{
-      .count = call.count,
-      .packed = static_cast<std::uint32_t>(call.collective) |
-                static_cast<std::uint32_t>(call.dtype) << 8 |
-                static_cast<std::uint32_t>(call.op) << 12 | root << 16,
-      .seq = static_cast<std::uint32_t>(call.seq)};
+  return CallSignature{.count = call.count,
+                       .packed = static_cast<std::uint32_t>(call.collective) |
+                                 static_cast<std::uint32_t>(call.dtype) << 8 |
+                                 static_cast<std::uint32_t>(call.op) << 12 | root << 16,
+                       .seq = static_cast<std::uint32_t>(call.seq)};
 }
 
 Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b) {

@@ -17,8 +17,9 @@ namespace dlaunch {
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
 
 std::string_view collective_name(Collective collective);
-std::string_view dtype_name(dl_dtype dtype);  // "float32"; the words of nccl-tests: "float", "half" …
-std::string_view op_name(dl_op op);           // "sum"
+std::string_view dtype_name(
+    dl_dtype dtype);                 // "float32"; the words of nccl-tests: "float", "half" …
+std::string_view op_name(dl_op op);  // "sum"
 bool dtype_is_float(dl_dtype dtype);
 std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
 
@@ -30,8 +31,8 @@ struct Call {
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
-  int root = -1;             // broadcast only
-  std::uint64_t seq = 0;     // number of this collective on the communicator, from 1
+  int root = -1;          // broadcast only
+  std::uint64_t seq = 0;  // number of this collective on the communicator, from 1
   TimePoint deadline = kNever;
 };
 
@@ -46,7 +47,8 @@ struct CallSignature {
 };
 CallSignature signature_of(const Call& call);
 
-// "rank 2 called all_reduce(count 10, float32, sum), rank 0 called broadcast(count 4, int8, root 1)"
+// "rank 2 called all_reduce(count 10, float32, sum), rank 0 called broadcast(count 4, int8, root
+// 1)"
 Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b);
 
 // "all_reduce #17 timed out after 30 s: waiting for rank 2, 5; arrived: 0-1, 3-4, 6-7"

@@ -12,14 +12,25 @@ namespace dlaunch {
 // False for pairs that have no meaning (bitwise ops on floats).
 bool reducible(dl_dtype dtype, dl_op op);
 
-enum class StoreHint { cached, streaming };  // streaming: non-temporal stores of the result
+// streaming: the result is written around the caches, for results larger than what they hold that
+// nobody reads soon.
+enum class StoreHint { cached, streaming };
 
 // out[i] = in[0][i] op in[1][i] op … (left to right, in operand order), i < count.
-// At least one operand. `out` may be exactly one of the operands; it must not overlap one otherwise.
-// 16-bit floats are widened, combined over all operands in binary32 and rounded once (to nearest
-// even). AVG sums like SUM and, if divisor > 0, divides the result by it (callers that reduce in
-// several steps give the divisor in the last one only). No FMA contraction: equal bits everywhere.
-void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype,
-            dl_op op, int divisor, StoreHint hint = StoreHint::cached);
+// At least one operand. `out` may be exactly one of the operands; it must not overlap one
+// otherwise. 16-bit floats are widened, combined over all operands in binary32 and rounded once (to
+// nearest even). AVG sums like SUM and, if divisor > 0, divides the result by it (callers that
+// reduce in several steps give the divisor in the last one only). No FMA contraction: equal bits
+// everywhere, except that which of several NaN operands' payload survives is not specified.
+void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
+            int divisor, StoreHint hint = StoreHint::cached);
+
+// memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
+void copy_streaming(void* out, const void* in, std::size_t bytes);
+
+// The instruction sets the kernels exist for, best last. Tests force one to compare their bits;
+// a level that the machine lacks is refused (false).
+enum class Isa { portable, avx2, avx512 };
+bool use_isa(Isa isa);
 
 }  // namespace dlaunch

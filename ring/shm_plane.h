@@ -22,12 +22,11 @@ struct ShmOptions {
 
 // A new control segment for n ranks, zeroed; one rank makes it.
 Result<UniqueFd> make_shm_control(int ranks);
-// A new data segment; each rank makes its own, sealed so that no descriptor passed on can write.
-// The owner's writable mapping is made by make_shm_plane from its own descriptor before sealing:
-// hence the pair.
+// A new data segment; each rank makes its own. Its writable mapping is made before the descriptor
+// is sealed, so that nobody the descriptor is passed to can write.
 struct ShmData {
-  UniqueFd fd;            // for the peers: read-only by seal
-  void* writable = nullptr;  // the owner's mapping; owned by the plane once given to it
+  UniqueFd fd;                     // for the peers
+  std::shared_ptr<void> writable;  // the owner's mapping; the plane keeps it
   std::size_t bytes = 0;
 };
 Result<ShmData> make_shm_data(int ranks);

@@ -1,0 +1,139 @@
+#include "ring/shm_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kSmallLimit = 8192;
+constexpr int kSmallSlots = 4;
+
+std::size_t second_level_cache() {
+  const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
+}
+
+Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return errno_error("shared memory: memfd_create", errno);
+  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later.
+  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);
+  }
+  ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  return fd;
+}
+
+Result<std::shared_ptr<void>> map(int fd, std::size_t bytes, int protection, bool populate = true) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0 || static_cast<std::size_t>(st.st_size) < bytes) {
+    return Error{.code = Errc::protocol, .what = "shared memory: a peer's segment is too small"};
+  }
+  void* address =
+      ::mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+  if (address == MAP_FAILED) return errno_error("shared memory: map", errno);
+  return std::shared_ptr<void>(address, [bytes](void* p) { ::munmap(p, bytes); });
+}
+
+}  // namespace
+
+ShmShape shape_for(int ranks) {
+  const std::size_t share = second_level_cache() / (2 * static_cast<std::size_t>(ranks));
+  // Many ranks have many slots: smaller chunks keep the staging of all ranks together bounded.
+  const std::size_t least = ranks <= 64 ? 16 << 10 : 4 << 10;
+  const std::size_t chunk = std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096;
+  return {.ranks = ranks, .chunk_bytes = chunk, .small_bytes = kSmallLimit};
+}
+
+std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
+  return (block % kSlots * ranks + chunk) * chunk_bytes;
+}
+std::size_t ShmShape::result(std::uint64_t block) const {
+  return (std::size_t{kSlots} * ranks + block % kSlots) * chunk_bytes;
+}
+std::size_t ShmShape::small(std::uint64_t seq) const {
+  return std::size_t{kSlots} * (ranks + 1) * chunk_bytes + seq % kSmallSlots * small_bytes;
+}
+std::size_t ShmShape::small_result(std::uint64_t seq) const {
+  return small(0) + (kSmallSlots + seq % kSmallSlots) * small_bytes;
+}
+std::size_t ShmShape::data_bytes() const { return small(0) + 2 * kSmallSlots * small_bytes; }
+
+Result<UniqueFd> make_shm_control(int ranks) {
+  const ShmShape shape = shape_for(ranks);
+  auto fd = make_memfd("dlring-control", shape.control_bytes());
+  if (!fd) return fd.error();
+  auto mapping = map(fd->get(), shape.control_bytes(), PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  auto* header = new (mapping->get()) ShmHeader;  // NOLINT: placement
+  header->ranks = static_cast<std::uint32_t>(ranks);
+  header->chunk_bytes = shape.chunk_bytes;
+  header->small_bytes = shape.small_bytes;
+  return fd;
+}
+
+Result<ShmData> make_shm_data(int ranks) {
+  const std::size_t bytes = shape_for(ranks).data_bytes();
+  auto fd = make_memfd("dlring-data", bytes);
+  if (!fd) return fd.error();
+  auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
+  // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
+  // same.
+  ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+  return ShmData{std::move(*fd), std::move(*mapping), bytes};
+}
+
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
+                          const std::vector<UniqueFd>& peer_data) {
+  ShmMemory memory;
+  memory.shape = shape_for(ranks);
+  auto mapping = map(control.get(), memory.shape.control_bytes(), PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  memory.header = static_cast<ShmHeader*>(mapping->get());
+  memory.ranks = reinterpret_cast<ShmRank*>(memory.header + 1);
+  memory.keep.push_back(std::move(*mapping));
+  if (memory.header->ranks != static_cast<std::uint32_t>(ranks) ||
+      memory.header->chunk_bytes != memory.shape.chunk_bytes ||
+      memory.header->small_bytes != memory.shape.small_bytes) {
+    return Error{.code = Errc::protocol,
+                 .what =
+                     "shared memory: the ranks disagree on the layout; do all run the same "
+                     "version of libdlring?"};
+  }
+  memory.own = static_cast<char*>(own.writable.get());
+  memory.keep.push_back(std::move(own.writable));
+  for (int r = 0; r < ranks; ++r) {
+    if (r == rank) {
+      memory.data.push_back(memory.own);
+      continue;
+    }
+    // Page tables of all peers' segments at once are worth it for few ranks only.
+    auto peer = map(peer_data[r].get(), memory.shape.data_bytes(), PROT_READ, ranks <= 16);
+    if (!peer) return peer.error();
+    memory.data.push_back(static_cast<const char*>(peer->get()));
+    memory.keep.push_back(std::move(*peer));
+  }
+  return memory;
+}
+
+Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
+                                              ShmData own, std::vector<UniqueFd> peer_data,
+                                              AbortFlag& abort, const ShmOptions& options) {
+  auto memory = map_shm(rank, ranks, control, std::move(own), peer_data);
+  if (!memory) return memory.error();
+  return make_shm_plane(rank, std::move(*memory), abort, options);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,177 @@
+#include "ring/reduce.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+namespace {
+
+// Conversions by definition, in double precision, to compare the bit tricks with.
+double half_value(std::uint16_t h) {
+  const int exponent = h >> 10 & 31, mantissa = h & 1023;
+  const double sign = h & 0x8000 ? -1 : 1;
+  if (exponent == 31) return mantissa ? std::nan("") : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+// The nearest half by search; ties to even mantissa.
+std::uint16_t nearest_half(float f) {
+  if (std::isnan(f)) return 0x7e00;
+  const std::uint16_t sign = std::signbit(f) ? 0x8000 : 0;
+  const double x = std::fabs(static_cast<double>(f));
+  if (x >= 65520) return static_cast<std::uint16_t>(sign | 0x7c00);
+  std::uint16_t low = 0, high = 0x7bff;
+  while (low < high) {
+    const auto mid = static_cast<std::uint16_t>((low + high + 1) / 2);
+    if (half_value(mid) <= x)
+      low = mid;
+    else
+      high = static_cast<std::uint16_t>(mid - 1);
+  }
+  const double below = x - half_value(low);
+  const double next = low == 0x7bff ? 65536 : half_value(static_cast<std::uint16_t>(low + 1));
+  const double above = next - x;
+  const bool up = above < below || (above == below && low % 2 == 1);
+  return static_cast<std::uint16_t>(sign | (low + up));
+}
+
+template <class T>
+std::vector<T> reduced(std::vector<std::vector<T>> in, dl_dtype dtype, dl_op op, int divisor = 0,
+                       StoreHint hint = StoreHint::cached) {
+  std::vector<const void*> operands;
+  for (const auto& v : in) operands.push_back(v.data());
+  std::vector<T> out(in[0].size());
+  reduce(operands, out.data(), out.size(), dtype, op, divisor, hint);
+  return out;
+}
+
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct EachIsa {
+  template <class Body>
+  explicit EachIsa(Body body) {
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+      if (use_isa(isa)) body();
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every half survives widening, and every rounding is to nearest even") {
+  EachIsa([] {
+    std::vector<std::uint16_t> all(65536), ones(65536, 0x3c00);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+    const auto same = reduced<std::uint16_t>({all}, DL_FLOAT16, DL_SUM);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool nan = std::isnan(half_value(all[i]));
+      CHECK((nan ? std::isnan(half_value(same[i])) : same[i] == all[i]));
+    }
+    std::mt19937 random(5);
+    std::vector<std::uint16_t> a(20000), b(20000);
+    for (auto& x : a) x = static_cast<std::uint16_t>(random());
+    for (auto& x : b) x = static_cast<std::uint16_t>(random());
+    const auto product = reduced<std::uint16_t>({a, b}, DL_FLOAT16, DL_PRODUCT);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const float exact =
+          static_cast<float>(half_value(a[i])) * static_cast<float>(half_value(b[i]));
+      if (std::isnan(exact))
+        CHECK(std::isnan(half_value(product[i])));
+      else
+        CHECK(product[i] == nearest_half(exact));
+    }
+  });
+}
+
+TEST_CASE("bfloat16 rounds once, to nearest even, and keeps NaN and infinity") {
+  EachIsa([] {
+    // 1 + 2^-8 + 2^-8: rounding after each addition would give 1, rounding once gives 1 + 2^-7.
+    const std::uint16_t one = 0x3f80, tiny = 0x3b80;
+    CHECK(reduced<std::uint16_t>({{one}, {tiny}, {tiny}}, DL_BFLOAT16, DL_SUM)[0] == 0x3f81);
+    CHECK(reduced<std::uint16_t>({{0x7f80}, {one}}, DL_BFLOAT16, DL_SUM)[0] == 0x7f80);
+    const auto nan = reduced<std::uint16_t>({{0x7f80}, {0xff80}}, DL_BFLOAT16, DL_SUM)[0];
+    CHECK((nan & 0x7fff) > 0x7f80);
+    CHECK(reduced<std::uint16_t>({{one}, {one}}, DL_BFLOAT16, DL_AVG, 2)[0] == one);
+  });
+}
+
+TEST_CASE("floats: NaN, infinity, denormals and signed zero") {
+  EachIsa([] {
+    const float tiny = std::numeric_limits<float>::denorm_min();
+    const std::vector<float> a = {1, kNan, kInf, tiny, -0.0f, 3};
+    const std::vector<float> b = {2, 5, -kInf, tiny, -0.0f, kNan};
+    const auto sum = reduced<float>({a, b}, DL_FLOAT32, DL_SUM);
+    CHECK(sum[0] == 3);
+    CHECK(std::isnan(sum[1]));
+    CHECK(std::isnan(sum[2]));
+    CHECK(sum[3] == 2 * tiny);
+    CHECK(std::signbit(sum[4]));
+    for (const dl_op op : {DL_MAX, DL_MIN}) {
+      const auto extreme = reduced<float>({a, b, a}, DL_FLOAT32, op);
+      CHECK(std::isnan(extreme[1]));
+      CHECK(std::isnan(extreme[5]));
+      CHECK(extreme[0] == (op == DL_MAX ? 2 : 1));
+    }
+  });
+}
+
+TEST_CASE("integers wrap, and averages round towards zero") {
+  EachIsa([] {
+    CHECK(reduced<std::int8_t>({{127}, {1}}, DL_INT8, DL_SUM)[0] == -128);
+    CHECK(reduced<std::int32_t>({{INT32_MAX}, {1}}, DL_INT32, DL_SUM)[0] == INT32_MIN);
+    CHECK(reduced<std::int64_t>({{INT64_MAX}, {2}}, DL_INT64, DL_PRODUCT)[0] == -2);
+    CHECK(reduced<std::int32_t>({{-3}, {-4}}, DL_INT32, DL_AVG, 2)[0] == -3);
+    CHECK(reduced<std::int8_t>({{100}}, DL_INT8, DL_AVG, 200)[0] == 0);
+    CHECK(reduced<std::uint8_t>({{0xf0}, {0x3c}}, DL_UINT8, DL_BXOR)[0] == 0xcc);
+  });
+}
+
+TEST_CASE("all instruction sets, hints, alignments and operand counts give the same bits") {
+  std::mt19937 random(9);
+  for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
+    for (int op = DL_SUM; op <= DL_BXOR; ++op) {
+      const auto d = static_cast<dl_dtype>(dtype);
+      const auto o = static_cast<dl_op>(op);
+      if (!reducible(d, o)) continue;
+      for (const std::size_t operands : {1u, 2u, 3u, 4u, 5u, 9u}) {
+        const std::size_t count = 3000 + random() % 100;
+        std::vector<std::vector<double>> in(operands, std::vector<double>(count + 2));
+        for (auto& v : in) {
+          for (auto& x : v) x = std::ldexp(static_cast<double>(random() % 1000) + 0.37, 3);
+        }
+        std::vector<const void*> p;
+        for (auto& v : in) p.push_back(reinterpret_cast<char*>(v.data()) + operands % 3);
+        std::vector<char> first;
+        EachIsa([&] {
+          for (const StoreHint hint : {StoreHint::cached, StoreHint::streaming}) {
+            std::vector<char> out((count + 2) * 8);
+            reduce(p, out.data() + 5, count, d, o, static_cast<int>(operands), hint);
+            if (first.empty()) first = out;
+            CHECK(out == first);
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("the result may replace any one operand") {
+  for (std::size_t place = 0; place < 6; ++place) {
+    std::vector<std::vector<int>> in(6, std::vector<int>(5000));
+    for (std::size_t k = 0; k < 6; ++k) std::fill(in[k].begin(), in[k].end(), 1 << k);
+    std::vector<const void*> p;
+    for (auto& v : in) p.push_back(v.data());
+    reduce(p, in[place].data(), 5000, DL_INT32, DL_SUM, 0);
+    CHECK(in[place] == std::vector<int>(5000, 63));
+  }
+}

@@ -1,0 +1,242 @@
+#include "ring/shm_plane.h"
+
+#include <poll.h>
+
+#include <cstring>
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "ring/reduce.h"
+#include "shm_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr dl_dtype kDtypes[] = {DL_INT8,   DL_UINT8,   DL_INT32,    DL_UINT32,  DL_INT64,
+                                DL_UINT64, DL_FLOAT16, DL_BFLOAT16, DL_FLOAT32, DL_FLOAT64};
+constexpr dl_op kOps[] = {DL_SUM, DL_PRODUCT, DL_MAX, DL_MIN, DL_AVG, DL_BAND, DL_BOR, DL_BXOR};
+
+std::vector<char> random_bytes(std::size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<char> bytes(size + 8);
+  for (char& c : bytes) c = static_cast<char>(random());
+  return bytes;
+}
+
+// The result by definition: all operands in rank order in one go.
+std::vector<char> reference(const std::vector<std::vector<char>>& inputs, std::size_t count,
+                            dl_dtype dtype, dl_op op) {
+  std::vector<const void*> operands;
+  for (const auto& input : inputs) operands.push_back(input.data());
+  std::vector<char> out(count * dtype_bytes(dtype) + 8);
+  reduce(operands, out.data(), count, dtype, op, static_cast<int>(inputs.size()));
+  return out;
+}
+
+struct Case {
+  Collective collective;
+  dl_dtype dtype;
+  dl_op op;
+  std::size_t count;
+  bool in_place;
+};
+
+// Runs one collective on all ranks with random inputs at odd addresses and compares every bit.
+void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
+  const auto n = static_cast<std::size_t>(world.ranks());
+  const std::size_t element = dtype_bytes(c.dtype);
+  const bool scatter = c.collective == Collective::reduce_scatter;
+  const bool gather = c.collective == Collective::all_gather;
+  const std::size_t in_bytes = c.count * element * (scatter ? n : 1);
+  const std::size_t out_bytes = c.count * element * (gather ? n : 1);
+  std::vector<std::vector<char>> inputs;
+  for (std::size_t r = 0; r < n; ++r)
+    inputs.push_back(random_bytes(in_bytes, seed + static_cast<unsigned>(r)));
+  const int root = static_cast<int>(seed % n);
+  std::vector<char> reduced;
+  if (c.collective == Collective::all_reduce || scatter) {
+    reduced = reference(inputs, c.count * (scatter ? n : 1), c.dtype, c.op);
+  }
+  world.each([&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    std::vector<char> buffer(std::max(in_bytes, out_bytes) + 64);
+    std::vector<char> separate(out_bytes + 64);
+    // Odd addresses: only the element's own alignment may be relied on, and not even that here.
+    char* in = buffer.data() + 1;
+    char* out = c.in_place ? in : separate.data() + 3;
+    if (gather && c.in_place) in = buffer.data() + 1 + r * in_bytes;
+    if (scatter && c.in_place) out = in + r * out_bytes;
+    std::memcpy(in, inputs[r].data(), in_bytes);
+    if (c.collective == Collective::broadcast) out = in;
+    const auto done =
+        world.plane(rank).run({.collective = c.collective,
+                               .in = in,
+                               .out = out,
+                               .count = c.count,
+                               .dtype = c.dtype,
+                               .op = c.op,
+                               .root = c.collective == Collective::broadcast ? root : -1,
+                               .seq = seq,
+                               .deadline = steady_now() + 60s});
+    CHECK(done);
+    bool equal = true;
+    if (c.collective == Collective::broadcast) {
+      equal = std::memcmp(out, inputs[static_cast<std::size_t>(root)].data(), in_bytes) == 0;
+    } else if (gather) {
+      for (std::size_t j = 0; j < n; ++j) {
+        equal = equal && std::memcmp(out + j * in_bytes, inputs[j].data(), in_bytes) == 0;
+      }
+    } else if (c.collective != Collective::barrier) {
+      equal = std::memcmp(out, reduced.data() + (scatter ? r * out_bytes : 0), out_bytes) == 0;
+    }
+    CHECK(equal);
+    if (!c.in_place && c.collective != Collective::broadcast) {
+      CHECK(std::memcmp(in, inputs[r].data(), in_bytes) == 0);
+    }
+  });
+}
+
+constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
+                               Collective::all_gather, Collective::broadcast, Collective::barrier};
+
+}  // namespace
+
+TEST_CASE(
+    "shm: every dtype and op, small and large, in and out of place, has the reference's bits") {
+  for (const int cores : {1, 64}) {
+    ShmWorld world(3, cores, true);
+    std::uint64_t seq = 0;
+    for (const dl_dtype dtype : kDtypes) {
+      for (const dl_op op : kOps) {
+        if (!reducible(dtype, op)) continue;
+        CAPTURE(dtype);
+        CAPTURE(op);
+        for (const std::size_t count : {1u, 5u, 2049u, 30011u}) {
+          ++seq;
+          check(world, {Collective::all_reduce, dtype, op, count, seq % 2 == 0}, seq,
+                static_cast<unsigned>(seq));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("shm: every collective at sizes around each threshold, for 1 to 9 ranks") {
+  for (const int n : {1, 2, 3, 4, 5, 8, 9}) {
+    for (const bool memfds : {true, false}) {
+      ShmWorld world(n, memfds ? 64 : 1, memfds);
+      const ShmShape shape = shape_for(n);
+      std::uint64_t seq = 0;
+      for (const Collective collective : kAll) {
+        CAPTURE(n);
+        CAPTURE(collective_name(collective));
+        for (const std::size_t bytes :
+             {std::size_t{0}, std::size_t{4}, kInlineBytes, kInlineBytes + 4, shape.small_bytes,
+              shape.small_bytes + 4, shape.chunk_bytes * static_cast<std::size_t>(n) + 4,
+              3 * shape.chunk_bytes * static_cast<std::size_t>(n) - 4}) {
+          ++seq;
+          check(world, {collective, DL_FLOAT32, DL_SUM, bytes / 4, seq % 2 == 0}, seq,
+                static_cast<unsigned>(seq));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("shm: mixed collectives in a row do not disturb each other") {
+  ShmWorld world(4, 2, true);
+  std::mt19937 random(11);
+  for (std::uint64_t seq = 1; seq <= 300; ++seq) {
+    const std::size_t counts[] = {0, 1, 10, 300, 5000, 60000};
+    check(
+        world,
+        {kAll[random() % 5], DL_INT32, kOps[random() % 8], counts[random() % 6], random() % 2 == 0},
+        seq, static_cast<unsigned>(seq));
+  }
+}
+
+TEST_CASE("shm: the result does not depend on how a vector is cut") {
+  ShmWorld world(3, 64, true);
+  constexpr std::size_t kCount = 100003;
+  std::vector<std::vector<float>> whole(3), parts(3);
+  world.each([&](int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    auto& a = whole[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < kCount; ++i) a.push_back(static_cast<float>(random()) * 1e-5f);
+    auto& b = parts[static_cast<std::size_t>(rank)];
+    b = a;
+    CHECK(world.plane(rank).run(
+        {Collective::all_reduce, a.data(), a.data(), kCount, DL_FLOAT32, DL_SUM, -1, 1, kNever}));
+    std::uint64_t seq = 2;
+    for (std::size_t from = 0; from < kCount; from += 7001) {
+      const std::size_t count = std::min<std::size_t>(7001, kCount - from);
+      CHECK(world.plane(rank).run({Collective::all_reduce, b.data() + from, b.data() + from, count,
+                                   DL_FLOAT32, DL_SUM, -1, seq++, kNever}));
+    }
+  });
+  CHECK(std::memcmp(whole[0].data(), parts[0].data(), kCount * 4) == 0);
+  CHECK(std::memcmp(whole[0].data(), whole[2].data(), kCount * 4) == 0);
+}
+
+TEST_CASE("shm: a rank that never comes is named at the deadline") {
+  for (const int cores : {1, 64}) {
+    ShmWorld world(3, cores, true);
+    world.each([&](int rank) {
+      if (rank == 1) return;
+      int x = rank;
+      const auto done = world.plane(rank).run(
+          {Collective::all_reduce, &x, &x, 1, DL_INT32, DL_SUM, -1, 1, steady_now() + 30ms});
+      REQUIRE_FALSE(done);
+      CHECK(done.error().code == Errc::timeout);
+      CHECK(done.error().what.find("waiting for rank 1; arrived: 0,2") != std::string::npos);
+    });
+  }
+}
+
+TEST_CASE("shm: raising the abort flag wakes a sleeping rank at once") {
+  for (const std::size_t count : {1u, 1000000u}) {
+    ShmWorld world(2, 1, true);
+    std::vector<char> buffer(count);
+    TimePoint raised{}, woken{};
+    std::thread sleeper([&] {
+      const auto done = world.plane(0).run({Collective::all_reduce, buffer.data(), buffer.data(),
+                                            count, DL_INT8, DL_SUM, -1, 1, kNever});
+      woken = steady_now();
+      REQUIRE_FALSE(done);
+      CHECK(done.error().rank == 1);
+    });
+    ::poll(nullptr, 0, 30);
+    raised = steady_now();
+    world.abort(0).raise({.code = Errc::peer_lost, .what = "rank 1 was lost", .rank = 1});
+    sleeper.join();
+    CHECK(woken - raised < 40ms);  // the bounded re-check alone would take 50
+    CHECK_FALSE(world.plane(0).run(
+        {Collective::barrier, nullptr, nullptr, 0, DL_INT8, DL_SUM, -1, 2, kNever}));
+  }
+}
+
+TEST_CASE("shm: different calls are told, naming both ranks") {
+  for (const int cores : {1, 64}) {
+    ShmWorld world(2, cores, true);
+    world.each([&](int rank) {
+      std::vector<float> x(100000);
+      const Call call{Collective::all_reduce,
+                      x.data(),
+                      x.data(),
+                      rank == 0 ? 100000u : 99999u,
+                      DL_FLOAT32,
+                      DL_SUM,
+                      -1,
+                      1,
+                      steady_now() + 5s};
+      const auto done = world.plane(rank).run(call);
+      REQUIRE_FALSE(done);
+      CHECK(done.error().code == Errc::mismatch);
+      CHECK(done.error().what.find("all_reduce(count 100000, float, sum)") != std::string::npos);
+      CHECK(done.error().what.find("all_reduce(count 99999, float, sum)") != std::string::npos);
+    });
+  }
+}
