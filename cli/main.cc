@@ -1,0 +1,57 @@
+// dlaunch: parse, plan, run.
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cli/help.h"
+#include "cli/plan_builder.h"
+#include "cli/version.h"
+#include "launcher/agent.h"
+
+namespace dlaunch {
+namespace {
+
+// Text of our own for stdout; a reader that left is no reason to fail, a full disk is.
+int print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return kExitOk;
+  std::perror("dlaunch: write to stdout");
+  return kExitSystem;
+}
+
+int give_up(const Error& error) {
+  std::fputs(error_text(error).c_str(), stderr);
+  return exit_code_of(error);
+}
+
+void tell(const BuiltPlan& built) {
+  for (const auto& line : built.warnings) log_warn("{}", line);
+  for (const auto& line : built.notes) log_info("{}", line);
+  for (const auto& line : built.bindings) std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+int run(const std::vector<std::string>& words) {
+  auto options = read_options(words);
+  if (!options) return give_up(options.error());
+  if (options->help) return print(help_text());
+  if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
+
+  auto built = build_plan(*options, this_machine());
+  if (!built) return give_up(built.error());
+  set_log_level(options->quiet     ? LogLevel::error
+                : options->verbose ? LogLevel::info
+                                   : LogLevel::warn);
+  tell(*built);
+  if (options->dry_run) return print(describe(built->plan));
+  return run_job(built->plan);
+}
+
+}  // namespace
+}  // namespace dlaunch
+
+int main(int argc, char** argv) {
+  return dlaunch::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

@@ -1,0 +1,41 @@
+# Bash completion: options, values, and the program's own words.
+source "$SOURCE/tests/scenario/common.sh"
+source "$BUILD/cli/completion/dlaunch" || fail "the completion does not load"
+complete -p dlaunch >/dev/null || fail "nothing is registered for dlaunch"
+mkdir folder && touch hosts.txt folder/inner
+
+# completes WORD… (the last one is under the cursor): leaves COMPREPLY.
+completes() {
+  COMP_WORDS=(dlaunch "$@")
+  COMP_CWORD=$#
+  COMPREPLY=()
+  _dlaunch
+}
+offers() {
+  local wanted=$1 reply; shift
+  completes "$@"
+  for reply in "${COMPREPLY[@]}"; do [ "$reply" = "$wanted" ] && return; done
+  fail "dlaunch $*: '$wanted' is not among: ${COMPREPLY[*]}"
+}
+offers_not() {
+  local unwanted=$1 reply; shift
+  completes "$@"
+  for reply in "${COMPREPLY[@]}"; do [ "$reply" != "$unwanted" ] || fail "dlaunch $*: '$unwanted'"; done
+}
+
+offers --nproc --np
+offers --report-bindings --rep
+offers_not --rdzv-backend --rdzv
+offers auto --nproc a
+offers l3 --bind ''
+offers l3 --bind = l
+offers l3 --bind =
+offers hosts.txt --hostfile h
+offers folder --log-dir f
+offers_not hosts.txt --log-dir h
+offers --quiet --nproc 4 --bind core --q
+offers --quiet --nproc = 4 --q
+offers hosts.txt --nproc 4 cat h
+offers_not --quiet --nproc 4 cat --q
+offers hosts.txt -- h
+offers_not --quiet -- --q

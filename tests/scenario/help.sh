@@ -1,0 +1,24 @@
+# --help and --version: to stdout, quickly, whatever else stands there.
+source "$SOURCE/tests/scenario/common.sh"
+run dlaunch --help
+expect_code 0
+head -n 1 out | grep -q '^Usage: dlaunch' || fail "help does not open with the usage"
+for group in Workers Placement Output 'Failure and time' 'Nodes and rendezvous' General; do
+  expect_out "^$group:\$"
+done
+expect_out '^ +--nproc N\|auto\|numa '
+[ ! -s err ] || fail "help wrote to stderr"
+awk 'length > 100 { exit 1 }' out || fail "help is wider than 100 columns"
+run dlaunch --nproc banana -h
+expect_code 0
+run dlaunch --version
+expect_code 0
+expect_out '^dlaunch [0-9]+\.[0-9]+\.[0-9]+$'
+
+best=1000
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  run dlaunch --help
+  [ "$ms" -lt "$best" ] && best=$ms
+done
+[ "$best" -le 20 ] || fail "--help took $best ms, allowed 20"
+echo "--help: $best ms"

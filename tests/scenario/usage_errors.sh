@@ -1,0 +1,50 @@
+# Bad command lines: one clear line and a hint, the documented code, nothing started.
+source "$SOURCE/tests/scenario/common.sh"
+
+# refused CODE PATTERN ARGS…
+refused() {
+  local wanted=$1 pattern=$2; shift 2
+  run dlaunch "$@"
+  expect_code "$wanted"
+  expect_err "^dlaunch: $pattern"
+  [ ! -s out ] || fail "stdout is not empty"
+  local lines; lines=$(wc -l <err)
+  if [ "$wanted" = 64 ]; then
+    [ "$lines" = 2 ] || fail "$lines lines of stderr, expected 2"
+    expect_err "^Try 'dlaunch --help'\$"
+  else
+    [ "$lines" = 1 ] || fail "$lines lines of stderr, expected 1"
+  fi
+  [ ! -e ran ] || fail "a worker was started"
+}
+
+refused 64 "unknown option '--nprok'; did you mean '--nproc'\?" --nprok 2 touch ran
+refused 64 "unknown option '--npro'; did you mean '--nproc'\?" --npro 2 touch ran
+refused 64 "unknown option '-mca'; it sets a parameter of Open MPI" -np 2 -mca a b touch ran
+refused 64 "--nproc: '0' is not a whole number" --nproc 0 touch ran
+refused 64 "--nproc: 'many' is not a whole number" --nproc many touch ran
+refused 64 "--nproc asks for 2 workers and -n for 4" --nproc 2 -n 4 touch ran
+refused 64 "--nproc needs a value: N\|auto\|numa" --nproc
+refused 64 "no program given" --nproc 2
+refused 64 "no program given"
+refused 64 "no module given" -m
+refused 64 "--nnodes 2: this version runs on one machine" --nnodes 2 touch ran
+refused 64 "-H: host '192.0.2.1' is not this machine" -H 192.0.2.1:4 touch ran
+refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
+refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket" --bind cores touch ran
+refused 64 "--tee needs --log-dir" --tee 3 touch ran
+refused 64 "--timestamps has no effect with --output raw" --output raw --timestamps touch ran
+refused 64 "--only-rank: .*2" --nproc 2 --only-rank 2 touch ran
+refused 64 "--grace: 'soon' is not a duration" --grace soon touch ran
+refused 66 "--hostfile: read /nonexistent/hosts: No such file" --hostfile /nonexistent/hosts touch ran
+refused 66 "read /nonexistent/c.toml: No such file" --config /nonexistent/c.toml touch ran
+refused 73 "--error-file: write /nonexistent/e.json" --error-file /nonexistent/e.json touch ran
+printf 'localhost slots=2\nlocalhost slots=two\n' >hosts
+refused 65 "hosts:2: slots: 'two' is not a whole number" --hostfile hosts touch ran
+printf '# job\nnproc = 2\nlogdir = "x"\n' >job.toml
+refused 65 "job.toml:3: 'logdir' is not an option for a file; did you mean 'log-dir'\?" \
+  --config job.toml touch ran
+printf 'nproc 2\n' >bad.toml
+refused 65 "bad.toml:1: expected '=' after 'nproc'" --config bad.toml touch ran
+printf 'a secret of many bytes' >secret && chmod 644 secret
+refused 64 "--secret-file: secret file secret may be read by others" --secret-file secret touch ran
