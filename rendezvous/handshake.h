@@ -22,7 +22,8 @@
 
 namespace dlaunch {
 
-// What a connection is for; both ends must agree.
+// What a connection is for. An acceptor of a ring takes links and data sockets alike; peer() tells
+// which one came.
 enum class Purpose : std::uint8_t { store = 1, ring_link = 2, ring_data = 3 };
 
 struct HandshakeIdentity {

@@ -98,10 +98,11 @@ def check_named_in_meson(root, path, complain):
     folder = (root / path).parent
     while not (folder / "meson.build").exists():
         folder = folder.parent
-    if not re.search(rf"\b{re.escape(pathlib.Path(path).name)}\b", (folder / "meson.build").read_text()):
-        stem = pathlib.Path(path).stem
-        if not re.search(rf"'{re.escape(stem)}'", (folder / "meson.build").read_text()):
-            complain(path, 1, f"not named in {folder.relative_to(root)}/meson.build")
+    text = (folder / "meson.build").read_text()
+    # Named whole, by its stem, or by the stem's last word where a loop puts names together.
+    stem = pathlib.Path(path).stem
+    if not re.search(rf"'({re.escape(stem)}(\.\w+)?|{re.escape(stem.split('_')[-1])})'", text):
+        complain(path, 1, f"not named in {folder.relative_to(root)}/meson.build")
 
 
 def main():

@@ -1,0 +1,137 @@
+#include "ring/bootstrap.h"
+
+#include <stdlib.h>
+
+#include <cmath>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
+
+// An option if it was given, else the variable, else the default.
+Result<Duration> timeout(double option_s, const Environment& env, const char* name,
+                         Duration otherwise) {
+  if (option_s >= 0) {
+    if (!std::isfinite(option_s) || option_s > 1e9) return bad("a time-out is out of range");
+    return Duration(static_cast<std::int64_t>(option_s * 1e9));
+  }
+  const auto text = env(name);
+  if (!text) return otherwise;
+  auto parsed = parse_duration(*text);
+  if (!parsed) return bad(std::string(name) + ": " + parsed.error().what);
+  return parsed;
+}
+
+Result<int> number(int option, const Environment& env, const char* name, int low, int high) {
+  if (option >= 0) {
+    if (option >= low && option <= high) return option;
+    return bad(std::string(name) + " is out of range: " + std::to_string(option));
+  }
+  const auto text = env(name);
+  if (!text)
+    return bad(std::string(name) +
+               " is not set: start the program with a launcher, or "
+               "give rank and size");
+  return parse_int(*text, low, high, name);
+}
+
+Result<void> who_am_i(const dl_options& options, const Environment& env, JobView& job) {
+  constexpr int kMaxRanks = 65536;
+  auto size = number(options.size, env, "WORLD_SIZE", 1, kMaxRanks);
+  if (!size) return size.error();
+  auto rank = number(options.rank, env, "RANK", 0, *size - 1);
+  if (!rank) return rank.error();
+  job.size = *size;
+  job.rank = *rank;
+  return {};
+}
+
+// dlaunch's own store, or MASTER_ADDR and MASTER_PORT as other launchers set them.
+Result<void> from_environment(const Environment& env, JobView& job) {
+  if (const auto rdzv = env("DLAUNCH_RDZV")) {
+    job.store_url = *rdzv;
+    return {};
+  }
+  const auto address = env("MASTER_ADDR");
+  const auto port = env("MASTER_PORT");
+  if (!address || !port) {
+    return bad("neither DLAUNCH_RDZV nor MASTER_ADDR and MASTER_PORT are set");
+  }
+  job.store_url = "tcp://" + *address + ":" + *port;
+  job.hosts_store = job.rank == 0;
+  return {};
+}
+
+Result<void> settings(const dl_options& options, const Environment& env, JobView& job) {
+  auto init = timeout(options.init_timeout_s, env, "DLAUNCH_INIT_TIMEOUT", job.init_timeout);
+  if (!init) return init.error();
+  job.init_timeout = *init;
+  auto op = timeout(options.op_timeout_s, env, "DLAUNCH_OP_TIMEOUT", job.op_timeout);
+  if (!op) return op.error();
+  job.op_timeout = *op == Duration::zero() ? Duration(-1) : *op;
+
+  auto text = [&](const char* option, const char* name, const std::string& otherwise) {
+    return option != nullptr ? std::string(option) : env(name).value_or(otherwise);
+  };
+  job.transport = text(options.transport, "DLAUNCH_TRANSPORT", "auto");
+  if (job.transport != "auto" && job.transport != "shm" && job.transport != "tcp") {
+    return bad("transport '" + job.transport + "' is not auto, shm or tcp");
+  }
+  job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
+  job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
+  job.rank_dir = env("DLAUNCH_RANK_DIR").value_or("");
+  if (const auto round = env("DLAUNCH_ROUND")) {
+    auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");
+    if (!parsed) return parsed.error();
+    job.round = static_cast<std::uint64_t>(*parsed);
+  }
+  if (const auto cores = env("DLAUNCH_LOCAL_CORES")) {
+    auto parsed = parse_int(*cores, 1, 1 << 20, "DLAUNCH_LOCAL_CORES");
+    if (!parsed) return parsed.error();
+    job.local_cores = *parsed;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<JobView> resolve_job(const char* url, const dl_options* given, const Environment& env) {
+  dl_options options;
+  dl_options_init(&options);
+  if (given != nullptr) {
+    if (given->struct_size != sizeof options) {
+      return bad("dl_options was not set up by dl_options_init()");
+    }
+    options = *given;
+  }
+  JobView job;
+  if (auto ok = settings(options, env, job); !ok) return ok.error();
+
+  const std::string where = url == nullptr || *url == '\0' ? "env://" : url;
+  if (where == "env://") {
+    if (!env("RANK") && options.rank < 0) return job;  // started alone: a world of one
+    if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
+    if (job.size == 1) return job;
+    if (auto ok = from_environment(env, job); !ok) return ok.error();
+    return job;
+  }
+  if (!where.starts_with("tcp://") && !where.starts_with("file://")) {
+    return bad("'" + where + "' is not env://, tcp://host:port or file:///folder");
+  }
+  if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
+  job.store_url = where;
+  job.hosts_store = where.starts_with("tcp://") && job.rank == 0;
+  return job;
+}
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = ::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,39 @@
+// From a URL, options and the environment to a plain value: who this rank is and where the others
+// can be met. Pure: the environment is handed in.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "dlaunch/ring.h"
+
+namespace dlaunch {
+
+struct JobView {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t round = 1;
+  std::string job_id = "default";
+  std::string secret_file;   // "": no secret
+  std::string store_url;     // "": a world of one needs none
+  bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
+  Duration init_timeout = std::chrono::seconds(600);
+  Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
+  std::string transport = "auto";
+  std::string rank_dir;  // where the launcher wants to be told of lost peers; "": nowhere
+  int local_cores = 0;   // cores that the ranks of this host share; 0: not told
+};
+
+// Looks up an environment variable; nullopt if it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+// url and options as of dl_init; both may be null. Errc::usage with the name of what is wrong.
+Result<JobView> resolve_job(const char* url, const dl_options* options, const Environment& env);
+
+// The process's own environment.
+Environment process_environment();
+
+}  // namespace dlaunch

@@ -1,0 +1,173 @@
+#include "ring/links.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "base/codec.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::uint8_t kAbort = 1, kGoodbye = 2;
+constexpr std::size_t kHeader = 1 + 1 + 2 + 4 + 8;
+constexpr std::size_t kMaxText = 1000;
+constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
+
+std::string encode(std::uint8_t type, Errc code, int rank, std::uint64_t seq,
+                   std::string_view text) {
+  text = text.substr(0, kMaxText);
+  Writer out;
+  out.put(type);
+  out.put(static_cast<std::uint8_t>(code));
+  out.put(static_cast<std::uint16_t>(text.size()));
+  out.put(static_cast<std::int32_t>(rank));
+  out.put(seq);
+  out.put_raw(text);
+  return out.take();
+}
+
+}  // namespace
+
+Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank), abort_(abort) {
+  left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
+  for (auto& peer : peers) {
+    left_after_[peers_.size()] = kStays;
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, false, false});
+  }
+}
+
+Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort) {
+  std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort));
+  links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!links->epoll_ || !links->stop_) return errno_error("control thread: epoll", errno);
+  auto add = [&](int fd, std::uint32_t tag) {
+    epoll_event event{.events = EPOLLIN, .data = {.u32 = tag}};
+    return ::epoll_ctl(links->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  bool added = add(links->stop_.get(), kStop);
+  for (std::size_t r = 0; r < links->peers_.size(); ++r) {
+    const auto& link = links->peers_[r].link;
+    if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
+  }
+  if (!added) return errno_error("control thread: epoll_ctl", errno);
+  // The program's signals are for the program's own threads.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  links->thread_ = std::thread([self = links.get()] { self->watch(); });
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return links;
+}
+
+Links::~Links() {
+  if (!thread_.joinable()) return;
+  if (!abort_.raised()) tell_all(encode(kGoodbye, Errc::aborted, rank_, entered_, ""));
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void Links::watch() {
+  epoll_event events[16];
+  while (true) {
+    const int n = ::epoll_wait(epoll_.get(), events, 16, -1);
+    for (int i = 0; i < n; ++i) {
+      if (events[i].data.u32 == kStop) return;
+      on_readable(static_cast<int>(events[i].data.u32));
+    }
+  }
+}
+
+void Links::on_readable(int peer) {
+  auto& from = peers_[static_cast<std::size_t>(peer)];
+  char buffer[4096];
+  const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return on_end(peer);
+  from.input.append(buffer, static_cast<std::size_t>(n));
+  while (from.input.size() >= kHeader) {
+    Reader in(from.input);
+    in.get<std::uint16_t>();
+    const std::size_t size = kHeader + in.get<std::uint16_t>();
+    if (from.input.size() < size) return;
+    on_message(peer, std::string_view(from.input).substr(0, size));
+    from.input.erase(0, size);
+  }
+}
+
+void Links::on_message(int peer, std::string_view message) {
+  Reader in(message);
+  const auto type = in.get<std::uint8_t>();
+  const auto code = static_cast<Errc>(in.get<std::uint8_t>());
+  in.get<std::uint16_t>();
+  const auto rank = in.get<std::int32_t>();
+  const auto seq = in.get<std::uint64_t>();
+  auto& from = peers_[static_cast<std::size_t>(peer)];
+  if (type == kGoodbye) {
+    from.left = true;
+    left_after_[static_cast<std::size_t>(peer)] = seq;
+    any_left_ = true;
+    return raise_if_needed(peer);
+  }
+  if (type != kAbort) return;
+  std::string text(in.get_raw(in.left()));
+  if (code == Errc::aborted) {
+    abort_.raise({.code = Errc::peer_lost, .what = from.who + " aborted: " + text, .rank = peer});
+  } else {
+    abort_.raise({.code = code, .what = std::move(text), .rank = rank});
+  }
+}
+
+void Links::on_end(int peer) {
+  auto& from = peers_[static_cast<std::size_t>(peer)];
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, from.link.get(), nullptr);
+  from.gone = true;
+  if (from.left) return;
+  // Everybody sees this end by itself; telling them makes all name the same rank, should the news
+  // of two deaths come in different orders.
+  abort({.code = Errc::peer_lost,
+         .what = from.who + " was lost: its connection ended",
+         .rank = peer});
+}
+
+// A rank that left after its collective s took full part in all up to s.
+void Links::raise_if_needed(int peer) {
+  const auto after = left_after_[static_cast<std::size_t>(peer)].load();
+  const auto entered = entered_.load();
+  if (after == kStays || entered <= after) return;
+  abort_.raise({.code = Errc::peer_lost,
+                .what = peers_[static_cast<std::size_t>(peer)].who +
+                        " has left after collective #" + std::to_string(after) + "; #" +
+                        std::to_string(entered) + " needs it",
+                .rank = peer});
+}
+
+void Links::enter(std::uint64_t seq) {
+  entered_ = seq;
+  if (!any_left_) return;
+  for (std::size_t r = 0; r < peers_.size(); ++r) raise_if_needed(static_cast<int>(r));
+}
+
+void Links::abort(const Error& error) {
+  if (abort_.raise(error)) tell_all(encode(kAbort, error.code, error.rank, 0, error.what));
+}
+
+void Links::tell_all(std::string_view message) {
+  const std::lock_guard lock(send_mutex_);
+  for (const auto& peer : peers_) {
+    // A handful of small messages in a connection's life: its buffer takes them, or the peer is
+    // beyond hearing anyway.
+    if (peer.link && !peer.gone) {
+      (void)::send(peer.link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+}
+
+}  // namespace dlaunch

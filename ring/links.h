@@ -1,0 +1,74 @@
+// Links: the control connections of one communicator and the thread that watches them. It sleeps
+// until a peer speaks or its connection ends, costs nothing meanwhile, and is how a rank learns
+// within a millisecond that another one died: the kernel closes a dead process's sockets.
+//
+// On the wire, a frame is u8 type, u8 error code, u16 text length, i32 rank, u64 seq, text:
+//   ABORT    the communicator is over: code and rank at fault, in the words of who noticed first
+//   GOODBYE  this rank leaves in good order after its collective `seq`
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/abort_flag.h"
+
+namespace dlaunch {
+
+class Links {
+ public:
+  struct Peer {
+    std::string who;
+    UniqueFd link;  // empty for the own rank
+  };
+
+  // Starts the thread. The flag must outlive this object.
+  static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort);
+  ~Links();  // says goodbye if nothing was aborted, stops the thread, closes the links
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
+
+  // The caller is about to run collective `seq`. Raises the flag if a peer has left that the
+  // collective needs.
+  void enter(std::uint64_t seq);
+  // Tells every peer that the communicator is over because of `error`, noticed here, and raises the
+  // flag. Any thread. Peers that hear of Errc::aborted take this rank for lost.
+  void abort(const Error& error);
+
+ private:
+  struct Watched {
+    std::string who;
+    UniqueFd link;
+    std::string input;
+    bool left = false;
+    bool gone = false;
+  };
+
+  Links(int rank, std::vector<Peer> peers, AbortFlag& abort);
+  void watch();
+  void on_readable(int peer);
+  void on_message(int peer, std::string_view message);
+  void on_end(int peer);
+  void raise_if_needed(int peer);
+  void tell_all(std::string_view message);
+
+  const int rank_;
+  AbortFlag& abort_;
+  std::vector<Watched> peers_;
+  // What each peer's GOODBYE said; kStays while it has not come.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> left_after_;
+  std::atomic<std::uint64_t> entered_{0};
+  std::atomic<bool> any_left_{false};
+  std::mutex send_mutex_;
+  UniqueFd epoll_;
+  UniqueFd stop_;
+  std::thread thread_;
+};
+
+}  // namespace dlaunch

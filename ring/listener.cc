@@ -1,0 +1,209 @@
+#include "ring/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <list>
+#include <vector>
+
+#include "base/log.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMaxUnproven = 64;
+constexpr int kBacklog = 1024;
+
+struct AddrInfo {
+  addrinfo* list = nullptr;
+  ~AddrInfo() {
+    if (list != nullptr) ::freeaddrinfo(list);
+  }
+};
+
+Result<void> resolve(const std::string& host, std::uint16_t port, int flags, AddrInfo& found) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found.list);
+  if (code == 0) return {};
+  return Error{.code = Errc::io, .what = "resolve '" + host + "': " + ::gai_strerror(code)};
+}
+
+// Abstract names begin with a zero byte and are as long as they are told to be.
+socklen_t unix_address(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Endpoint endpoint_of(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port,
+                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+  return {host, static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
+}
+
+Result<UniqueFd> listen_tcp(const std::string& host, Endpoint& bound) {
+  AddrInfo found;
+  if (auto ok = resolve(host, 0, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
+  UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return errno_error("listen on " + host, errno);
+  }
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  bound = endpoint_of(address, size);
+  return fd;
+}
+
+// A connection that has not proven anything yet.
+struct Stranger {
+  Stranger(UniqueFd socket, bool local, const Secret& secret, const HandshakeIdentity& expected,
+           std::string nonce)
+      : fd(std::move(socket)),
+        is_unix(local),
+        handshake(Handshake::acceptor(secret, expected, std::move(nonce))),
+        deadline(steady_now() + kHandshakeTimeout) {}
+  UniqueFd fd;
+  bool is_unix;
+  Handshake handshake;
+  TimePoint deadline;
+};
+
+// Moves the handshake on as far as the socket allows. False: drop it. Only as many bytes are read
+// as the handshake wants, so the peer's first data stays in the socket.
+bool advance(Stranger& stranger) {
+  char buffer[256];
+  while (!stranger.handshake.done()) {
+    const auto want = std::min(stranger.handshake.wanted(), sizeof buffer);
+    const ssize_t n = ::recv(stranger.fd.get(), buffer, want, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    const auto fed = stranger.handshake.feed({buffer, static_cast<std::size_t>(n)});
+    // Handshake messages are small: a fresh socket's buffer always takes them whole.
+    const auto out = stranger.handshake.take_output();
+    if (!out.empty()) (void)::send(stranger.fd.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    if (fed) continue;
+    if (fed.error().code == Errc::auth) log_warn("refused a connection: {}", fed.error().what);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Listener> Listener::open(const std::string& address, bool with_unix) {
+  Listener listener;
+  auto tcp = listen_tcp(address, listener.tcp_endpoint_);
+  if (!tcp) return tcp.error();
+  listener.tcp_ = std::move(*tcp);
+  if (!with_unix) return listener;
+  auto hex = random_hex(16);
+  if (!hex) return hex.error();
+  sockaddr_un name;
+  const socklen_t size = unix_address("dlring-" + *hex, name);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return errno_error("listen on an AF_UNIX socket", errno);
+  }
+  listener.unix_ = std::move(fd);
+  listener.unix_name_ = "dlring-" + *hex;
+  return listener;
+}
+
+Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentity& expected,
+                                    const Take& take, TimePoint deadline) {
+  std::list<Stranger> strangers;
+  while (true) {
+    const bool room = strangers.size() < kMaxUnproven;
+    std::vector<pollfd> fds = {{room ? unix_.get() : -1, POLLIN, 0},
+                               {room ? tcp_.get() : -1, POLLIN, 0}};
+    auto until = deadline;
+    for (const auto& stranger : strangers) {
+      fds.push_back({stranger.fd.get(), POLLIN, 0});
+      until = std::min(until, stranger.deadline);
+    }
+    if (::poll(fds.data(), fds.size(), poll_timeout_ms(steady_now(), until)) < 0 &&
+        errno != EINTR) {
+      return errno_error("poll", errno);
+    }
+    const auto now = steady_now();
+    std::size_t at = 2;
+    for (auto it = strangers.begin(); it != strangers.end(); ++at) {
+      const bool ready = fds[at].revents != 0;
+      if (it->deadline <= now || (ready && !advance(*it))) {
+        it = strangers.erase(it);
+      } else if (it->handshake.done()) {
+        const bool enough = take(std::move(it->fd), it->handshake.peer(), it->is_unix);
+        it = strangers.erase(it);
+        if (enough) return {};
+      } else {
+        ++it;
+      }
+    }
+    for (const bool local : {true, false}) {
+      if (fds[local ? 0 : 1].revents == 0) continue;
+      UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
+                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+      auto nonce = random_bytes(kNonceBytes);
+      if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
+    }
+    if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};
+  }
+}
+
+Result<UniqueFd> connect_unix(const std::string& name) {
+  sockaddr_un address;
+  const socklen_t size = unix_address(name, address);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    return errno_error("connect to a rank of this host", errno);
+  }
+  return fd;
+}
+
+Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
+  AddrInfo found;
+  if (auto ok = resolve(endpoint.host, endpoint.port, 0, found); !ok) return ok.error();
+  UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const std::string context = "connect to " + to_string(endpoint);
+  if (!fd) return errno_error(context, errno);
+  if (::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) == 0) return fd;
+  if (errno != EINPROGRESS) return errno_error(context, errno);
+  while (true) {
+    pollfd p{fd.get(), POLLOUT, 0};
+    const int n = ::poll(&p, 1, poll_timeout_ms(steady_now(), deadline));
+    if (n > 0) break;
+    if (steady_now() >= deadline) return errno_error(context, ETIMEDOUT);
+  }
+  int err = 0;
+  socklen_t size = sizeof err;
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
+  if (err != 0) return errno_error(context, err);
+  return fd;
+}
+
+std::string local_address_towards(const std::string& host) {
+  AddrInfo found;
+  if (!resolve(host, 9, 0, found)) return "127.0.0.1";
+  // Connecting a datagram socket sends nothing; it makes the kernel choose a route.
+  const UniqueFd fd(::socket(found.list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (!fd || ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return "127.0.0.1";
+  }
+  return endpoint_of(address, size).host;
+}
+
+}  // namespace dlaunch
