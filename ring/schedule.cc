@@ -114,7 +114,7 @@ Place result_place(const Shape& shape, const Cut& own, std::size_t i) {
   return {Region::out, own.offset(i) - shift};
 }
 
-void one_shot_all_reduce(const Shape& shape, Builder& b) {
+void exchange_all_reduce(const Shape& shape, Builder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
   const auto slot = [&](int peer) {
     return Place{Region::scratch, bytes * (peer < b.rank() ? peer : peer - 1)};
@@ -125,6 +125,24 @@ void one_shot_all_reduce(const Shape& shape, Builder& b) {
     // In place, the sum overwrites what is sent: it waits for the sends too.
     b.send(b.at_distance(d), {Region::in, 0}, bytes, kNoStep, sum);
     b.recv(b.at_distance(-d), slot(b.at_distance(-d)), bytes, kNoStep, sum);
+  }
+  b.scratch(bytes * (b.ranks() - 1));
+}
+
+// Rank 0 combines and answers: 2(n-1) frames in all instead of n(n-1).
+void star_all_reduce(const Shape& shape, Builder& b) {
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  if (b.rank() != 0) {
+    b.send(0, {Region::in, 0}, bytes, kNoStep);
+    b.recv(0, {Region::out, 0}, bytes, kNoStep);
+    return;
+  }
+  const auto sum = b.reduce({Region::out, 0}, bytes, true);
+  b.operand({Region::in, 0});
+  for (int r = 1; r < b.ranks(); ++r) b.operand({Region::scratch, bytes * (r - 1)});
+  for (int r = 1; r < b.ranks(); ++r) {
+    b.recv(r, {Region::scratch, bytes * (r - 1)}, bytes, kNoStep, sum);
+    b.send(r, {Region::out, 0}, bytes, sum);
   }
   b.scratch(bytes * (b.ranks() - 1));
 }
@@ -322,8 +340,8 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
   if (ranks == 1) return b.take();
   switch (shape.collective) {
     case Collective::all_reduce:
-      if (bytes <= tuning.one_shot_bytes) {
-        one_shot_all_reduce(shape, b);
+      if (bytes <= tuning.small_bytes) {
+        ranks <= tuning.exchange_ranks ? exchange_all_reduce(shape, b) : star_all_reduce(shape, b);
       } else if (direct) {
         direct_reduction(shape, tuning, b);
       } else {
@@ -337,8 +355,8 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
       direct ? direct_all_gather(shape, tuning, b) : ring_schedule(shape, tuning, b);
       break;
     case Collective::broadcast:
-      bytes <= tuning.binomial_bytes ? binomial_broadcast(shape, b)
-                                     : chain_broadcast(shape, tuning, b);
+      bytes <= tuning.small_bytes ? binomial_broadcast(shape, b)
+                                  : chain_broadcast(shape, tuning, b);
       break;
     case Collective::barrier:
       dissemination_barrier(b);

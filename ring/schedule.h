@@ -2,12 +2,16 @@
 // Program. All ranks compute theirs from the same arguments, so that each socket carries exactly
 // the frames both ends expect, in the same order, and no frame needs to say where it belongs.
 //
-// Reductions, up to Tuning::direct_ranks ranks, are direct: every element has one owner, to whom
-// all ranks send theirs and who combines them in one pass in rank order, rounding once; the result
-// does not depend on how the data is cut. Small calls make every rank the owner of everything (one
-// exchange); larger ones give each rank a slice and send the results back granule by granule, while
-// later granules are still coming in. Both move the least possible bytes per rank, 2(n-1)/n of the
-// data for a large all_reduce, in two message latencies.
+// Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
+// values in rank order, rounding once: the result does not depend on how the data is cut.
+// - Small: two ranks exchange everything (one message latency); more send to rank 0, which answers
+//   (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks than cores
+//   each frame costs a system call and often a context switch on the same few cores).
+// - Large: each rank owns a slice, takes the others' values of it and sends the results back,
+//   granule by granule, while later granules still come in. That moves the least possible bytes per
+//   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. The window keeps what
+//   is in flight small enough for the processor's caches: the loopback device is twice as fast
+//   then.
 // Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
 // forwarded as soon as it is reduced. Its windows bound the buffers; see ring_schedule in the
 // source.
@@ -21,10 +25,10 @@
 namespace dlaunch {
 
 struct Tuning {
-  std::size_t one_shot_bytes = 64 << 10;  // an all_reduce up to here is one exchange of everything
-  std::size_t binomial_bytes = 64 << 10;  // a broadcast up to here goes down a tree, else a chain
-  std::size_t granule_bytes = 128 << 10;  // the unit of pipelining
-  std::size_t window = 4;                 // granules from a peer that may await their reduction
+  std::size_t small_bytes = 64 << 10;  // all_reduce: see above; broadcast: by tree, above by chain
+  std::size_t granule_bytes = 48 << 10;  // the unit of pipelining
+  std::size_t window = 3;                // granules from a peer that may await their reduction
+  int exchange_ranks = 2;
   int direct_ranks = 16;
 };
 

@@ -29,8 +29,8 @@ namespace {
 // Longer than a message takes from core to core through the loopback device, shorter than anybody
 // would miss.
 constexpr Duration kSpin = std::chrono::microseconds(50);
-// After a connection ended: time for the control thread to learn who was really lost. Ranks that
-// fail because of another one close their connections too.
+// After a failure here: time for the control thread to learn who was at its root. Ranks that fail
+// because of another one close their connections too.
 constexpr int kRootCauseMs = 5;
 
 class SocketPlane final : public StreamPlane {
@@ -71,8 +71,9 @@ class SocketPlane final : public StreamPlane {
   Result<void> wait(TimePoint deadline);
   Result<void> sleep(TimePoint deadline);
 
+  bool told();
   Error lost(int peer, int os_errno);
-  Error timed_out(Duration waited) const;
+  Error timed_out(Duration waited);
   Error call_mismatch(int peer, const CallSignature& theirs) const;
   std::optional<Error> message_mismatch(const FrameHeader& sent) const;
   Result<void> keep(Result<void> outcome);
@@ -369,33 +370,45 @@ Result<void> SocketPlane::sleep(TimePoint deadline) {
   return {};
 }
 
-Error SocketPlane::lost(int peer, int os_errno) {
+// Whether the control thread knows better what has happened.
+bool SocketPlane::told() {
   pollfd wake{.fd = wake_->get(), .events = POLLIN, .revents = 0};
-  if (poll(&wake, 1, kRootCauseMs) > 0 && abort_.raised()) return abort_.error();
+  return poll(&wake, 1, kRootCauseMs) > 0 && abort_.raised();
+}
+
+Error SocketPlane::lost(int peer, int os_errno) {
+  if (told()) return abort_.error();
   std::string what = fmt::format("rank {} closed its connection during {}", peer, activity());
   if (os_errno != 0 && os_errno != EPIPE) what += fmt::format(" ({})", std::strerror(os_errno));
   return Error{
       .code = Errc::peer_lost, .what = std::move(what), .os_errno = os_errno, .rank = peer};
 }
 
-Error SocketPlane::timed_out(Duration waited) const {
+Error SocketPlane::timed_out(Duration waited) {
+  // A rank that hears from all the others says it better than one that hears from few.
+  if (told()) return abort_.error();
   if (call_ == nullptr) {
     return Error{.code = Errc::timeout,
                  .what = fmt::format("{} timed out after {}", activity(), format_duration(waited))};
   }
-  RankSet missing, unfinished;
+  RankSet arrived{rank_}, missing, unfinished;
+  bool hearsay = false;  // a rank that this one has nothing to do with in this call
   for (int r = 0; r < ranks_; ++r) {
     if (r == rank_) continue;
-    if (expects(r) && !arrived_[r]) missing.insert(r);
     if (expects(r) || owes(r)) unfinished.insert(r);
+    if (arrived_[r]) {
+      arrived.insert(r);
+    } else {
+      hearsay |= !expects(r);
+      if (expects(r)) missing.insert(r);
+    }
   }
   // All have begun: then those that stopped in the middle.
   if (missing.empty()) missing = unfinished;
-  RankSet arrived;
-  for (int r = 0; r < ranks_; ++r) {
-    if (!missing.contains(r)) arrived.insert(r);
-  }
-  return op_timeout_error(*call_, waited, format_rank_set(missing), format_rank_set(arrived));
+  for (const int r : missing) arrived.erase(r);
+  std::string waiting = format_rank_set(missing);
+  if (hearsay) waiting += " or whom that waits for";
+  return op_timeout_error(*call_, waited, waiting, format_rank_set(arrived));
 }
 
 Error SocketPlane::call_mismatch(int peer, const CallSignature& theirs) const {

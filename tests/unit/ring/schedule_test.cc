@@ -125,7 +125,7 @@ class World {
   std::vector<Member> members_;
 };
 
-enum class Way { one_shot, direct, ring };
+enum class Way { exchange, star, direct, ring };
 
 // The mean of element i in the order in which the way combines it; `owner` matters for the ring.
 float mean(const World& world, int ranks, std::size_t i, Way way, int owner) {
@@ -145,10 +145,11 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
 }
 
 Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
-  return {.one_shot_bytes = way == Way::one_shot ? std::size_t{1} << 20 : 0,
-          .binomial_bytes = way == Way::one_shot ? std::size_t{1} << 20 : 0,
+  const bool small = way == Way::exchange || way == Way::star;
+  return {.small_bytes = small ? std::size_t{1} << 20 : 0,
           .granule_bytes = granule * sizeof(float),
           .window = window,
+          .exchange_ranks = way == Way::exchange ? 64 : 0,
           .direct_ranks = way == Way::ring ? 0 : 64};
 }
 
@@ -199,11 +200,11 @@ void check(const Shape& shape, int ranks, Way way, std::size_t granule, std::siz
 TEST_CASE("every schedule gives the reference's bits at every world, count, granule and window") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (std::size_t count = 0; count <= 40; ++count) {
-      for (const Way way : {Way::one_shot, Way::direct, Way::ring}) {
+      for (const Way way : {Way::exchange, Way::star, Way::direct, Way::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
             check({Collective::all_reduce, count, 4}, ranks, way, granule, window);
-            if (way == Way::one_shot) continue;
+            if (way == Way::exchange || way == Way::star) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
             check({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
@@ -219,7 +220,7 @@ TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int root = 0; root < ranks; ++root) {
       for (const std::size_t count : {0, 1, 2, 7, 40}) {
-        for (const Way way : {Way::one_shot, Way::direct}) {
+        for (const Way way : {Way::star, Way::direct}) {
           check({Collective::broadcast, count, 4, root}, ranks, way, 3, 2);
         }
       }
