@@ -25,7 +25,7 @@
 namespace dlaunch {
 
 struct Tuning {
-  std::size_t small_bytes = 64 << 10;  // all_reduce: see above; broadcast: by tree, above by chain
+  std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
   std::size_t granule_bytes = 48 << 10;  // the unit of pipelining
   std::size_t window = 3;                // granules from a peer that may await their reduction
   int exchange_ranks = 2;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "ring/inbox.h"
 #include "ring/program.h"
 #include "ring/schedule.h"
+#include "ring/stream_errors.h"
 #include "ring/stream_peer.h"
 
 namespace dlaunch {
@@ -74,8 +76,7 @@ class SocketPlane final : public StreamPlane {
   bool told();
   Error lost(int peer, int os_errno);
   Error timed_out(Duration waited);
-  Error call_mismatch(int peer, const CallSignature& theirs) const;
-  std::optional<Error> message_mismatch(const FrameHeader& sent) const;
+  bool matches(const FrameHeader& sent) const;  // the message that is waited for
   Result<void> keep(Result<void> outcome);
 
   const int rank_, ranks_;
@@ -143,7 +144,7 @@ Result<void> SocketPlane::transfer(const Message& message) {
 
   const Inbox::Message* queued = inbox_.find(message.peer, message.tag);
   if (queued == nullptr) return keep(drive(message.deadline));
-  if (auto mismatch = message_mismatch(queued->header)) return keep(*mismatch);
+  if (!matches(queued->header)) return keep(message_mismatch(rank_, message, queued->header));
   if (!queued->complete) {
     from_inbox_ = true;
     if (auto outcome = drive(message.deadline); !outcome) return keep(outcome);
@@ -167,12 +168,12 @@ bool SocketPlane::owes(int peer) const {
   return message_->is_send && peer == message_->peer && !message_done_;
 }
 
+bool SocketPlane::matches(const FrameHeader& sent) const {
+  return sent.count == message_->count && sent.message_dtype() == message_->dtype;
+}
+
 std::string SocketPlane::activity() const {
-  if (call_ != nullptr) {
-    return fmt::format("{} #{}", collective_name(call_->collective), call_->seq);
-  }
-  return fmt::format("{} rank {} (tag {})", message_->is_send ? "send to" : "recv from",
-                     message_->peer, message_->tag);
+  return call_ != nullptr ? activity_of(*call_) : activity_of(*message_);
 }
 
 // Reads and writes whatever the sockets allow until the call is done. All peers are read, also
@@ -237,11 +238,7 @@ Result<void> SocketPlane::pull(int peer, bool& moved) {
       if (!*admitted) return {};
     }
     const auto got = from.receive();
-    if (!got) {
-      return Error{.code = Errc::protocol,
-                   .what = fmt::format("rank {} sent {}", peer, got.error().what),
-                   .rank = peer};
-    }
+    if (!got) return bad_frame(peer, got.error().what);
     if (*got == StreamPeer::Got::nothing) break;
     moved = true;
     if (*got == StreamPeer::Got::payload) {
@@ -264,7 +261,7 @@ Result<bool> SocketPlane::admit_message(int peer, const FrameHeader& header) {
   const bool wanted =
       message_ != nullptr && !from_inbox_ && expects(peer) && header.message_tag() == message_->tag;
   if (wanted) {
-    if (auto mismatch = message_mismatch(header)) return *mismatch;
+    if (!matches(header)) return message_mismatch(rank_, *message_, header);
     peers_[peer]->accept(message_->recv);
     sinks_[peer] = Sink::posted;
     return true;
@@ -275,13 +272,7 @@ Result<bool> SocketPlane::admit_message(int peer, const FrameHeader& header) {
     return true;
   }
   // Only this thread could make room, and it is waiting for what comes after this message.
-  if (expects(peer)) {
-    return Error{.code = Errc::io,
-                 .what = fmt::format("{}: a message of {} bytes from rank {} (tag {}) comes first "
-                                     "and does not fit beside what this rank has not received yet",
-                                     activity(), header.bytes, peer, header.message_tag()),
-                 .rank = peer};
-  }
+  if (expects(peer)) return inbox_full(peer, activity(), header);
   return false;
 }
 
@@ -290,23 +281,16 @@ Result<bool> SocketPlane::admit_collective(int peer, const FrameHeader& header) 
   if (call_ == nullptr) {
     if (!expects(peer)) return false;
     // Its frames come in order: the message would have come before this one.
-    return Error{.code = Errc::mismatch,
-                 .what = fmt::format("{} of rank {}: rank {} is in collective #{} and has sent no "
-                                     "such message",
-                                     activity(), rank_, peer, theirs.seq),
-                 .rank = peer};
+    return message_overtaken(rank_, *message_, theirs.seq);
   }
   const Step* const step = run_.next_recv(peer);
   if (theirs != signature_) {
     // A peer that owes nothing to this call may be in the next one already.
     if (step == nullptr && theirs.seq != signature_.seq) return false;
-    return call_mismatch(peer, theirs);
+    return call_mismatch(rank_, signature_, peer, theirs);
   }
   if (step == nullptr || header.bytes != step->bytes) {
-    return Error{.code = Errc::protocol,
-                 .what = fmt::format("rank {} sent {} bytes during {} where {} were expected", peer,
-                                     header.bytes, activity(), step == nullptr ? 0 : step->bytes),
-                 .rank = peer};
+    return wrong_length(peer, activity(), header.bytes, step == nullptr ? 0 : step->bytes);
   }
   arrived_[peer] = true;
   if (!run_.may_start(*step)) return false;
@@ -377,11 +361,7 @@ bool SocketPlane::told() {
 }
 
 Error SocketPlane::lost(int peer, int os_errno) {
-  if (told()) return abort_.error();
-  std::string what = fmt::format("rank {} closed its connection during {}", peer, activity());
-  if (os_errno != 0 && os_errno != EPIPE) what += fmt::format(" ({})", std::strerror(os_errno));
-  return Error{
-      .code = Errc::peer_lost, .what = std::move(what), .os_errno = os_errno, .rank = peer};
+  return told() ? abort_.error() : connection_lost(peer, activity(), os_errno);
 }
 
 Error SocketPlane::timed_out(Duration waited) {
@@ -409,26 +389,6 @@ Error SocketPlane::timed_out(Duration waited) {
   std::string waiting = format_rank_set(missing);
   if (hearsay) waiting += " or whom that waits for";
   return op_timeout_error(*call_, waited, waiting, format_rank_set(arrived));
-}
-
-Error SocketPlane::call_mismatch(int peer, const CallSignature& theirs) const {
-  Error error = mismatch_error(rank_, signature_, peer, theirs);
-  if (theirs.seq != signature_.seq) {
-    error.what += fmt::format(" (its collective #{})", theirs.seq);
-  }
-  return error;
-}
-
-std::optional<Error> SocketPlane::message_mismatch(const FrameHeader& sent) const {
-  const Message& m = *message_;
-  if (sent.count == m.count && sent.message_dtype() == m.dtype) return std::nullopt;
-  return Error{
-      .code = Errc::mismatch,
-      .what = fmt::format("message with tag {}: rank {} sent count {}, {}; rank {} receives "
-                          "count {}, {}",
-                          m.tag, m.peer, sent.count, dtype_name(sent.message_dtype()), rank_,
-                          m.count, dtype_name(m.dtype)),
-      .rank = m.peer};
 }
 
 int cores_of_this_process() {

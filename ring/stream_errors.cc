@@ -1,0 +1,67 @@
+#include "ring/stream_errors.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+
+std::string activity_of(const Call& call) {
+  return fmt::format("{} #{}", collective_name(call.collective), call.seq);
+}
+
+std::string activity_of(const Message& message) {
+  return fmt::format("{} rank {} (tag {})", message.is_send ? "send to" : "recv from", message.peer,
+                     message.tag);
+}
+
+Error connection_lost(int peer, std::string_view activity, int os_errno) {
+  std::string what = fmt::format("rank {} closed its connection during {}", peer, activity);
+  if (os_errno != 0 && os_errno != EPIPE) what += fmt::format(" ({})", std::strerror(os_errno));
+  return {.code = Errc::peer_lost, .what = std::move(what), .os_errno = os_errno, .rank = peer};
+}
+
+Error bad_frame(int peer, std::string_view what) {
+  return {.code = Errc::protocol, .what = fmt::format("rank {} sent {}", peer, what), .rank = peer};
+}
+
+Error wrong_length(int peer, std::string_view activity, std::size_t sent, std::size_t expected) {
+  return bad_frame(
+      peer, fmt::format("{} bytes during {} where {} were expected", sent, activity, expected));
+}
+
+Error call_mismatch(int rank, const CallSignature& mine, int peer, const CallSignature& theirs) {
+  Error error = mismatch_error(rank, mine, peer, theirs);
+  if (theirs.seq != mine.seq) error.what += fmt::format(" (its collective #{})", theirs.seq);
+  return error;
+}
+
+Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent) {
+  return {.code = Errc::mismatch,
+          .what = fmt::format(
+              "message with tag {}: rank {} sent count {}, {}; rank {} receives count {}, {}",
+              wanted.tag, wanted.peer, sent.count, dtype_name(sent.message_dtype()), rank,
+              wanted.count, dtype_name(wanted.dtype)),
+          .rank = wanted.peer};
+}
+
+Error message_overtaken(int rank, const Message& wanted, std::uint32_t collective) {
+  return {.code = Errc::mismatch,
+          .what = fmt::format(
+              "{} of rank {}: rank {} is in collective #{} and has sent no such message",
+              activity_of(wanted), rank, wanted.peer, collective),
+          .rank = wanted.peer};
+}
+
+Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {
+  return {
+      .code = Errc::io,
+      .what = fmt::format("{}: a message of {} bytes from rank {} (tag {}) comes first and does "
+                          "not fit beside what this rank has not received yet",
+                          activity, message.bytes, peer, message.message_tag()),
+      .rank = peer};
+}
+
+}  // namespace dlaunch

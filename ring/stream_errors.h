@@ -1,0 +1,28 @@
+// What the stream plane says when a call fails: each error's code, rank and sentence. Pure.
+// `activity` is what this rank was doing: "all_reduce #17", "recv from rank 2 (tag 5)".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "ring/frame.h"
+#include "ring/stream_plane.h"
+
+namespace dlaunch {
+
+std::string activity_of(const Call& call);
+std::string activity_of(const Message& message);
+
+// os_errno 0: the peer closed in good order.
+Error connection_lost(int peer, std::string_view activity, int os_errno);
+Error bad_frame(int peer, std::string_view what);
+Error wrong_length(int peer, std::string_view activity, std::size_t sent, std::size_t expected);
+// Two ranks' signatures differ, perhaps only in the number of the collective.
+Error call_mismatch(int rank, const CallSignature& mine, int peer, const CallSignature& theirs);
+Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent);
+// A message is waited for from a peer that is in a collective already; frames come in order.
+Error message_overtaken(int rank, const Message& wanted, std::uint32_t collective);
+Error inbox_full(int peer, std::string_view activity, const FrameHeader& message);
+
+}  // namespace dlaunch
