@@ -340,8 +340,10 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
   if (ranks == 1) return b.take();
   switch (shape.collective) {
     case Collective::all_reduce:
-      if (bytes <= tuning.small_bytes) {
-        ranks <= tuning.exchange_ranks ? exchange_all_reduce(shape, b) : star_all_reduce(shape, b);
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
+        exchange_all_reduce(shape, b);
+      } else if (bytes <= tuning.small_bytes) {
+        star_all_reduce(shape, b);
       } else if (direct) {
         direct_reduction(shape, tuning, b);
       } else {

@@ -4,7 +4,7 @@
 //
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
-// - Small: two ranks exchange everything (one message latency); more send to rank 0, which answers
+// - Small: few ranks exchange everything (one message latency); more send to rank 0, which answers
 //   (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks than cores
 //   each frame costs a system call and often a context switch on the same few cores).
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
@@ -28,7 +28,7 @@ struct Tuning {
   std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
   std::size_t granule_bytes = 48 << 10;  // the unit of pipelining
   std::size_t window = 3;                // granules from a peer that may await their reduction
-  int exchange_ranks = 2;
+  int exchange_ranks = 4;                // if what each takes in is at most small_bytes
   int direct_ranks = 16;
 };
 

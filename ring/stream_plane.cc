@@ -28,9 +28,11 @@
 namespace dlaunch {
 namespace {
 
-// Longer than a message takes from core to core through the loopback device, shorter than anybody
-// would miss.
-constexpr Duration kSpin = std::chrono::microseconds(50);
+// How long a wait polls its sockets before it sleeps. A wait that the polling spared a sleep
+// doubles the next one's time, one that slept all the same halves it: where peers come late, or
+// other work needs the cores, polling only takes time from those that are waited for.
+constexpr Duration kMaxSpin = std::chrono::microseconds(50);
+constexpr Duration kMinSpin = std::chrono::microseconds(4);
 // After a failure here: time for the control thread to learn who was at its root. Ranks that fail
 // because of another one close their connections too.
 constexpr int kRootCauseMs = 5;
@@ -101,6 +103,8 @@ class SocketPlane final : public StreamPlane {
   bool from_inbox_ = false;  // the message waited for is coming into the inbox already
 
   TimePoint idle_since_{};  // of the call in progress; zero while it moves
+  bool slept_ = false;      // since then
+  Duration spin_ = kMaxSpin;
   TimePoint started_{};
   std::vector<pollfd> poll_;
 };
@@ -180,6 +184,7 @@ std::string SocketPlane::activity() const {
 // those that the call does not need: one of them may be stuck in a send to this rank.
 Result<void> SocketPlane::drive(TimePoint deadline) {
   started_ = idle_since_ = {};
+  slept_ = false;
   for (int d = 1; d < ranks_; ++d) {
     const int peer = (rank_ + d) % ranks_;
     if (expects(peer) || owes(peer)) peers_[peer]->mark(true, false);
@@ -194,7 +199,9 @@ Result<void> SocketPlane::drive(TimePoint deadline) {
     }
     if (finished()) return {};
     if (moved) {
+      if (idle_since_ != TimePoint{} && !slept_) spin_ = std::min(2 * spin_, kMaxSpin);
       idle_since_ = {};
+      slept_ = false;
       continue;
     }
     if (call_ != nullptr && run_.copy_own()) continue;
@@ -320,7 +327,11 @@ Result<void> SocketPlane::wait(TimePoint deadline) {
   if (!may_spin_) return sleep(deadline);
   const TimePoint now = steady_now();
   if (idle_since_ == TimePoint{}) idle_since_ = now;
-  if (now - idle_since_ > kSpin) return sleep(deadline);
+  if (now - idle_since_ > spin_) {
+    if (!slept_) spin_ = std::max(spin_ / 2, kMinSpin);
+    slept_ = true;
+    return sleep(deadline);
+  }
   for (int r = 0; r < ranks_; ++r) {
     if (r != rank_ && expects(r)) peers_[r]->mark(true, false);
   }

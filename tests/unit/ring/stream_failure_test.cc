@@ -141,7 +141,7 @@ TEST_CASE("a deadline says who has not arrived") {
 }
 
 TEST_CASE("a deadline does not claim to know of ranks that the call does not talk to") {
-  StreamWorld world(4);
+  StreamWorld world(5);
   const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
     if (rank == 2) return {};
     Ones ones(1, 9);
@@ -150,7 +150,7 @@ TEST_CASE("a deadline does not claim to know of ranks that the call does not tal
     return world.planes[rank]->run(ones.call);
   });
   INFO(words(outcomes[0]));
-  CHECK(words(outcomes[0]).ends_with(": waiting for rank 2; arrived: 0-1,3"));
+  CHECK(words(outcomes[0]).ends_with(": waiting for rank 2; arrived: 0-1,3-4"));
   INFO(words(outcomes[1]));
   CHECK(words(outcomes[1]).ends_with(": waiting for rank 0 or whom that waits for; arrived: 1"));
 }
@@ -185,24 +185,29 @@ TEST_CASE("different calls are an error that names both ranks") {
   }
 }
 
-TEST_CASE("a rank that is a collective ahead is a mismatch, not a hang") {
+TEST_CASE("a rank that called something else and has gone on is a mismatch, not a hang") {
   StreamWorld world(2);
-  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
-    // Rank 0 broadcasts, which it need not wait for, and goes on; rank 1 never does.
-    Ones ones(5, 1);
-    if (rank == 1) {
-      wait_for_bytes(world, 1, 0);
-      ones.call.collective = Collective::barrier;
-      return world.planes[1]->run(ones.call);
-    }
-    ones.call.collective = Collective::broadcast;
-    ones.call.root = 0;
-    return world.planes[0]->run(ones.call);
-  });
-  CHECK(outcomes[0]);
-  REQUIRE(is(outcomes[1], Errc::mismatch, 0));
-  CHECK(words(outcomes[1]) ==
+  Ones ones(5, 1);
+  ones.call.collective = Collective::broadcast;
+  ones.call.root = 0;
+  REQUIRE(world.planes[0]->run(ones.call));
+  ones.call.collective = Collective::barrier;
+  const auto outcome = world.planes[1]->run(ones.call);
+  REQUIRE(is(outcome, Errc::mismatch, 0));
+  CHECK(words(outcome) ==
         "collective #1: rank 1 called barrier, rank 0 called broadcast(count 5, float, root 0)");
+}
+
+TEST_CASE("a rank that left out a collective is a mismatch, not a hang") {
+  StreamWorld world(2);
+  const auto outcomes = world.each<Result<void>>(
+      [&](int rank) { return run_as_communicator(world, rank, Ones(5, rank == 0 ? 7 : 8).call); });
+  for (int r = 0; r < 2; ++r) {
+    REQUIRE(!outcomes[r]);
+    CHECK(outcomes[r].error().code == Errc::mismatch);
+    CHECK(words(outcomes[r]).starts_with("collective #"));
+    CHECK(words(outcomes[r]).find("(its collective #") != std::string::npos);
+  }
 }
 
 TEST_CASE("a message of another count or dtype is a mismatch") {
