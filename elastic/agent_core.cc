@@ -123,8 +123,10 @@ void AgentCore::on_clock(TimePoint now) {
   if (state_ != AgentState::draining) {
     if (now >= job_deadline_) drain(now, AgentEnd::timed_out, SIGTERM);
   } else if (now >= drain_deadline_) {
-    if (killed_) finish();
-    else kill(now);
+    if (killed_)
+      finish();
+    else
+      kill(now);
   }
 }
 
@@ -159,8 +161,8 @@ bool AgentCore::any_running() const {
 void AgentCore::settle(TimePoint) {
   if (state_ != AgentState::running && state_ != AgentState::draining) return;
   if (any_running()) return;
-  const bool again = why_ == AgentEnd::worker_failed && stop_signal_ == 0 &&
-                     round_ <= config_.max_restarts;
+  const bool again =
+      why_ == AgentEnd::worker_failed && stop_signal_ == 0 && round_ <= config_.max_restarts;
   if (!again) return finish();
   actions_.push_back(KillTree{});  // what the workers of this round have left behind
   begin_round();

@@ -1,5 +1,5 @@
-// The agent's states and what moves it between them, as rows that read aloud. A static_assert proves
-// that each pair of state and event is either handled or listed as ignored.
+// The agent's states and what moves it between them, as rows that read aloud. A static_assert
+// proves that each pair of state and event is either handled or listed as ignored.
 //
 //   idle -> starting -> running -> draining -> ended
 //              ^___________________|   a restart: the next round
@@ -89,7 +89,8 @@ consteval bool each_agent_pair_has_one_home() {
   }
   return true;
 }
-static_assert(each_agent_pair_has_one_home(), "a pair of state and event is missing or twice there");
+static_assert(each_agent_pair_has_one_home(),
+              "a pair of state and event is missing or twice there");
 
 constexpr bool agent_handles(AgentState state, AgentOn on) {
   for (const auto& pair : kAgentHandled) {

@@ -7,13 +7,13 @@
 // One thread, the loop's.
 #pragma once
 
-#include <asio/io_context.hpp>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <asio/io_context.hpp>
 
 #include "base/result.h"
 #include "base/unique_fd.h"

@@ -24,12 +24,12 @@ enum class StreamSet { none, out, err, both };  // torchrun's 0, 1, 2, 3
 
 struct OutputPlan {
   OutputMode mode = OutputMode::prefix;
-  std::string log_dir;                    // "": no files. DIR/round/rank/{stdout,stderr}
-  StreamSet tee = StreamSet::both;        // with log_dir: streams that also go to the terminal
-  std::optional<RankSet> only_ranks;      // whose lines are shown; files and report get all
-  bool timestamps = false;                // time of emission, ms, local time
-  bool host_prefix = false;               // "[host:3]" instead of "[3]"
-  bool color = false;                     // decided by the command line (terminal, NO_COLOR)
+  std::string log_dir;                // "": no files. DIR/round/rank/{stdout,stderr}
+  StreamSet tee = StreamSet::both;    // with log_dir: streams that also go to the terminal
+  std::optional<RankSet> only_ranks;  // whose lines are shown; files and report get all
+  bool timestamps = false;            // time of emission, ms, local time
+  bool host_prefix = false;           // "[host:3]" instead of "[3]"
+  bool color = false;                 // decided by the command line (terminal, NO_COLOR)
 };
 
 enum class StdinPlan { none, one_rank, all };
@@ -37,12 +37,12 @@ enum class StdinPlan { none, one_rank, all };
 enum class BindPolicy { none, core, l3, numa, socket };
 
 struct Plan {
-  std::vector<std::string> argv;          // program and arguments, macros not yet expanded
-  int nproc = 1;                          // workers on this node
-  std::string job_id;                     // never empty
-  std::string host;                       // this node's name, for prefixes and the report
+  std::vector<std::string> argv;  // program and arguments, macros not yet expanded
+  int nproc = 1;                  // workers on this node
+  std::string job_id;             // never empty
+  std::string host;               // this node's name, for prefixes and the report
   std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
-  std::string chdir;                      // "": stay
+  std::string chdir;                                     // "": stay
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone

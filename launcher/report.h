@@ -18,16 +18,16 @@ struct WorkerEnd {
   int local_rank = 0;
   int pid = 0;
   TimePoint started{};
-  TimePoint ended{};                // when its pidfd told us
-  int exit_code = 0;                // valid if signal == 0
-  int signal = 0;                   // that killed it; 0: it exited
+  TimePoint ended{};  // when its pidfd told us
+  int exit_code = 0;  // valid if signal == 0
+  int signal = 0;     // that killed it; 0: it exited
   bool core_dumped = false;
-  int signal_we_sent = 0;           // the last signal dlaunch had sent it before it ended; 0: none
-  bool oom_evidence = false;        // the memory cgroup counted a kill while this job ran
-  std::string oom_text;             // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
+  int signal_we_sent = 0;     // the last signal dlaunch had sent it before it ended; 0: none
+  bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
+  std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
-  std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
-  int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
+  std::string error_file;  // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
+  int peer_lost = -1;      // the rank whose loss libdlring reported to it; -1: none
 };
 
 // Why the job ended, where no worker is to blame.
@@ -37,27 +37,27 @@ struct JobFacts {
   JobEnd end = JobEnd::succeeded;
   std::string job_id;
   std::string host;
-  std::string program;              // argv[0]
+  std::string program;  // argv[0]
   int nproc = 1;
   int round = 1;
   int restarts_used = 0;
   int max_restarts = 0;
   TimePoint started{};
   TimePoint ended{};
-  int signal_received = 0;          // interrupted: which
+  int signal_received = 0;  // interrupted: which
   Duration grace{};
   // spawn_failed, setup_failed:
   int failed_local_rank = -1;
   Stage failed_stage = Stage::none;
   int failed_errno = 0;
-  std::string failed_what;          // "exec 'trian.py': No such file or directory"
-  std::vector<WorkerEnd> workers;   // those that have ended, in the order they ended
-  std::vector<int> still_running;   // ranks that could not be reaped (uninterruptible)
+  std::string failed_what;         // "exec 'trian.py': No such file or directory"
+  std::vector<WorkerEnd> workers;  // those that have ended, in the order they ended
+  std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
 };
 
 struct Verdict {
-  int exit_code = 0;                // of dlaunch
-  std::optional<std::size_t> root;  // index into JobFacts::workers
+  int exit_code = 0;                      // of dlaunch
+  std::optional<std::size_t> root;        // index into JobFacts::workers
   std::vector<std::size_t> consequences;  // that failed because the root did
   std::vector<std::size_t> stopped;       // ended by our own signals
   std::vector<std::size_t> own_failures;  // failed by themselves, later than the root

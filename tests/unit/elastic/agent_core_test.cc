@@ -1,12 +1,13 @@
 #include "elastic/agent_core.h"
 
-#include <doctest/doctest.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
+
+#include <doctest/doctest.h>
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

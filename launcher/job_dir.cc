@@ -1,0 +1,80 @@
+#include "launcher/job_dir.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace dlaunch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "dlaunch-job-";
+
+// Folders of this user whose lock nobody holds any more.
+void sweep(const std::string& tmp) {
+  std::error_code ec;
+  for (fs::directory_iterator it(tmp, ec), end; !ec && it != end; it.increment(ec)) {
+    if (!it->path().filename().string().starts_with(kPrefix)) continue;
+    struct stat st {};
+    if (::lstat(it->path().c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != ::geteuid()) {
+      continue;
+    }
+    const UniqueFd lock(::open((it->path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    std::error_code ignored;
+    fs::remove_all(it->path(), ignored);
+  }
+}
+
+}  // namespace
+
+Result<JobDir> JobDir::make(const std::string& tmp) {
+  sweep(tmp);
+  JobDir dir;
+  dir.path_ = tmp + "/" + kPrefix + "XXXXXX";
+  if (::mkdtemp(dir.path_.data()) == nullptr) {
+    return errno_error("make a folder for the job in " + tmp + " (set TMPDIR to another place)",
+                       errno);
+  }
+  // Locked before it has its final name's meaning: a sweeper that sees no lock file leaves it
+  // alone.
+  dir.lock_.reset(::open((dir.path_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!dir.lock_ || ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    const int err = errno;
+    dir.remove();
+    return errno_error("lock the job's folder " + dir.path_, err);
+  }
+  return dir;
+}
+
+Result<std::string> JobDir::write_secret(const Secret& secret) const {
+  std::string file = path_ + "/secret";
+  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const auto& bytes = secret.bytes();
+  if (!fd || ::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    return errno_error("write " + file, errno);
+  }
+  return file;
+}
+
+Result<std::string> JobDir::make_rank_dir(int round, int rank) const {
+  const std::string of_round = path_ + "/" + std::to_string(round);
+  std::string of_rank = of_round + "/" + std::to_string(rank);
+  if ((::mkdir(of_round.c_str(), 0700) != 0 && errno != EEXIST) ||
+      ::mkdir(of_rank.c_str(), 0700) != 0) {
+    return errno_error("make the folder " + of_rank, errno);
+  }
+  return of_rank;
+}
+
+void JobDir::remove() const {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace dlaunch

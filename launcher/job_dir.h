@@ -1,0 +1,31 @@
+// The job's private folder: the secret, and a folder for each rank and round in which workers leave
+// their error file and libdlring its note on a lost peer. Mode 0700, under $TMPDIR or /tmp, removed
+// at the end by whoever of keeper and agent lives longer. A folder whose owner was killed together
+// with its keeper is swept away by the user's next job: its lock is free then.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/secret.h"
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+class JobDir {
+ public:
+  static Result<JobDir> make(const std::string& tmp);
+
+  const std::string& path() const { return path_; }
+  // Writes the secret 0600 and returns the file's path.
+  Result<std::string> write_secret(const Secret& secret) const;
+  // Makes the folder of a rank in a round and returns its path.
+  Result<std::string> make_rank_dir(int round, int rank) const;
+  void remove() const;
+
+ private:
+  std::string path_;
+  UniqueFd lock_;  // inherited by fork: held as long as keeper or agent lives
+};
+
+}  // namespace dlaunch

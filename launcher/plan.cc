@@ -1,0 +1,77 @@
+#include "launcher/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+// As a shell would take it back.
+std::string quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789_-./=:,+@%") == std::string::npos) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string command_line(const Plan& plan) {
+  std::string out;
+  for (const auto& word : plan.argv) out += (out.empty() ? "" : " ") + quoted(word);
+  return out;
+}
+
+const char* name(OutputMode mode) {
+  static constexpr const char* kNames[] = {"prefix", "merged", "raw", "files", "none"};
+  return kNames[static_cast<int>(mode)];
+}
+
+const char* name(BindPolicy policy) {
+  static constexpr const char* kNames[] = {"none", "core", "l3", "numa", "socket"};
+  return kNames[static_cast<int>(policy)];
+}
+
+std::string stdin_of(const Plan& plan) {
+  if (plan.stdin_to == StdinPlan::none) return "none";
+  return plan.stdin_to == StdinPlan::all ? "all" : "rank " + std::to_string(plan.stdin_rank);
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan) {
+  std::string out;
+  auto line = [&](const char* key, const std::string& value) {
+    out += fmt::format("{}: {}\n", key, value);
+  };
+  line("command", command_line(plan));
+  line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  line("job id", plan.job_id);
+  if (!plan.chdir.empty()) line("working folder", plan.chdir);
+  line("store", "tcp://" + plan.store_listen);
+  line("master",
+       plan.master_addr + ":" +
+           (plan.master_port == 0 ? "reserved at start" : std::to_string(plan.master_port)));
+  line("transport", plan.transport);
+  line("restarts", std::to_string(plan.max_restarts));
+  line("grace", format_duration(plan.grace));
+  if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));
+  line("output", name(plan.output.mode));
+  if (!plan.output.log_dir.empty()) line("log folder", plan.output.log_dir);
+  line("stdin", stdin_of(plan));
+  line("bind", name(plan.bind));
+  if (plan.omp_threads) line("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
+  for (const auto& [key, value] : plan.env) line("env", key + "=" + quoted(value));
+  for (std::size_t r = 0; r < plan.cpusets.size(); ++r) {
+    if (!plan.cpusets[r].empty()) {
+      line(fmt::format("rank {}", r).c_str(),
+           fmt::format("cpus {}", fmt::join(plan.cpusets[r], ",")));
+    }
+  }
+  return out;
+}
+
+}  // namespace dlaunch

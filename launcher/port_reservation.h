@@ -1,0 +1,23 @@
+// MASTER_PORT, held and not guessed: a socket that is bound to the port and never listens. Nobody
+// else is given the port, neither by the kernel nor by asking for it plainly, while a worker that
+// listens with SO_REUSEADDR, as PyTorch's store does, gets in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+struct PortReservation {
+  UniqueFd socket;
+  UniqueFd name;  // of a port that was asked for: keeps other dlaunch jobs off it
+  std::uint16_t port = 0;
+};
+
+// address: numeric. port 0: a free one. The error names the address and port.
+Result<PortReservation> reserve_port(const std::string& address, std::uint16_t port);
+
+}  // namespace dlaunch

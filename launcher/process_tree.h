@@ -1,0 +1,21 @@
+// The descendants of this process, wherever they have moved: sessions and process groups do not
+// matter, parents do. This process must be a subreaper, so that orphans come back to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace dlaunch {
+
+// Those that still run (no zombies), children before grandchildren.
+std::vector<pid_t> descendants();
+
+// One SIGKILL to each of them.
+void kill_descendants_once();
+
+// Kills and reaps until none is left; gives up after about 2 s on what cannot be killed (an
+// uninterruptible sleep). Reaps every child, so the caller must not expect to wait for any later.
+void kill_descendants();
+
+}  // namespace dlaunch

@@ -1,0 +1,89 @@
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/report.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+const char* name(JobEnd end) {
+  static constexpr const char* kNames[] = {"succeeded",   "worker_failed", "spawn_failed",
+                                           "interrupted", "timed_out",     "setup_failed"};
+  return kNames[static_cast<int>(end)];
+}
+
+const char* name(Stage stage) {
+  static constexpr const char* kNames[] = {"none", "fork", "chdir", "bind", "stdio", "exec"};
+  return kNames[static_cast<int>(stage)];
+}
+
+json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
+  json out = {{"role", role},
+              {"rank", worker.rank},
+              {"local_rank", worker.local_rank},
+              {"host", facts.host},
+              {"pid", worker.pid},
+              {"ended_ns", (worker.ended - facts.started).count()},
+              {"ran_s", seconds(worker.ended - worker.started)}};
+  if (worker.signal != 0) {
+    out["signal"] = worker.signal;
+    out["signal_name"] = describe_signal(worker.signal);
+    out["core_dumped"] = worker.core_dumped;
+  } else {
+    out["exit_code"] = worker.exit_code;
+  }
+  if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
+  if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
+  if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
+  if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
+  if (!worker.error_file.empty()) {
+    const auto parsed = json::parse(worker.error_file, nullptr, false);
+    out["error"] = parsed.is_discarded() ? json(worker.error_file) : parsed;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string render_json(const JobFacts& facts, const Verdict& verdict) {
+  json out = {{"job_id", facts.job_id},
+              {"host", facts.host},
+              {"program", facts.program},
+              {"nproc", facts.nproc},
+              {"end", name(facts.end)},
+              {"exit_code", verdict.exit_code},
+              {"round", facts.round},
+              {"restarts_used", facts.restarts_used},
+              {"max_restarts", facts.max_restarts},
+              {"ran_s", seconds(facts.ended - facts.started)}};
+  if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
+  if (!facts.failed_what.empty()) {
+    out["start_failure"] = {{"local_rank", facts.failed_local_rank},
+                            {"stage", name(facts.failed_stage)},
+                            {"errno", facts.failed_errno},
+                            {"what", facts.failed_what}};
+  }
+  if (!facts.still_running.empty()) out["left_behind"] = facts.still_running;
+  const auto text = render_text(facts, verdict, false);
+  if (!text.empty()) out["summary"] = text.front();
+  if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
+  json others = json::array();
+  for (const auto i : verdict.own_failures) {
+    others.push_back(describe(facts, facts.workers[i], "failed_later"));
+  }
+  for (const auto i : verdict.consequences) {
+    others.push_back(describe(facts, facts.workers[i], "consequence"));
+  }
+  for (const auto i : verdict.stopped)
+    others.push_back(describe(facts, facts.workers[i], "stopped"));
+  out["others"] = std::move(others);
+  // Workers print what they like: bytes that are no UTF-8 become U+FFFD.
+  return out.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace dlaunch

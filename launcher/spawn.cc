@@ -1,0 +1,200 @@
+#include "launcher/spawn.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kStackBytes = 64 << 10;
+
+// Everything the child needs, prepared beforehand: between clone and exec it may only make system
+// calls, because it runs on our memory.
+struct Child {
+  const char* path;
+  char* const* argv;
+  char* const* env;
+  const char* chdir;
+  const cpu_set_t* cpus;
+  std::size_t cpus_bytes;
+  int stdio[3];
+  rlimit open_files;
+  bool ignore_hangup;
+  pid_t parent;
+  Stage failed_stage;
+  int failed_errno;
+};
+
+void fail(Child& child, Stage stage) {
+  child.failed_errno = errno;
+  child.failed_stage = stage;
+  ::_exit(127);
+}
+
+void reset_signals(const Child& child) {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal == SIGHUP && child.ignore_hangup) continue;
+    ::signal(signal, SIG_DFL);  // refused for SIGKILL and SIGSTOP, which need it not
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+int run_child(void* argument) {
+  Child& child = *static_cast<Child*>(argument);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above
+  ::setpgid(0, 0);
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::dup2(child.stdio[fd], fd) < 0) fail(child, Stage::stdio);
+  }
+  if (child.chdir != nullptr && ::chdir(child.chdir) != 0) fail(child, Stage::chdir);
+  if (child.cpus != nullptr && ::sched_setaffinity(0, child.cpus_bytes, child.cpus) != 0) {
+    fail(child, Stage::bind_cpu);
+  }
+  ::setrlimit(RLIMIT_NOFILE, &child.open_files);
+  reset_signals(child);
+  ::execve(child.path, child.argv, child.env);
+  fail(child, Stage::exec);
+  return 127;
+}
+
+std::vector<char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const auto& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What the "#!" line of a script asks for; "" if it has none.
+std::string interpreter_of(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[256] = "";
+  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
+  if (n < 3 || text[0] != '#' || text[1] != '!') return "";
+  std::string line(text + 2, static_cast<std::size_t>(n - 2));
+  line = line.substr(0, line.find('\n'));
+  const auto from = line.find_first_not_of(" \t");
+  if (from == std::string::npos) return "";
+  return line.substr(from, line.find_first_of(" \t\r", from) - from);
+}
+
+std::string explain_exec(const SpawnRequest& request, int err) {
+  const std::string what = "exec '" + request.argv[0] + "': ";
+  struct stat st {};
+  const bool exists = ::stat(request.path.c_str(), &st) == 0;
+  if (err == ENOENT && exists) {
+    const auto interpreter = interpreter_of(request.path);
+    if (!interpreter.empty()) return what + "its interpreter '" + interpreter + "' does not exist";
+    return what + "the loader it needs does not exist; was it built for another system?";
+  }
+  if (err == EACCES && exists && S_ISDIR(st.st_mode)) return what + "it is a folder";
+  if (err == EACCES && exists)
+    return what + "permission denied: chmod +x it, or name its interpreter";
+  if (err == ENOEXEC)
+    return what + "not a program: a script must begin with '#!' and its interpreter";
+  return errno_error("exec '" + request.argv[0] + "'", err).what;
+}
+
+std::string explain(const SpawnRequest& request, Stage stage, int err) {
+  switch (stage) {
+    case Stage::chdir:
+      return errno_error("chdir to '" + request.chdir + "'", err).what;
+    case Stage::exec:
+      return explain_exec(request, err);
+    case Stage::bind_cpu:
+      return errno_error("bind to its CPUs", err).what;
+    case Stage::stdio:
+      return errno_error("connect stdin, stdout and stderr", err).what;
+    default:
+      return errno_error("start a process", err).what;
+  }
+}
+
+// One stack for all children: the parent sleeps while a child uses it.
+char* child_stack() {
+  static char* const stack = static_cast<char*>(
+      ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  return stack;
+}
+
+}  // namespace
+
+SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
+  const auto argv = c_strings(request.argv);
+  const auto env = c_strings(request.env);
+  std::vector<cpu_set_t> cpus;
+  if (!request.cpus.empty()) {
+    cpus.resize(static_cast<std::size_t>(request.cpus.back()) / CPU_SETSIZE + 1);
+    const std::size_t bytes = cpus.size() * sizeof(cpu_set_t);
+    CPU_ZERO_S(bytes, cpus.data());
+    for (const int cpu : request.cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, cpus.data());
+  }
+  Child child{.path = request.path.c_str(),
+              .argv = argv.data(),
+              .env = env.data(),
+              .chdir = request.chdir.empty() ? nullptr : request.chdir.c_str(),
+              .cpus = cpus.empty() ? nullptr : cpus.data(),
+              .cpus_bytes = cpus.size() * sizeof(cpu_set_t),
+              .stdio = {request.in, request.out, request.err},
+              .open_files = request.open_files,
+              .ignore_hangup = request.ignore_hangup,
+              .parent = ::getpid(),
+              .failed_stage = Stage::none,
+              .failed_errno = 0};
+  // A signal handler must not run in the child while it has our memory.
+  sigset_t all, old;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &old);
+  int pidfd = -1;
+  const pid_t pid = ::clone(run_child, child_stack() + kStackBytes,
+                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd);
+  const int clone_errno = errno;
+  ::sigprocmask(SIG_SETMASK, &old, nullptr);
+  if (pid < 0) {
+    return {Stage::fork, clone_errno, errno_error("start a process", clone_errno).what};
+  }
+  worker.pid = pid;
+  worker.pidfd.reset(pidfd);
+  ::fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+  if (child.failed_stage == Stage::none) return {};
+  ::waitpid(pid, nullptr, 0);
+  worker = {};
+  return {child.failed_stage, child.failed_errno,
+          explain(request, child.failed_stage, child.failed_errno)};
+}
+
+Result<std::string> find_program(const std::string& name, const std::string& path_variable) {
+  if (name.find('/') != std::string::npos) return name;  // exec itself tells what is wrong with it
+  int err = ENOENT;
+  std::size_t from = 0;
+  while (from <= path_variable.size()) {
+    const auto to = std::min(path_variable.find(':', from), path_variable.size());
+    const std::string folder = path_variable.substr(from, to - from);
+    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    struct stat st {};
+    if (::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
+      if (::access(path.c_str(), X_OK) == 0) return path;
+      err = EACCES;
+    }
+    from = to + 1;
+  }
+  if (err == EACCES) return errno_error("exec '" + name + "'", EACCES);
+  std::string what = "exec '" + name + "': no such program in PATH";
+  if (::access(name.c_str(), F_OK) == 0) what += "; did you mean './" + name + "'?";
+  return Error{.code = Errc::not_found, .what = std::move(what), .os_errno = ENOENT};
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,31 @@
+// What a worker sees: its environment and arguments. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan.h"
+
+namespace dlaunch {
+
+// What the agent knows beyond the Plan when it starts a worker.
+struct WorkerPlace {
+  int round = 1;  // from 1
+  int local_rank = 0;
+  int master_port = 0;
+  int usable_cores = 1;   // of the whole node
+  std::string store_url;  // "tcp://127.0.0.1:40000"
+  std::string secret_file;
+  std::string rank_dir;  // private folder of this rank and round
+};
+
+// `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would
+// mislead the worker are left out, torchrun's and our own are set, and --env comes last.
+std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
+                                            const std::vector<std::string>& inherited);
+
+// plan.argv with ${rank}, ${local_rank}, ${world_size}, ${local_world_size}, ${node_rank}, ${host},
+// ${job_id} and ${round} filled in. Anything else in ${…} stays as it is.
+std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
+
+}  // namespace dlaunch
