@@ -216,7 +216,7 @@ void Agent::watch_keeper() {
 // Orphans of workers come back to us, the subreaper, and are ours to reap.
 void Agent::watch_orphans() {
   asio::error_code ec;
-  if (children_.add(SIGCHLD, ec)) return;
+  children_.add(SIGCHLD, ec);
   children_.async_wait([this](asio::error_code error, int) {
     if (error) return;
     siginfo_t info{};

@@ -11,6 +11,7 @@
 
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "base/result.h"
 #include "launcher/process_tree.h"
 
 namespace dlaunch {

@@ -1,0 +1,37 @@
+# SIGKILL of dlaunch, of its agent, or of a worker leaves no process and no file, not even of
+# grandchildren that called setsid or forked twice.
+source "$SOURCE/tests/scenario/common.sh"
+export TMPDIR=$tmp/private; mkdir "$TMPDIR"
+
+# Each worker and its grandchildren write their pids.
+cat > worker.sh <<'W'
+setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+(setsid sh -c 'echo $$ >> pids; exec sleep 1000' &)
+echo $$ >> pids
+exec sleep 1000
+W
+gone() { local p; while read -r p; do alive "$p" && return 1; done < pids; :; }
+enough() { [ -f pids ] && [ "$(wc -l < pids)" -ge 9 ]; }
+clean() { [ -z "$(ls -A "$TMPDIR")" ]; }
+
+for victim in keeper agent; do
+  rm -f pids
+  dlaunch --nproc 3 bash worker.sh >out 2>err </dev/null & keeper=$!
+  started+=("$keeper")
+  wait_until 10 enough || fail "workers did not start"
+  agent=$(cat "/proc/$keeper/task/$keeper/children")
+  [ $victim = keeper ] && kill -9 "$keeper" || kill -9 $agent
+  t0=$(now_ms)
+  wait_until 5 gone || fail "processes left after SIGKILL of the $victim"
+  [ $(($(now_ms) - t0)) -le 1000 ] || fail "cleaning up took $(($(now_ms) - t0)) ms"
+  wait "$keeper"; code=$?
+  [ $victim = keeper ] || { expect_code 70; expect_err 'agent process was lost'; }
+  wait_until 5 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
+done
+
+# The same scope at an ordinary end.
+rm -f pids
+run dlaunch --nproc 1 bash -c 'setsid sh -c "echo \$\$ >> pids; exec sleep 1000" & until [ -s pids ]; do read -rt 0.01 <> <(:); done; exit 3'
+expect_code 3
+wait_until 1 gone || fail "a grandchild outlived the job"
+clean || fail "left in TMPDIR"

@@ -1,0 +1,20 @@
+# --log-dir keeps each rank's raw bytes; a full disk costs a warning, not the job.
+source "$SOURCE/tests/scenario/common.sh"
+
+run dlaunch --nproc 3 --log-dir logs sh -c 'printf "out $RANK\nno newline"; echo err $RANK >&2'
+expect_code 0
+for r in 0 1 2; do
+  [ "$(cat logs/1/$r/stdout)" = "$(printf "out $r\nno newline")" ] || fail "stdout of $r"
+  [ "$(cat logs/1/$r/stderr)" = "err $r" ] || fail "stderr of $r"
+  expect_out "^\[$r\] no newline$"
+done
+run dlaunch --nproc 2 --output files --log-dir quiet sh -c 'echo x; echo y >&2'
+expect_code 0; [ ! -s out ] && [ ! -s err ] || fail "files mode shows something"
+run dlaunch --nproc 2 --log-dir /proc/none true
+expect_code 73; expect_err '/proc/none'
+
+[ "$(id -u)" = 0 ] || exit 0
+mkdir full && mount -t tmpfs -o size=64k none full 2>/dev/null || exit 0
+run dlaunch --nproc 1 --log-dir full sh -c 'head -c 1000000 /dev/zero | tr "\0" x | fold; echo end'
+umount full
+expect_code 0; expect_out '^\[0\] end$'; expect_err 'No space left.*goes on without this file'

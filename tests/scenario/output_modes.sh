@@ -1,0 +1,30 @@
+# Streams stay apart, filters filter, time stamps have milliseconds, progress bars are tamed.
+source "$SOURCE/tests/scenario/common.sh"
+
+run dlaunch --nproc 2 sh -c 'echo to out; echo to err >&2'
+expect_out '^\[1\] to out$'; expect_err '^\[1\] to err$'
+grep -q 'to err' out && fail "stderr on stdout"
+
+run dlaunch --nproc 6 --only-rank 0,2-3 sh -c 'echo $RANK'
+[ "$(sort out | tr '\n' ' ')" = "[0] 0 [2] 2 [3] 3 " ] || fail "filter: $(cat out)"
+
+run dlaunch --nproc 1 --timestamps echo hi
+expect_out '^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3} \[0\] hi$'
+
+run dlaunch --nproc 2 --output raw echo plain
+[ "$(cat out)" = "$(printf 'plain\nplain')" ] || fail "raw: $(cat out)"
+
+run dlaunch --nproc 2 --output none sh -c 'echo x; echo why >&2; exit 1'
+[ ! -s out ] || fail "none shows something"
+expect_err 'why'  # the report still quotes stderr
+
+# A thousand states of a bar: the first, the last, and hardly more.
+run dlaunch --nproc 1 bash -c 'for i in $(seq 1000); do printf "\r%d/1000" $i; done; printf "\ndone\n"'
+expect_out '^\[0\] 1000/1000$'; expect_out '^\[0\] done$'
+[ "$(wc -l < out)" -le 8 ] || fail "the bar took $(wc -l < out) lines"
+
+# A reader that goes away does not harm the job; a slow one loses nothing.
+dlaunch --nproc 2 sh -c 'seq 100000; echo $RANK >> ended' 2>err </dev/null | head -n1 >/dev/null
+[ "$(wc -l < ended)" = 2 ] || fail "workers ended with their reader"
+lines=$(dlaunch --nproc 2 seq 300000 2>err </dev/null | { read -rt 0.5 <> <(:); wc -l; })
+[ "$lines" = 600000 ] || fail "a slow reader got $lines lines"

@@ -1,0 +1,14 @@
+# What cannot be started is told by name, before other workers are started in vain.
+source "$SOURCE/tests/scenario/common.sh"
+
+one_line() { [ "$(wc -l < err)" = 1 ] || fail "one line expected: $(cat err)"; }
+run dlaunch --nproc 4 ./nosuch; expect_code 127; expect_err "'./nosuch'.*No such file"; one_line
+run dlaunch --nproc 4 nosuch; expect_code 127; expect_err "'nosuch'.*no such program in PATH"; one_line
+touch plain; run dlaunch --nproc 4 ./plain; expect_code 126; expect_err 'permission denied: chmod \+x'; one_line
+mkdir folder; run dlaunch --nproc 4 ./folder; expect_code 126; expect_err 'folder'; one_line
+printf '#!/no/such/interpreter\n' > script; chmod +x script
+run dlaunch --nproc 4 ./script; expect_code 127; expect_err "interpreter '/no/such/interpreter' does not exist"; one_line
+echo 'echo hi' > noshebang; chmod +x noshebang
+run dlaunch --nproc 4 ./noshebang; expect_code 126; expect_err "must begin with '#!'"; one_line
+run dlaunch --nproc 4 --chdir /no/such/folder true; [ "$code" != 0 ] || fail "chdir"; expect_err '/no/such/folder'; one_line
+TMPDIR=/no/such/tmp run dlaunch --nproc 1 true; expect_code 73; expect_err '/no/such/tmp'; one_line
