@@ -5,16 +5,26 @@
 namespace dlaunch {
 
 void LineMerger::add(TimePoint now, int rank, std::string_view line) {
-  auto& free = next_free_[rank];
-  for (std::uint64_t i = std::max(free, popped_) - popped_; i < held_.size(); ++i) {
+  Stream& own = streams_[rank];
+  const std::uint64_t place = own.said++;
+  const std::size_t first = std::max(own.next_free, popped_) - popped_;
+  for (std::size_t i = first; i < held_.size(); ++i) {
     if (held_[i].line.text != line) continue;
     held_[i].line.ranks.insert(rank);
-    free = popped_ + i + 1;
+    own.next_free = popped_ + i + 1;
     return;
   }
-  held_.push_back({{{rank}, std::string(line)}, now});
+  std::size_t at = first;
+  while (at < held_.size() && held_[at].place <= place) ++at;
+  held_.insert(held_.begin() + static_cast<std::ptrdiff_t>(at),
+               Held{{{rank}, std::string(line)}, now, place});
   held_bytes_ += line.size() + sizeof(Held);
-  free = popped_ + held_.size();
+  const std::uint64_t number = popped_ + at;
+  // Whoever's last line stood behind the new one finds it a place further on.
+  for (auto& [other, stream] : streams_) {
+    if (stream.next_free > number) ++stream.next_free;
+  }
+  own.next_free = number + 1;
 }
 
 LineMerger::Merged LineMerger::pop() {

@@ -2,7 +2,8 @@
 // as
 // "[0-7] the same". A line is held back until every rank has said it, at most kWindow. The order of
 // each rank's own lines is kept: a rank joins a waiting line only if it stands behind all that the
-// rank has said before. Pure.
+// rank has said before. A new line stands beside other ranks' lines of the same place in their
+// streams, not at the end, so that what comes after it can still be joined. Pure.
 #pragma once
 
 #include <deque>
@@ -42,13 +43,18 @@ class LineMerger {
   struct Held {
     Merged line;
     TimePoint since;
+    std::uint64_t place;  // in the stream of the rank that said it first: its how-many-eth line
+  };
+  struct Stream {
+    std::uint64_t said = 0;       // lines
+    std::uint64_t next_free = 0;  // the first line number that may still be joined
   };
   Merged pop();
 
   RankSet present_;
   std::deque<Held> held_;
-  std::uint64_t popped_ = 0;                // held_[i] is line number popped_ + i
-  std::map<int, std::uint64_t> next_free_;  // the first line number each rank may still join
+  std::uint64_t popped_ = 0;  // held_[i] is line number popped_ + i
+  std::map<int, Stream> streams_;
   std::size_t held_bytes_ = 0;
 };
 

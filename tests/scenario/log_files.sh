@@ -15,6 +15,6 @@ expect_code 73; expect_err '/proc/none'
 
 [ "$(id -u)" = 0 ] || exit 0
 mkdir full && mount -t tmpfs -o size=64k none full 2>/dev/null || exit 0
-run dlaunch --nproc 1 --log-dir full sh -c 'head -c 1000000 /dev/zero | tr "\0" x | fold; echo end'
+run dlaunch --nproc 1 --log-dir full sh -c 'head -c 1000000 /dev/zero | tr "\0" x | fold; echo; echo end'
 umount full
 expect_code 0; expect_out '^\[0\] end$'; expect_err 'No space left.*goes on without this file'

@@ -31,10 +31,10 @@ int main(int argc, char** argv) {
   std::size_t written = 0;
   for (unsigned long number = 0; written < total; ++number) {
     const int stream = static_cast<int>(number % static_cast<unsigned long>(streams));
-    buffer[stream] += make_line(rank, stream, number);
-    buffer[stream] += '\n';
+    const std::string line = make_line(rank, stream, number) + '\n';
+    written += line.size();
+    buffer[stream] += line;
     if (buffer[stream].size() > 60000) {
-      written += buffer[stream].size();
       const std::string rest = buffer[stream].substr(buffer[stream].size() - 37);
       buffer[stream].resize(buffer[stream].size() - 37);
       write_all(stream + 1, buffer[stream]);

@@ -23,12 +23,13 @@ int main(int argc, char** argv) {
   for (ssize_t n; (n = ::getline(&line, &room, stdin)) > 0; ++lines) {
     unsigned shown = 0, rank = 0, stream = 0;
     unsigned long number = 0;
-    if (std::sscanf(line, "[%u] %u %u %lu", &shown, &rank, &stream, &number) != 4 || shown != rank ||
-        rank >= workers || stream > 1) {
+    if (std::sscanf(line, "[%u] %u %u %lu", &shown, &rank, &stream, &number) != 4 ||
+        shown != rank || rank >= workers || stream > 1) {
       ++torn;
       continue;
     }
-    const std::string expected = make_line(static_cast<int>(rank), static_cast<int>(stream), number);
+    const std::string expected =
+        make_line(static_cast<int>(rank), static_cast<int>(stream), number);
     const char* text = std::strchr(line, ']') + 2;
     if (std::string(text, static_cast<std::size_t>(line + n - text)) != expected + "\n") ++torn;
     auto& due = next[rank * 2 + stream];
@@ -39,7 +40,7 @@ int main(int argc, char** argv) {
   std::free(line);
   std::size_t least = total;
   for (const std::size_t b : bytes) least = b < least ? b : least;
-  std::printf("%lu lines, %lu torn, %lu lost or out of order, least %zu of %zu bytes\n", lines, torn,
-              misplaced, least, total);
+  std::printf("%lu lines, %lu torn, %lu lost or out of order, least %zu of %zu bytes\n", lines,
+              torn, misplaced, least, total);
   return torn == 0 && misplaced == 0 && least >= total ? 0 : 1;
 }

@@ -1,0 +1,98 @@
+#include "launcher/worker_env.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "launcher/oom.h"
+#include "launcher/spawn.h"
+
+using namespace dlaunch;
+
+namespace {
+
+bool has(const std::vector<std::string>& env, const std::string& item) {
+  return std::find(env.begin(), env.end(), item) != env.end();
+}
+bool names(const std::vector<std::string>& env, const std::string& name) {
+  return std::any_of(env.begin(), env.end(),
+                     [&](const auto& item) { return item.starts_with(name + "="); });
+}
+
+Plan plan() {
+  Plan p;
+  p.argv = {"train", "--rank=${rank}/${world_size}", "${local_rank}", "${other}", "$", "${rank"};
+  p.nproc = 4;
+  p.job_id = "j";
+  p.host = "h";
+  p.max_restarts = 3;
+  p.env = {{"NAME", "r${rank}"}, {"RANK", "override"}};
+  return p;
+}
+
+const WorkerPlace kPlace{2, 1, 4711, 8, "tcp://127.0.0.1:1", "/s", "/d"};
+
+}  // namespace
+
+TEST_CASE("torchrun's contract is there, stale variables are not, --env comes last") {
+  const auto env = worker_environment(
+      plan(), kPlace,
+      {"HOME=/root", "PMI_RANK=3", "OMPI_MCA_btl=self", "OMPI_UNIVERSE_SIZE=2", "WORLD_SIZE=99",
+       "TORCHELASTIC_RUN_ID=old", "SLURM_CPU_BIND_LIST=0x1", "SLURM_JOB_ID=7", "EMPTY="});
+  for (const char* item : {"LOCAL_RANK=1",
+                           "WORLD_SIZE=4",
+                           "LOCAL_WORLD_SIZE=4",
+                           "GROUP_RANK=0",
+                           "GROUP_WORLD_SIZE=1",
+                           "ROLE_RANK=1",
+                           "ROLE_WORLD_SIZE=4",
+                           "ROLE_NAME=default",
+                           "MASTER_ADDR=127.0.0.1",
+                           "MASTER_PORT=4711",
+                           "TORCHELASTIC_RESTART_COUNT=1",
+                           "TORCHELASTIC_MAX_RESTARTS=3",
+                           "TORCHELASTIC_RUN_ID=j",
+                           "TORCHELASTIC_USE_AGENT_STORE=False",
+                           "TORCHELASTIC_ERROR_FILE=/d/error.json",
+                           "DLAUNCH_ROUND=2",
+                           "DLAUNCH_LOCAL_CORES=8",
+                           "HOME=/root",
+                           "OMPI_MCA_btl=self",
+                           "SLURM_JOB_ID=7",
+                           "EMPTY=",
+                           "NAME=r1",
+                           "RANK=override"}) {
+    CAPTURE(item);
+    CHECK(has(env, item));
+  }
+  for (const char* name : {"PMI_RANK", "OMPI_UNIVERSE_SIZE", "SLURM_CPU_BIND_LIST"}) {
+    CAPTURE(name);
+    CHECK_FALSE(names(env, name));
+  }
+}
+
+TEST_CASE("macros are filled in, and what is none stays") {
+  CHECK(worker_arguments(plan(), kPlace) ==
+        std::vector<std::string>{"train", "--rank=1/4", "1", "${other}", "$", "${rank"});
+}
+
+TEST_CASE("programs are found as execvp would") {
+  CHECK(*find_program("./x", "/bin") == "./x");
+  CHECK(find_program("sh", "/nowhere:/bin")->ends_with("/bin/sh"));
+  CHECK_FALSE(find_program("no-such-program", "/bin:/usr/bin"));
+  CHECK(find_program("passwd", "/etc").error().os_errno == EACCES);
+}
+
+TEST_CASE("counts are found in cgroup files of both versions") {
+  std::uint64_t count = 0;
+  CHECK(find_count("low 0\nhigh 0\noom 3\noom_kill 2\n", "oom_kill", count));
+  CHECK(count == 2);
+  CHECK(find_count("oom_kill_disable 0\nunder_oom 0\noom_kill 5", "oom_kill", count));
+  CHECK(count == 5);
+  CHECK_FALSE(find_count("oom_kill_disable 0\n", "oom_kill", count));
+  CHECK_FALSE(find_count("", "oom_kill", count));
+  const OomCounter before{true, 1, "/j", 0}, after{true, 3, "/j", std::uint64_t{2} << 30};
+  CHECK(describe_oom(before, before).empty());
+  CHECK(describe_oom(before, after) ==
+        "memory cgroup /j (limit 2.0 GiB): out-of-memory kills rose from 1 to 3");
+}
