@@ -32,7 +32,10 @@ namespace {
 // doubles the next one's time, one that slept all the same halves it: where peers come late, or
 // other work needs the cores, polling only takes time from those that are waited for.
 constexpr Duration kMaxSpin = std::chrono::microseconds(50);
-constexpr Duration kMinSpin = std::chrono::microseconds(4);
+constexpr Duration kMinSpin = std::chrono::microseconds(20);
+// Ranks that all sleep make each other late; so one of so many sleepers tries the longest time
+// again.
+constexpr unsigned kRetrySpin = 8;
 // After a failure here: time for the control thread to learn who was at its root. Ranks that fail
 // because of another one close their connections too.
 constexpr int kRootCauseMs = 5;
@@ -105,6 +108,7 @@ class SocketPlane final : public StreamPlane {
   TimePoint idle_since_{};  // of the call in progress; zero while it moves
   bool slept_ = false;      // since then
   Duration spin_ = kMaxSpin;
+  unsigned sleeps_ = 0;
   TimePoint started_{};
   std::vector<pollfd> poll_;
 };
@@ -328,7 +332,7 @@ Result<void> SocketPlane::wait(TimePoint deadline) {
   const TimePoint now = steady_now();
   if (idle_since_ == TimePoint{}) idle_since_ = now;
   if (now - idle_since_ > spin_) {
-    if (!slept_) spin_ = std::max(spin_ / 2, kMinSpin);
+    if (!slept_) spin_ = ++sleeps_ % kRetrySpin == 0 ? kMaxSpin : std::max(spin_ / 2, kMinSpin);
     slept_ = true;
     return sleep(deadline);
   }
