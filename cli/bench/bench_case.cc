@@ -1,0 +1,275 @@
+#include "cli/bench/bench_case.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace bench {
+namespace {
+
+constexpr std::size_t kPeriod = 1024;  // patterns repeat after so many elements
+
+// The value of rank r's element i: small, so that every dtype holds it and every result exactly.
+int value(dl_op op, int r, std::size_t i, int ranks) {
+  const int k = static_cast<int>(i % kPeriod);
+  switch (op) {
+    case DL_SUM:
+      return (k + r) % 4;
+    case DL_PRODUCT:  // a 2 and a 3 somewhere among the ranks, ones elsewhere
+      return (k + r) % ranks == 0 ? 2 : (k + r) % ranks == 1 ? 3 : 1;
+    case DL_MAX:
+    case DL_MIN:
+      return (k * 7 + r * 3) % 11;
+    case DL_AVG:  // the sum over ranks of the second term is ranks*(ranks-1)/2 everywhere
+      return k % 8 + (k + r) % ranks;
+    default:
+      return (k * 37 + r * 11) & 0x7f;
+  }
+}
+
+// The exact result; half of an odd number is the only fraction that occurs.
+double result(dl_op op, std::size_t i, int ranks, bool integer) {
+  long acc = value(op, 0, i, ranks);
+  for (int r = 1; r < ranks; ++r) {
+    const long x = value(op, r, i, ranks);
+    switch (op) {
+      case DL_SUM:
+      case DL_AVG:
+        acc += x;
+        break;
+      case DL_PRODUCT:
+        acc *= x;
+        break;
+      case DL_MAX:
+        acc = std::max(acc, x);
+        break;
+      case DL_MIN:
+        acc = std::min(acc, x);
+        break;
+      case DL_BAND:
+        acc &= x;
+        break;
+      case DL_BOR:
+        acc |= x;
+        break;
+      case DL_BXOR:
+        acc ^= x;
+        break;
+    }
+  }
+  if (op != DL_AVG) return static_cast<double>(acc);
+  return integer ? static_cast<double>(acc / ranks)
+                 : static_cast<double>(acc) / static_cast<double>(ranks);
+}
+
+template <class T>
+void put(std::vector<char>& out, T x) {
+  const auto* bytes = reinterpret_cast<const char*>(&x);
+  out.insert(out.end(), bytes, bytes + sizeof x);
+}
+
+void put_as(std::vector<char>& out, dl_dtype dtype, double x) {
+  switch (dtype) {
+    case DL_INT8:
+      return put(out, static_cast<std::int8_t>(x));
+    case DL_UINT8:
+      return put(out, static_cast<std::uint8_t>(x));
+    case DL_INT32:
+      return put(out, static_cast<std::int32_t>(x));
+    case DL_UINT32:
+      return put(out, static_cast<std::uint32_t>(x));
+    case DL_INT64:
+      return put(out, static_cast<std::int64_t>(x));
+    case DL_UINT64:
+      return put(out, static_cast<std::uint64_t>(x));
+    case DL_FLOAT16:
+      return put(out, static_cast<_Float16>(x));
+    case DL_BFLOAT16: {
+      const auto f = static_cast<float>(x);  // its lower half is zero for these values
+      std::uint32_t bits;
+      std::memcpy(&bits, &f, sizeof bits);
+      return put(out, static_cast<std::uint16_t>(bits >> 16));
+    }
+    case DL_FLOAT32:
+      return put(out, static_cast<float>(x));
+    case DL_FLOAT64:
+      return put(out, x);
+  }
+}
+
+bool is_integer(dl_dtype dtype) { return dtype < DL_FLOAT16; }
+
+// One period of rank r's input, or of the result.
+std::vector<char> input_period(const Case& c, int r, int ranks) {
+  std::vector<char> bytes;
+  for (std::size_t i = 0; i < kPeriod; ++i) put_as(bytes, c.dtype, value(c.op, r, i, ranks));
+  return bytes;
+}
+std::vector<char> result_period(const Case& c, int ranks) {
+  std::vector<char> bytes;
+  for (std::size_t i = 0; i < kPeriod; ++i) {
+    put_as(bytes, c.dtype, result(c.op, i, ranks, is_integer(c.dtype)));
+  }
+  return bytes;
+}
+
+// Walks over `count` elements that begin at element `first` of the pattern, a stretch at a time.
+template <class Visit>
+void each_stretch(std::size_t first, std::size_t count, Visit visit) {
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t phase = (first + done) % kPeriod;
+    const std::size_t size = std::min(count - done, kPeriod - phase);
+    visit(done, phase, size);
+    done += size;
+  }
+}
+
+void fill_from(char* to, const std::vector<char>& period, std::size_t first, std::size_t count,
+               std::size_t element) {
+  each_stretch(first, count, [&](std::size_t at, std::size_t phase, std::size_t size) {
+    std::memcpy(to + at * element, period.data() + phase * element, size * element);
+  });
+}
+
+std::size_t differing(const char* got, const std::vector<char>& period, std::size_t first,
+                      std::size_t count, std::size_t element) {
+  std::size_t wrong = 0;
+  each_stretch(first, count, [&](std::size_t at, std::size_t phase, std::size_t size) {
+    const char* a = got + at * element;
+    const char* b = period.data() + phase * element;
+    if (std::memcmp(a, b, size * element) == 0) return;
+    for (std::size_t i = 0; i < size; ++i) {
+      wrong += std::memcmp(a + i * element, b + i * element, element) != 0;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace
+
+const std::vector<std::string> kDtypeNames = {"int8",   "uint8", "int32",    "uint32", "int64",
+                                              "uint64", "half",  "bfloat16", "float",  "double"};
+const std::vector<std::string> kOpNames = {"sum", "prod", "max", "min",
+                                           "avg", "band", "bor", "bxor"};
+
+const std::vector<KindInfo>& kinds() {
+  static const std::vector<KindInfo> all = {
+      {Kind::all_reduce, "all_reduce", true, true},
+      {Kind::reduce_scatter, "reduce_scatter", true, true},
+      {Kind::all_gather, "all_gather", false, true},
+      {Kind::broadcast, "broadcast", false, false},
+      {Kind::sendrecv, "sendrecv", false, true},
+      {Kind::barrier, "barrier", false, false},
+  };
+  return all;
+}
+
+const KindInfo* find_kind(std::string name) {
+  constexpr std::string_view kSuffix = "_perf";
+  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+  for (const auto& kind : kinds()) {
+    if (name == kind.name) return &kind;
+  }
+  return nullptr;
+}
+
+Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes, int ranks) {
+  Case c{kind, dtype, op, root, 0, 0};
+  const std::size_t element = dl_dtype_bytes(dtype);
+  const bool parts = kind == Kind::reduce_scatter || kind == Kind::all_gather;
+  const std::size_t unit = element * static_cast<std::size_t>(parts ? ranks : 1);
+  c.count = kind == Kind::barrier ? 0 : bytes / unit;
+  c.bytes = c.count * unit;
+  return c;
+}
+
+double bus_factor(Kind kind, int ranks) {
+  const double n = ranks;
+  switch (kind) {
+    case Kind::all_reduce:
+      return 2 * (n - 1) / n;
+    case Kind::reduce_scatter:
+    case Kind::all_gather:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+Buffers::Buffers(int rank, int ranks, std::size_t max_bytes)
+    : rank_(rank), ranks_(ranks), in_(max_bytes + 64), out_(max_bytes + 64) {}
+
+char* Buffers::output(const Case& c, bool in_place) {
+  const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
+  if (!in_place) return out_.data();
+  return c.kind == Kind::reduce_scatter ? in_.data() + part : in_.data();
+}
+
+char* Buffers::input(const Case& c, bool in_place) {
+  const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
+  return in_place && c.kind == Kind::all_gather ? in_.data() + part : in_.data();
+}
+
+void Buffers::fill(const Case& c, bool in_place) {
+  const std::size_t element = dl_dtype_bytes(c.dtype);
+  std::memset(out_.data(), 0x5a, c.bytes);
+  if (in_place) std::memset(in_.data(), 0x5a, c.bytes);
+  const std::size_t count =
+      c.kind == Kind::reduce_scatter ? c.count * static_cast<std::size_t>(ranks_) : c.count;
+  if (c.kind == Kind::broadcast && rank_ != c.root) return;
+  fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, count, element);
+}
+
+dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
+  void* in = input(c, in_place);
+  void* out = output(c, in_place);
+  switch (c.kind) {
+    case Kind::all_reduce:
+      return dl_all_reduce(comm, in, out, c.count, c.dtype, c.op);
+    case Kind::reduce_scatter:
+      return dl_reduce_scatter(comm, in, out, c.count, c.dtype, c.op);
+    case Kind::all_gather:
+      return dl_all_gather(comm, in, out, c.count, c.dtype);
+    case Kind::broadcast:
+      return dl_broadcast(comm, in, c.count, c.dtype, c.root);
+    case Kind::barrier:
+      return dl_barrier(comm);
+    case Kind::sendrecv:
+      break;
+  }
+  if (ranks_ == 1) return DL_OK;
+  const auto sent = dl_send(comm, in, c.count, c.dtype, (rank_ + 1) % ranks_, 0);
+  if (sent != DL_OK) return sent;
+  return dl_recv(comm, out, c.count, c.dtype, (rank_ + ranks_ - 1) % ranks_, 0);
+}
+
+std::size_t Buffers::wrong(const Case& c, bool in_place) const {
+  const std::size_t element = dl_dtype_bytes(c.dtype);
+  const char* got = const_cast<Buffers*>(this)->output(c, in_place);
+  switch (c.kind) {
+    case Kind::all_reduce:
+      return differing(got, result_period(c, ranks_), 0, c.count, element);
+    case Kind::reduce_scatter:
+      return differing(got, result_period(c, ranks_), c.count * static_cast<std::size_t>(rank_),
+                       c.count, element);
+    case Kind::all_gather: {
+      std::size_t wrong = 0;
+      for (int r = 0; r < ranks_; ++r) {
+        wrong += differing(got + static_cast<std::size_t>(r) * c.count * element,
+                           input_period(c, r, ranks_), 0, c.count, element);
+      }
+      return wrong;
+    }
+    case Kind::broadcast:
+      return differing(in_.data(), input_period(c, c.root, ranks_), 0, c.count, element);
+    case Kind::sendrecv:
+      if (ranks_ == 1) return 0;
+      return differing(got, input_period(c, (rank_ + ranks_ - 1) % ranks_, ranks_), 0, c.count,
+                       element);
+    case Kind::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace bench

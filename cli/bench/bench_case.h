@@ -1,0 +1,64 @@
+// What dlaunch-bench measures: the collectives with their buffers, and inputs whose results are
+// known exactly in every dtype, so that a wrong element is a wrong element and not a rounding.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <dlaunch/ring.h>
+
+namespace bench {
+
+enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast, sendrecv, barrier };
+
+struct KindInfo {
+  Kind kind;
+  const char* name;
+  bool reduces;       // takes an op
+  bool out_of_place;  // has a form whose input and output differ
+};
+const std::vector<KindInfo>& kinds();
+// "all_reduce", or nccl-tests' "all_reduce_perf"; nullptr if there is none such.
+const KindInfo* find_kind(std::string name);
+
+extern const std::vector<std::string> kDtypeNames;  // index: dl_dtype; nccl-tests' words
+extern const std::vector<std::string> kOpNames;     // index: dl_op
+
+// One size of one collective. `bytes` is the larger of what a rank gives and gets, as nccl-tests
+// counts it; the actual size is a multiple of the elements and ranks and may be a little smaller.
+struct Case {
+  Kind kind = Kind::all_reduce;
+  dl_dtype dtype = DL_FLOAT32;
+  dl_op op = DL_SUM;
+  int root = 0;
+  std::size_t count = 0;  // elements, per rank where ranks have parts
+  std::size_t bytes = 0;
+};
+Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes, int ranks);
+
+// busbw / algbw, as nccl-tests' PERFORMANCE.md derives it.
+double bus_factor(Kind kind, int ranks);
+
+// The buffers of one rank, large enough for every case up to max_bytes.
+class Buffers {
+ public:
+  Buffers(int rank, int ranks, std::size_t max_bytes);
+
+  // Writes the input where this form of the collective takes it, and something else into the
+  // output.
+  void fill(const Case& c, bool in_place);
+  // Runs it once.
+  dl_result run(dl_comm* comm, const Case& c, bool in_place);
+  // Elements of this rank's output that differ from the exact result.
+  std::size_t wrong(const Case& c, bool in_place) const;
+
+ private:
+  char* input(const Case& c, bool in_place);
+  char* output(const Case& c, bool in_place);
+
+  int rank_, ranks_;
+  std::vector<char> in_, out_;
+};
+
+}  // namespace bench

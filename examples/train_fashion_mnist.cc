@@ -1,0 +1,289 @@
+// Data-parallel training of a small neural network on Fashion-MNIST.
+//
+//   dlaunch --nproc 4 train_fashion_mnist --epochs 4
+//
+// Every rank holds the whole model. Each global batch is cut into one share per rank, every rank
+// computes the gradient of its share, all_reduce adds the shares up, and every rank takes the same
+// step: so all models stay equal, and the loss curve is that of one rank with the same batch, up to
+// the rounding of the sums.
+
+#include <malloc.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <Eigen/Core>
+#include <dlaunch/ring.hpp>
+
+#include "fashion_mnist.h"
+
+namespace {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using MatrixMap = Eigen::Map<Matrix>;
+using RowMap = Eigen::Map<Eigen::RowVectorXf>;
+
+constexpr int kInput = 784, kHidden = 128, kClasses = 10;
+constexpr int kParameters = kInput * kHidden + kHidden + kHidden * kClasses + kClasses;
+
+struct Options {
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string model;   // file to write; "": none
+  std::string losses;  // file for the loss of each step, exactly; "": none
+  int epochs = 4;
+  int batch = 128;  // global: over all ranks together
+  float rate = 0.05f;
+  float momentum = 0.9f;
+  unsigned seed = 1;
+  int limit = 0;  // training images; 0: all
+};
+
+// The parameters, or their gradient, in one piece, so that one all_reduce takes them all.
+struct Model {
+  std::vector<float> values = std::vector<float>(kParameters, 0.0f);
+  float* at(int offset) { return values.data() + offset; }
+  MatrixMap w1() { return {at(0), kInput, kHidden}; }
+  RowMap b1() { return {at(kInput * kHidden), kHidden}; }
+  MatrixMap w2() { return {at(kInput * kHidden + kHidden), kHidden, kClasses}; }
+  RowMap b2() { return {at(kParameters - kClasses), kClasses}; }
+};
+
+// He's initialisation; the same on every rank because the seed is.
+void initialise(Model& model, unsigned seed) {
+  std::mt19937 random(seed);
+  auto fill = [&](MatrixMap w, int inputs) {
+    const float scale = std::sqrt(2.0f / static_cast<float>(inputs));
+    for (Eigen::Index i = 0; i < w.size(); ++i) {
+      // The sum of four uniform numbers is normal enough, and the same with every library.
+      float sum = 0;
+      for (int k = 0; k < 4; ++k) sum += static_cast<float>(random()) / 4294967296.0f - 0.5f;
+      w.data()[i] = sum * 1.732f * scale;
+    }
+  };
+  fill(model.w1(), kInput);
+  fill(model.w2(), kHidden);
+}
+
+// An order of the images for one epoch, the same on every rank.
+std::vector<int> shuffled(int count, unsigned seed, int epoch) {
+  std::vector<int> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 random(seed * 1000003u + static_cast<unsigned>(epoch));
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  return order;
+}
+
+// Room that is used again in each step.
+struct Workspace {
+  Matrix x;
+  std::vector<int> labels;
+  Matrix hidden;
+  Matrix probabilities;
+  Matrix back;
+};
+
+void forward(Model& model, Workspace& f) {
+  f.hidden.noalias() = f.x * model.w1();
+  f.hidden.rowwise() += model.b1();
+  f.hidden = f.hidden.cwiseMax(0.0f);
+  f.probabilities.noalias() = f.hidden * model.w2();
+  f.probabilities.rowwise() += model.b2();
+  for (Eigen::Index i = 0; i < f.probabilities.rows(); ++i) {
+    auto row = f.probabilities.row(i).array();
+    row = (row - row.maxCoeff()).exp();
+    row /= row.sum();
+  }
+}
+
+// Adds up, over this rank's share, loss and gradient, each divided by the size of the global batch.
+float gradient(Model& model, Model& grad, Workspace& f, int global_batch) {
+  forward(model, f);
+  const float weight = 1.0f / static_cast<float>(global_batch);
+  float loss = 0;
+  Matrix& error = f.probabilities;  // becomes dLoss/dLogits
+  for (Eigen::Index i = 0; i < error.rows(); ++i) {
+    float& p = error(i, f.labels[static_cast<std::size_t>(i)]);
+    loss -= std::log(std::max(p, 1e-12f)) * weight;
+    p -= 1.0f;
+  }
+  error *= weight;
+  grad.w2().noalias() = f.hidden.transpose() * error;
+  grad.b2() = error.colwise().sum();
+  f.back.noalias() = error * model.w2().transpose();
+  f.back = (f.hidden.array() > 0.0f).select(f.back, 0.0f);
+  grad.w1().noalias() = f.x.transpose() * f.back;
+  grad.b1() = f.back.colwise().sum();
+  return loss;
+}
+
+// A rank's share of `count` things: [first, last).
+struct Share {
+  int first, last;
+  Share(int count, int rank, int ranks)
+      : first(static_cast<int>(static_cast<long>(count) * rank / ranks)),
+        last(static_cast<int>(static_cast<long>(count) * (rank + 1) / ranks)) {}
+};
+
+double accuracy(dl::Communicator& comm, Model& model, const Dataset& test) {
+  const Share share(test.size(), comm.rank(), comm.size());
+  std::int64_t right[] = {0};
+  if (share.last > share.first) {
+    Workspace f;
+    f.x = test.images.middleRows(share.first, share.last - share.first);
+    forward(model, f);
+    for (int i = share.first; i < share.last; ++i) {
+      Eigen::Index best = 0;
+      f.probabilities.row(i - share.first).maxCoeff(&best);
+      right[0] += best == test.labels[static_cast<std::size_t>(i)];
+    }
+  }
+  comm.all_reduce(std::span<std::int64_t>(right));
+  return static_cast<double>(right[0]) / test.size();
+}
+
+// Temporary name and rename: a reader never sees half a model.
+void write_model(const Model& model, const std::string& path) {
+  const std::string fresh = path + ".new";
+  std::ofstream file(fresh, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(model.values.data()),
+             static_cast<std::streamsize>(model.values.size() * sizeof(float)));
+  file.close();
+  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    throw std::runtime_error("cannot write the model to " + path);
+  }
+}
+
+class Trainer {
+ public:
+  Trainer(dl::Communicator& comm, const Options& options)
+      : comm_(comm),
+        options_(options),
+        train_(load_fashion_mnist(options.data, "train", options.limit)),
+        test_(load_fashion_mnist(options.data, "t10k", 0)) {
+    initialise(model_, options.seed);
+    if (comm.rank() == 0 && !options.losses.empty()) losses_.open(options.losses);
+  }
+
+  void run() {
+    double accuracy_now = 0;
+    for (int epoch = 1; epoch <= options_.epochs; ++epoch) {
+      const auto started = std::chrono::steady_clock::now();
+      const float loss = train_epoch(epoch);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+      accuracy_now = accuracy(comm_, model_, test_);
+      if (comm_.rank() != 0) continue;
+      std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s\n", epoch, loss, accuracy_now,
+                  train_.size() / took.count());
+      std::fflush(stdout);
+    }
+    if (comm_.rank() == 0 && !options_.model.empty()) write_model(model_, options_.model);
+  }
+
+ private:
+  // Returns the mean loss over the epoch.
+  float train_epoch(int epoch) {
+    const auto order = shuffled(train_.size(), options_.seed, epoch);
+    double sum = 0;
+    for (int at = 0; at < train_.size(); at += options_.batch) {
+      const int size = std::min(options_.batch, train_.size() - at);
+      sum += step(order, at, size) * size;
+    }
+    return static_cast<float>(sum / train_.size());
+  }
+
+  // One step on the global batch order[at, at + size); returns its loss.
+  float step(const std::vector<int>& order, int at, int size) {
+    const Share share(size, comm_.rank(), comm_.size());
+    const int mine = share.last - share.first;
+    work_.x.resize(mine, kInput);  // keeps its memory while the size stays
+    work_.labels.resize(static_cast<std::size_t>(mine));
+    for (int i = 0; i < mine; ++i) {
+      const int image = order[static_cast<std::size_t>(at + share.first + i)];
+      work_.x.row(i) = train_.images.row(image);
+      work_.labels[static_cast<std::size_t>(i)] = train_.labels[static_cast<std::size_t>(image)];
+    }
+    float loss[] = {0};
+    std::fill(gradient_.values.begin(), gradient_.values.end(), 0.0f);
+    if (mine > 0) loss[0] = gradient(model_, gradient_, work_, size);
+    comm_.all_reduce(std::span<float>(gradient_.values));
+    comm_.all_reduce(std::span<float>(loss));
+    for (std::size_t i = 0; i < model_.values.size(); ++i) {
+      velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
+      model_.values[i] -= options_.rate * velocity_[i];
+    }
+    if (losses_.is_open()) {
+      char text[40];
+      std::snprintf(text, sizeof text, "%a %.6f\n", static_cast<double>(loss[0]),
+                    static_cast<double>(loss[0]));
+      losses_ << text;
+    }
+    return loss[0];
+  }
+
+  dl::Communicator& comm_;
+  const Options& options_;
+  Dataset train_, test_;
+  Model model_, gradient_;
+  Workspace work_;
+  std::vector<float> velocity_ = std::vector<float>(kParameters, 0.0f);
+  std::ofstream losses_;
+};
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc) throw std::invalid_argument(flag + " needs a value, or is unknown");
+    const char* value = argv[++i];
+    if (flag == "--data")
+      o.data = value;
+    else if (flag == "--model")
+      o.model = value;
+    else if (flag == "--losses")
+      o.losses = value;
+    else if (flag == "--epochs")
+      o.epochs = std::atoi(value);
+    else if (flag == "--batch")
+      o.batch = std::atoi(value);
+    else if (flag == "--lr")
+      o.rate = std::strtof(value, nullptr);
+    else if (flag == "--seed")
+      o.seed = static_cast<unsigned>(std::atoi(value));
+    else if (flag == "--limit")
+      o.limit = std::atoi(value);
+    else
+      throw std::invalid_argument("unknown flag " + flag);
+  }
+  if (o.batch < 1 || o.epochs < 1)
+    throw std::invalid_argument("--batch and --epochs are at least 1");
+  return o;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Eigen's products take and free working memory in each step; giving it back to the system every
+  // time would cost more in page faults than the products themselves.
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  try {
+    const Options options = parse(argc, argv);
+    auto comm = dl::Communicator::init();
+    Trainer(comm, options).run();
+    return 0;
+  } catch (const std::invalid_argument& e) {
+    std::fprintf(stderr, "train_fashion_mnist: %s\n", e.what());
+    return 64;
+  } catch (const std::exception& e) {  // dl::Error among them: a lost peer is named
+    std::fprintf(stderr, "train_fashion_mnist: %s\n", e.what());
+    return 1;
+  }
+}
