@@ -17,6 +17,7 @@ constexpr std::uint8_t kAbort = 1, kGoodbye = 2;
 constexpr std::size_t kHeader = 1 + 1 + 2 + 4 + 8;
 constexpr std::size_t kMaxText = 1000;
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
+constexpr int kResetPatienceMs = 20;
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 
 std::string encode(std::uint8_t type, Errc code, int rank, std::uint64_t seq,
@@ -68,7 +69,10 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
 
 Links::~Links() {
   if (!thread_.joinable()) return;
-  if (!abort_.raised()) tell_all(encode(kGoodbye, Errc::aborted, rank_, entered_, ""));
+  if (!abort_.raised()) {
+    const std::lock_guard lock(send_mutex_);
+    tell_all(encode(kGoodbye, Errc::aborted, rank_, entered_, ""));
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
   thread_.join();
@@ -77,7 +81,8 @@ Links::~Links() {
 void Links::watch() {
   epoll_event events[16];
   while (true) {
-    const int n = ::epoll_wait(epoll_.get(), events, 16, -1);
+    const int n = ::epoll_wait(epoll_.get(), events, 16, reset_peer_ >= 0 ? kResetPatienceMs : -1);
+    if (n == 0 && reset_peer_ >= 0) lose(std::exchange(reset_peer_, -1));
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u32 == kStop) return;
       on_readable(static_cast<int>(events[i].data.u32));
@@ -90,7 +95,8 @@ void Links::on_readable(int peer) {
   char buffer[4096];
   const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0) return on_end(peer);
+  if (n < 0) return on_reset(peer);
+  if (n == 0) return on_end(peer);
   from.input.append(buffer, static_cast<std::size_t>(n));
   while (from.input.size() >= kHeader) {
     Reader in(from.input);
@@ -117,23 +123,34 @@ void Links::on_message(int peer, std::string_view message) {
     return raise_if_needed(peer);
   }
   if (type != kAbort) return;
-  std::string text(in.get_raw(in.left()));
+  Error error{.code = code, .what = std::string(in.get_raw(in.left())), .rank = rank};
   if (code == Errc::aborted) {
-    abort_.raise({.code = Errc::peer_lost, .what = from.who + " aborted: " + text, .rank = peer});
-  } else {
-    abort_.raise({.code = code, .what = std::move(text), .rank = rank});
+    error = {.code = Errc::peer_lost, .what = from.who + " aborted: " + error.what, .rank = peer};
   }
+  abort(error);
 }
 
 void Links::on_end(int peer) {
   auto& from = peers_[static_cast<std::size_t>(peer)];
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, from.link.get(), nullptr);
   from.gone = true;
-  if (from.left) return;
-  // Everybody sees this end by itself; telling them makes all name the same rank, should the news
-  // of two deaths come in different orders.
+  if (!from.left) lose(peer);
+}
+
+// A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
+// with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
+void Links::on_reset(int peer) {
+  auto& from = peers_[static_cast<std::size_t>(peer)];
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, from.link.get(), nullptr);
+  from.gone = true;
+  if (!from.left && reset_peer_ < 0) reset_peer_ = peer;
+}
+
+// Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
+// the news of two deaths come in different orders.
+void Links::lose(int peer) {
   abort({.code = Errc::peer_lost,
-         .what = from.who + " was lost: its connection ended",
+         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: its connection ended",
          .rank = peer});
 }
 
@@ -155,12 +172,18 @@ void Links::enter(std::uint64_t seq) {
   for (std::size_t r = 0; r < peers_.size(); ++r) raise_if_needed(static_cast<int>(r));
 }
 
+// Tells before it raises, and passes on what it hears: a rank whose caller has got the error may
+// end at once, and then everybody must know already whom it mourned.
 void Links::abort(const Error& error) {
-  if (abort_.raise(error)) tell_all(encode(kAbort, error.code, error.rank, 0, error.what));
+  {
+    const std::lock_guard lock(send_mutex_);
+    if (!std::exchange(told_, true))
+      tell_all(encode(kAbort, error.code, error.rank, 0, error.what));
+  }
+  abort_.raise(error);
 }
 
 void Links::tell_all(std::string_view message) {
-  const std::lock_guard lock(send_mutex_);
   for (const auto& peer : peers_) {
     // A handful of small messages in a connection's life: its buffer takes them, or the peer is
     // beyond hearing anyway.

@@ -55,8 +55,10 @@ class Links {
   void on_readable(int peer);
   void on_message(int peer, std::string_view message);
   void on_end(int peer);
+  void on_reset(int peer);
+  void lose(int peer);
   void raise_if_needed(int peer);
-  void tell_all(std::string_view message);
+  void tell_all(std::string_view message);  // under send_mutex_
 
   const int rank_;
   AbortFlag& abort_;
@@ -65,7 +67,9 @@ class Links {
   std::unique_ptr<std::atomic<std::uint64_t>[]> left_after_;
   std::atomic<std::uint64_t> entered_{0};
   std::atomic<bool> any_left_{false};
+  int reset_peer_ = -1;  // whose connection was reset, while better evidence may still come
   std::mutex send_mutex_;
+  bool told_ = false;  // of an abort; under the mutex
   UniqueFd epoll_;
   UniqueFd stop_;
   std::thread thread_;

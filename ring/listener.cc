@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <list>
@@ -105,6 +107,7 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix) {
   auto tcp = listen_tcp(address, listener.tcp_endpoint_);
   if (!tcp) return tcp.error();
   listener.tcp_ = std::move(*tcp);
+  listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!with_unix) return listener;
   auto hex = random_hex(16);
   if (!hex) return hex.error();
@@ -126,7 +129,8 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
   while (true) {
     const bool room = strangers.size() < kMaxUnproven;
     std::vector<pollfd> fds = {{room ? unix_.get() : -1, POLLIN, 0},
-                               {room ? tcp_.get() : -1, POLLIN, 0}};
+                               {room ? tcp_.get() : -1, POLLIN, 0},
+                               {stop_.get(), POLLIN, 0}};
     auto until = deadline;
     for (const auto& stranger : strangers) {
       fds.push_back({stranger.fd.get(), POLLIN, 0});
@@ -136,8 +140,9 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
         errno != EINTR) {
       return errno_error("poll", errno);
     }
+    if (fds[2].revents != 0) return Error{.code = Errc::aborted, .what = "stopped"};
     const auto now = steady_now();
-    std::size_t at = 2;
+    std::size_t at = 3;
     for (auto it = strangers.begin(); it != strangers.end(); ++at) {
       const bool ready = fds[at].revents != 0;
       if (it->deadline <= now || (ready && !advance(*it))) {
@@ -159,6 +164,11 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
     }
     if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};
   }
+}
+
+void Listener::stop() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
 }
 
 Result<UniqueFd> connect_unix(const std::string& name) {

@@ -24,14 +24,17 @@ class Listener {
 
   // A proven connection. Returns true once no more are expected.
   using Take = std::function<bool(UniqueFd fd, const HandshakeIdentity& peer, bool is_unix)>;
-  // Accepts until `take` says so or the deadline has passed (Errc::timeout). `expected` is what a
+  // Accepts until `take` says so, stop() was called (Errc::aborted) or the deadline has passed
+  // (Errc::timeout). `expected` is what a
   // connector must match; its purpose may be ring_link or ring_data whatever `expected` says.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
+  void stop() const;  // from another thread
 
  private:
   UniqueFd unix_;
   UniqueFd tcp_;
+  UniqueFd stop_;
   std::string unix_name_;
   Endpoint tcp_endpoint_;
 };

@@ -1,10 +1,12 @@
 #include "ring/mesh.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -90,6 +92,8 @@ class MeshBuilder {
 
  private:
   Result<void> publish();
+  std::thread start_acceptor(Result<void>& accepted);
+  Result<void> connect_all_lower();
   Result<void> connect_lower(int peer, const Address& address);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
@@ -111,6 +115,34 @@ class MeshBuilder {
 Result<Mesh> MeshBuilder::build() {
   mesh_.peers[static_cast<std::size_t>(job_.rank)].who = describe_self(job_.rank);
   if (auto ok = publish(); !ok) return ok.error();
+  if (!listener_) {
+    if (auto ok = connect_all_lower(); !ok) return ok.error();
+    return std::move(mesh_);
+  }
+  // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
+  // two sides write different entries of the mesh.
+  Result<void> accepted;
+  std::thread acceptor = start_acceptor(accepted);
+  const auto connected = connect_all_lower();
+  if (!connected) listener_->stop();
+  acceptor.join();
+  if (!connected) return connected.error();
+  if (accepted) return std::move(mesh_);
+  if (accepted.error().code != Errc::timeout) return accepted.error();
+  return not_arrived(job_, store_, prefix_, steady_now() - started_);
+}
+
+std::thread MeshBuilder::start_acceptor(Result<void>& accepted) {
+  // The program's signals are for the program's own threads.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::thread thread([this, &accepted] { accepted = accept_higher(); });
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return thread;
+}
+
+Result<void> MeshBuilder::connect_all_lower() {
   // All addresses first: once a rank has connected to rank 0 it needs the store no more.
   std::vector<Address> lower;
   for (int r = 0; r < job_.rank; ++r) {
@@ -124,21 +156,22 @@ Result<Mesh> MeshBuilder::build() {
     lower.push_back(std::move(*address));
   }
   for (int r = 0; r < job_.rank; ++r) {
-    if (auto ok = connect_lower(r, lower[static_cast<std::size_t>(r)]); !ok) return ok.error();
+    if (auto ok = connect_lower(r, lower[static_cast<std::size_t>(r)]); !ok) return ok;
   }
-  if (auto ok = accept_higher(); !ok) {
-    if (ok.error().code != Errc::timeout) return ok.error();
-    return not_arrived(job_, store_, prefix_, steady_now() - started_);
-  }
-  return std::move(mesh_);
+  return {};
 }
 
+// The highest rank connects to all others: nobody calls it, so it does not listen.
 Result<void> MeshBuilder::publish() {
-  const auto towards = local_address_towards(store_host(job_.store_url));
-  auto listener = Listener::open(towards, job_.transport != "tcp");
-  if (!listener) return listener.error();
-  listener_ = std::move(*listener);
-  const Address own{self().who, listener_->unix_name(), listener_->tcp_endpoint()};
+  Address own{self().who, "", {}};
+  if (job_.rank + 1 < job_.size) {
+    const auto towards = local_address_towards(store_host(job_.store_url));
+    auto listener = Listener::open(towards, job_.transport != "tcp");
+    if (!listener) return listener.error();
+    listener_ = std::move(*listener);
+    own.unix_name = listener_->unix_name();
+    own.tcp = listener_->tcp_endpoint();
+  }
   return store_.set(key_of(prefix_, job_.rank), encode(own), deadline_);
 }
 
@@ -180,7 +213,6 @@ Result<UniqueFd> MeshBuilder::connect_one(int peer, const Address& address, Purp
 
 Result<void> MeshBuilder::accept_higher() {
   int missing = 2 * (job_.size - 1 - job_.rank);
-  if (missing == 0) return {};
   auto take = [&](UniqueFd fd, const HandshakeIdentity& peer, bool is_unix) {
     if (peer.from_rank <= job_.rank || peer.from_rank >= job_.size) return false;
     Peer& entry = mesh_.peers[static_cast<std::size_t>(peer.from_rank)];

@@ -1,0 +1,21 @@
+# dlaunch-bench: every collective, dtype and op is right over shared memory and TCP; CSV and JSON.
+source "$SOURCE/tests/scenario/common.sh"
+
+header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong
+for transport in shm tcp; do
+  for n in 2 4; do
+    for c in all_reduce reduce_scatter all_gather broadcast sendrecv barrier; do
+      run dlaunch --transport $transport --nproc $n --output raw dlaunch-bench $c -b 4 -e 300K -f 37 -d all -o all -n 2 -w 0 --csv
+      expect_code 0
+      [ "$(head -n 1 out)" = "$header" ] || fail "header: $(head -n 1 out)"
+      awk -F, 'NR > 1 && $12 != 0 { bad++ } END { exit bad > 0 || NR < 2 }' out || fail "$transport $n $c: wrong results"
+    done
+  done
+done
+run dlaunch --nproc 2 dlaunch-bench all_reduce_perf -b 8 -e 64K -f 8
+expect_code 0; expect_out 'Out of bounds values : 0 OK'; expect_out 'out-of-place'
+run dlaunch --nproc 2 --output raw dlaunch-bench all_gather -b 1K --json
+python3 -c 'import json; r = json.load(open("out")); assert r["ranks"] == 2 and r["results"][0]["wrong"] == 0' || fail "JSON"
+run dlaunch --nproc 2 dlaunch-bench nothing; expect_code 64
+run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
+run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0

@@ -1,0 +1,41 @@
+# Whatever is thrown at dlaunch's port and at the ranks' ports, the job goes on; a peer of another job
+# is refused by name.
+source "$SOURCE/tests/scenario/common.sh"
+
+cat > throw.py <<'P'
+import os, random, socket, sys
+random.seed(5)
+ports = sys.argv[2:]
+for i in range(int(sys.argv[1])):
+    with socket.socket() as s:
+        s.connect(("127.0.0.1", int(ports[i % len(ports)])))
+        try:
+            s.send(random.randbytes(random.randrange(200)))
+        except OSError:
+            pass
+print("thrown")
+P
+# Ranks wait for rank 1, which comes late: their listening ports are open meanwhile.
+cat > worker.sh <<'W'
+touch up.$RANK; echo $DLAUNCH_RDZV > store
+[ $RANK = 1 ] && until [ -e go ]; do read -rt 0.02 <> <(:); done
+exec dlaunch-bench all_reduce -b 1K -e 1K -n 5
+W
+listening() { python3 - <<'P'
+# Listening sockets on loopback of this network namespace.
+for line in open("/proc/net/tcp").readlines()[1:]:
+    f = line.split()
+    if f[3] == "0A" and f[1].startswith("0100007F:"): print(int(f[1][9:], 16))
+P
+}
+listening | sort > before  # not ours
+ours() { listening | sort | comm -13 before -; }
+dlaunch --transport tcp --nproc 3 --output raw bash worker.sh >out 2>err </dev/null & started+=($!)
+wait_until 10 eval '[ -e up.0 ] && [ -e up.2 ]' || fail "workers did not start"
+store=$(sed 's/.*://' store)
+wait_until 10 eval '[ "$(ours | wc -l)" -ge 2 ]' || fail "ranks do not listen"
+timeout 60 python3 throw.py 10000 $(ours) > thrown 2>&1 || fail "$(cat thrown)"
+RANK=1 WORLD_SIZE=3 DLAUNCH_RDZV=tcp://127.0.0.1:$store DLAUNCH_JOB_ID=other dlaunch-bench all_reduce 2>stray && fail "a stranger got in"
+grep -q "is of job 'other'" stray || fail "refusal: $(cat stray)"
+touch go; wait "${started[0]}" || fail "the job was harmed"
+expect_out 'Out of bounds values : 0 OK'; expect_err "is of job 'other'"

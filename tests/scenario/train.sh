@@ -1,0 +1,25 @@
+# Training: the loss curve does not depend on the number of workers, two runs are equal to the bit,
+# rank 0 alone writes the model, and a lost worker ends the job naming it.
+source "$SOURCE/tests/scenario/common.sh"
+train=$BUILD/examples/train_fashion_mnist
+[ -x "$train" ] || skip "Eigen or zlib is not installed"
+[ -d /usr/share/datasets/fashion-mnist ] || skip "dataset-fashion-mnist is not installed"
+
+for n in 1 2 4; do
+  for again in a b; do
+    run dlaunch --nproc $n "$train" --epochs 1 --limit 6000 --losses losses.$n.$again --model model.$n.$again
+    expect_code 0
+  done
+  cmp losses.$n.a losses.$n.b || fail "two runs with $n workers differ in their losses"
+  cmp model.$n.a model.$n.b || fail "two runs with $n workers differ in their models"
+done
+for n in 2 4; do
+  paste losses.1.a losses.$n.a |
+    awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 0.02 * ($2 + 0.05)) bad++ } END { exit bad > 0 || NR < 40 }' ||
+    fail "the loss curves of 1 and $n workers part"
+done
+
+run dlaunch --nproc 2 "$train" --data /no/such/folder
+expect_code 1; expect_err 'dataset-fashion-mnist'
+run dlaunch --nproc 3 bash -c '[ $RANK = 1 ] && { "$0" --epochs 50 & until [ -e kill ]; do read -rt 0.01 <> <(:); done; kill -9 $!; kill -9 $$; }; [ $RANK = 0 ] && { "$0" --epochs 50 | while read -r line; do touch kill; done; exit ${PIPESTATUS[0]}; }; exec "$0" --epochs 50' "$train"
+expect_code 137; expect_err 'rank 1 .* failed first: killed by SIGKILL'
