@@ -1,0 +1,47 @@
+// all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in $DLAUNCH_RANK_DIR/..
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <string>
+
+#include "peer_loop.h"
+
+namespace {
+
+struct Gloo {
+  std::shared_ptr<gloo::rendezvous::Context> context;
+
+  int rank() const { return context->rank; }
+  void barrier() {
+    gloo::BarrierOptions options(context);
+    gloo::barrier(options);
+  }
+  template <class T>
+  void reduce(T* x, std::size_t n, void (*op)(void*, const void*, const void*, std::size_t)) {
+    gloo::AllreduceOptions options(context);
+    options.setInput(x, n);
+    options.setOutput(x, n);
+    options.setReduceFunction(op);
+    gloo::allreduce(options);
+  }
+  void all_reduce(float* x, std::size_t n) { reduce(x, n, &gloo::sum<float>); }
+  void max(double* x, std::size_t n) { reduce(x, n, &gloo::max<double>); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = "127.0.0.1";
+  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  gloo::rendezvous::FileStore store(std::string(std::getenv("DLAUNCH_RANK_DIR")) + "/..");
+  Gloo ops;
+  ops.context = std::make_shared<gloo::rendezvous::Context>(std::atoi(std::getenv("RANK")),
+                                                            std::atoi(std::getenv("WORLD_SIZE")));
+  ops.context->connectFullMesh(store, device);
+  return peers::run(ops, argc, argv);
+}

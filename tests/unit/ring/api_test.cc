@@ -1,0 +1,236 @@
+// The C API between real processes that meet in a folder.
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <dlaunch/ring.h>
+#include <doctest/doctest.h>
+
+namespace {
+
+struct World {
+  int ranks;
+  const char* transport;
+  double init_timeout_s = 30;
+  double op_timeout_s = 30;
+};
+
+// A failed expectation of a rank is its exit code's line number, told by the test.
+#define EXPECT(condition)                                                                        \
+  do {                                                                                           \
+    if (!(condition)) {                                                                          \
+      std::fprintf(stderr, "rank %d, line %d: %s; last error: %s\n", rank, __LINE__, #condition, \
+                   comm != nullptr ? dl_last_error(comm) : "");                                  \
+      return 1;                                                                                  \
+    }                                                                                            \
+  } while (false)
+
+using Body = std::function<int(int rank, dl_comm*& comm)>;
+
+// Runs body in one process a rank; the ranks of `absent` never come.
+std::vector<int> run(const World& world, const Body& body, int absent = -1) {
+  char folder[] = "/tmp/dl-api-test-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    const pid_t pid = rank == absent ? 0 : ::fork();
+    if (pid == 0 && rank != absent) {
+      dl_options options;
+      dl_options_init(&options);
+      options.rank = rank;
+      options.size = world.ranks;
+      options.transport = world.transport;
+      options.init_timeout_s = world.init_timeout_s;
+      options.op_timeout_s = world.op_timeout_s;
+      dl_comm* comm = nullptr;
+      const dl_result joined = dl_init((std::string("file://") + folder).c_str(), &options, &comm);
+      if (joined != DL_OK && absent < 0) std::fprintf(stderr, "%s\n", dl_last_error(nullptr));
+      const int code = joined == DL_OK ? body(rank, comm) : 100 + joined;
+      dl_finalize(comm);
+      ::_exit(code);
+    }
+    pids.push_back(pid);
+  }
+  std::vector<int> codes;
+  for (const pid_t pid : pids) {
+    int status = 0;
+    if (pid != 0) ::waitpid(pid, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+  std::filesystem::remove_all(folder);
+  return codes;
+}
+
+void all_well(const World& world, const Body& body) {
+  CAPTURE(world.transport);
+  CHECK(run(world, body) == std::vector<int>(static_cast<std::size_t>(world.ranks), 0));
+}
+
+constexpr const char* kTransports[] = {"shm", "tcp"};
+
+}  // namespace
+
+TEST_CASE("api: collectives and messages over both transports") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [transport](int rank, dl_comm*& comm) {
+      EXPECT(dl_rank(comm) == rank);
+      EXPECT(dl_size(comm) == 3);
+      EXPECT(std::strcmp(dl_transport(comm), transport) == 0);
+      std::vector<float> x(100000, static_cast<float>(rank + 1)), all(300000);
+      EXPECT(dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM) == DL_OK);
+      EXPECT(x.front() == 6 && x.back() == 6);
+      EXPECT(dl_all_gather(comm, x.data(), all.data(), x.size(), DL_FLOAT32) == DL_OK);
+      EXPECT(all.back() == 6);
+      int root = rank == 2 ? 42 : 0;
+      EXPECT(dl_broadcast(comm, &root, 1, DL_INT32, 2) == DL_OK);
+      EXPECT(root == 42);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      // Around the ring, large enough that nobody's send ends before somebody receives.
+      std::vector<double> out(1 << 20, rank), in(1 << 20);
+      EXPECT(dl_send(comm, out.data(), out.size(), DL_FLOAT64, (rank + 1) % 3, 7) == DL_OK);
+      EXPECT(dl_recv(comm, in.data(), in.size(), DL_FLOAT64, (rank + 2) % 3, 7) == DL_OK);
+      EXPECT(in.back() == (rank + 2) % 3);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: wrong arguments are told and break nothing") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    float x[4] = {};
+    EXPECT(dl_all_reduce(comm, nullptr, x, 4, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x + 1, 3, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, 4, static_cast<dl_dtype>(77), DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, 4, DL_FLOAT32, static_cast<dl_op>(77)) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, SIZE_MAX / 2, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, 4, DL_FLOAT32, DL_BAND) == DL_ERR_UNSUPPORTED);
+    EXPECT(dl_broadcast(comm, x, 4, DL_FLOAT32, 2) == DL_ERR_INVALID);
+    EXPECT(dl_send(comm, x, 4, DL_FLOAT32, rank, 0) == DL_ERR_INVALID);
+    EXPECT(dl_recv(comm, x, 4, DL_FLOAT32, 1 - rank, -1) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(nullptr, x, x, 4, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(std::strstr(dl_last_error(nullptr), "null") != nullptr);
+    EXPECT(dl_all_reduce(comm, nullptr, nullptr, 0, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}
+
+TEST_CASE("api: different calls end in an error that names both ranks, on every rank") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      std::vector<float> x(1000);
+      const auto result = rank == 1
+                              ? dl_broadcast(comm, x.data(), 1000, DL_FLOAT32, 0)
+                              : dl_all_reduce(comm, x.data(), x.data(), 1000, DL_FLOAT32, DL_MAX);
+      // Rank 1's broadcast may be complete before anybody looks; its next call then tells.
+      const auto told = result == DL_OK ? dl_barrier(comm) : result;
+      EXPECT(told == DL_ERR_MISMATCH);
+      EXPECT(
+          std::strstr(dl_last_error(comm), "rank 1 called broadcast(count 1000, float, root 0)"));
+      EXPECT(std::strstr(dl_last_error(comm), "called all_reduce(count 1000, float, max)"));
+      EXPECT(dl_barrier(comm) == DL_ERR_MISMATCH);  // it stays broken
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: a rank that leaves in good order is missed only by those who need it") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      EXPECT(dl_barrier(comm) == DL_OK);
+      if (rank == 1) return 0;
+      const auto result = dl_barrier(comm);
+      EXPECT(result == DL_ERR_PEER_LOST);
+      EXPECT(dl_peer_lost(comm) == 1);
+      EXPECT(std::strstr(dl_last_error(comm), "rank 1"));
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: abort ends this rank's calls, and the peers lose it") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      EXPECT(dl_barrier(comm) == DL_OK);
+      if (rank == 1) dl_abort(comm);
+      const auto result = dl_barrier(comm);
+      EXPECT(result == (rank == 1 ? DL_ERR_ABORTED : DL_ERR_PEER_LOST));
+      EXPECT(rank == 1 || dl_peer_lost(comm) == 1);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: an operation's deadline names who has not arrived, and reaches everybody") {
+  for (const char* transport : kTransports) {
+    World world{3, transport};
+    world.op_timeout_s = 0.2;
+    all_well(world, [](int rank, dl_comm*& comm) {
+      std::vector<float> x(100000);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      if (rank == 2) ::usleep(600000);
+      const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM);
+      EXPECT(result == DL_ERR_TIMEOUT);
+      EXPECT(std::strstr(dl_last_error(comm), "all_reduce #2 timed out"));
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: a rank that never joins is named") {
+  World world{3, "auto"};
+  world.init_timeout_s = 0.3;
+  const auto codes = run(
+      world, [](int, dl_comm*&) { return 0; }, 1);
+  CHECK(codes[0] == 100 + DL_ERR_TIMEOUT);
+  CHECK(codes[2] == 100 + DL_ERR_TIMEOUT);
+}
+
+TEST_CASE("api: one communicator after another in one process") {
+  char folder[] = "/tmp/dl-api-test-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string url = std::string("file://") + folder;
+  all_well({2, "auto"}, [&](int rank, dl_comm*& comm) {
+    for (int i = 0; i < 5; ++i) {
+      dl_options options;
+      dl_options_init(&options);
+      options.rank = rank;
+      options.size = 2;
+      dl_comm* next = nullptr;
+      EXPECT(dl_init(url.c_str(), &options, &next) == DL_OK);
+      int x = 1;
+      EXPECT(dl_all_reduce(next, &x, &x, 1, DL_INT32, DL_SUM) == DL_OK);
+      EXPECT(x == 2);
+      dl_finalize(next);
+    }
+    return 0;
+  });
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("api: a world of one needs nobody") {
+  dl_options options;
+  dl_options_init(&options);
+  options.rank = 0;
+  options.size = 1;
+  dl_comm* comm = nullptr;
+  REQUIRE(dl_init("env://", &options, &comm) == DL_OK);
+  CHECK(std::string(dl_transport(comm)) == "self");
+  const float in[2] = {3, 4};
+  float out[2] = {};
+  CHECK(dl_all_reduce(comm, in, out, 2, DL_FLOAT32, DL_AVG) == DL_OK);
+  CHECK(out[1] == 4);
+  CHECK(dl_barrier(comm) == DL_OK);
+  CHECK(dl_send(comm, in, 1, DL_FLOAT32, 0, 0) == DL_ERR_INVALID);
+  dl_finalize(comm);
+  dl_finalize(nullptr);
+  CHECK(dl_init("nonsense", nullptr, &comm) == DL_ERR_INVALID);
+  CHECK(comm == nullptr);
+  CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
+}

@@ -1,0 +1,105 @@
+#include "ring/bootstrap.h"
+
+#include <map>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Environment env(Variables variables) {
+  return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+    const auto it = variables.find(name);
+    return it == variables.end() ? std::nullopt : std::optional(it->second);
+  };
+}
+
+Variables torchrun() {
+  return {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
+}
+
+dl_options options(int rank = -1, int size = -1) {
+  dl_options o;
+  dl_options_init(&o);
+  o.rank = rank;
+  o.size = size;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
+  auto job = resolve_job(nullptr, nullptr, env(torchrun()));
+  REQUIRE(job);
+  CHECK(job->rank == 2);
+  CHECK(job->size == 4);
+  CHECK(job->store_url == "tcp://h:29500");
+  CHECK_FALSE(job->hosts_store);
+  auto first = torchrun();
+  first["RANK"] = "0";
+  CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
+}
+
+TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
+  auto variables = torchrun();
+  variables.insert({{"DLAUNCH_RDZV", "tcp://127.0.0.1:1"},
+                    {"DLAUNCH_JOB_ID", "j"},
+                    {"DLAUNCH_ROUND", "3"},
+                    {"DLAUNCH_OP_TIMEOUT", "5m"},
+                    {"DLAUNCH_LOCAL_CORES", "8"},
+                    {"DLAUNCH_TRANSPORT", "tcp"}});
+  auto job = resolve_job(nullptr, nullptr, env(variables));
+  REQUIRE(job);
+  CHECK(job->store_url == "tcp://127.0.0.1:1");
+  CHECK(job->job_id == "j");
+  CHECK(job->round == 3);
+  CHECK(job->op_timeout == 5min);
+  CHECK(job->local_cores == 8);
+  CHECK(job->transport == "tcp");
+  auto given = options();
+  given.op_timeout_s = 0;
+  given.transport = "shm";
+  job = resolve_job(nullptr, &given, env(variables));
+  CHECK(job->op_timeout < 0s);
+  CHECK(job->transport == "shm");
+}
+
+TEST_CASE("started alone it is a world of one") {
+  const auto job = resolve_job(nullptr, nullptr, env({}));
+  REQUIRE(job);
+  CHECK(job->size == 1);
+  CHECK(job->store_url.empty());
+}
+
+TEST_CASE("what cannot be is refused, naming it") {
+  auto refused = [](const char* url, const dl_options* o, Variables v, const std::string& word) {
+    const auto job = resolve_job(url, o, env(std::move(v)));
+    REQUIRE_FALSE(job);
+    CHECK(job.error().code == Errc::usage);
+    CAPTURE(job.error().what);
+    CHECK(job.error().what.find(word) != std::string::npos);
+  };
+  auto bad = torchrun();
+  bad["RANK"] = "4";
+  refused(nullptr, nullptr, bad, "RANK");
+  bad = torchrun();
+  bad.erase("WORLD_SIZE");
+  refused(nullptr, nullptr, bad, "WORLD_SIZE");
+  bad = torchrun();
+  bad.erase("MASTER_PORT");
+  refused(nullptr, nullptr, bad, "MASTER_PORT");
+  bad = torchrun();
+  bad["DLAUNCH_TRANSPORT"] = "pigeon";
+  refused(nullptr, nullptr, bad, "pigeon");
+  refused("http://x", nullptr, torchrun(), "http://x");
+  refused("file:///x", nullptr, {}, "WORLD_SIZE");
+  const auto out_of_range = options(4, 4);
+  refused("file:///x", &out_of_range, {}, "RANK");
+  auto not_set_up = options(0, 2);
+  not_set_up.struct_size = 3;
+  refused("file:///x", &not_set_up, {}, "dl_options_init");
+}
