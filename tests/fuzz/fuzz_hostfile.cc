@@ -1,0 +1,8 @@
+#include "fuzz.h"
+#include "launcher/hostfile.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  (void)dlaunch::parse_hostfile(fuzz_text(data, size), "fuzz");
+  (void)dlaunch::parse_host_list(fuzz_text(data, size));
+  return 0;
+}

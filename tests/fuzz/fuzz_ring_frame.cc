@@ -1,0 +1,17 @@
+#include <cstring>
+
+#include "fuzz.h"
+#include "ring/frame.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
+  if (size < kFrameHeaderBytes) return 0;
+  const auto bytes = std::as_bytes(std::span(data, kFrameHeaderBytes)).first<kFrameHeaderBytes>();
+  const auto header = decode_frame(bytes, 1);
+  if (!header) return 0;
+  // What is accepted is written again in the same bytes.
+  std::byte again[kFrameHeaderBytes];
+  encode_frame(*header, 1, again);
+  if (std::memcmp(again, bytes.data(), kFrameHeaderBytes) != 0) __builtin_trap();
+  return 0;
+}

@@ -1,0 +1,21 @@
+#include "fuzz.h"
+#include "rendezvous/store_core.h"
+#include "rendezvous/wire.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
+  FrameBuffer frames;
+  frames.append(fuzz_text(data, size));
+  StoreCore core(1 << 16);
+  while (true) {
+    const auto message = frames.next();
+    if (!message || !message->has_value()) break;
+    (void)decode_reply(**message);
+    if (const auto request = decode_request(**message)) {
+      // What was understood is said again in the same bytes.
+      if (encode(*request).substr(4) != **message && !request->expected) break;
+      (void)core.step(TimePoint{}, StoreCore::Asked{1, *request});
+    }
+  }
+  return 0;
+}
