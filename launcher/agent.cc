@@ -3,6 +3,7 @@
 
 #include "launcher/agent.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -62,7 +63,6 @@ struct Worker {
   explicit Worker(asio::io_context& loop) : exited(loop) {}
   pid_t pid = -1;
   asio::posix::stream_descriptor exited;  // the pidfd
-  std::string rank_dir;
   TimePoint started{};
   int signal_sent = 0;
   bool running = false;
@@ -82,7 +82,10 @@ class Agent {
   void perform(const AgentCore::Action& action);
   void spawn_worker(const AgentCore::Spawn& what);
   void begin_round(int round);
+  SpawnRequest request_for(int worker, const OutputHub::WorkerStdio& stdio);
   void spawn_failed(int worker, const SpawnError& error);
+  void note_spawn_failure(int worker, const SpawnError& error);
+  void read_spawn_failures();
   void watch_worker(int worker);
   void reap_worker(int worker);
   WorkerEnd describe_end(int worker, const siginfo_t& info);
@@ -108,6 +111,7 @@ class Agent {
   std::string program_;  // resolved
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<AgentCore::Event> events_;
+  UniqueFd failures_reading_, failures_writing_;
   bool pumping_ = false;
   unsigned char signal_byte_ = 0;
   OomCounter oom_before_;
@@ -152,6 +156,12 @@ bool Agent::set_up() {
     return false;
   };
   if (!raise_open_files()) return false;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return failed(kExitSystem, errno_error("pipe", errno));
+  }
+  failures_reading_.reset(ends[0]);
+  failures_writing_.reset(ends[1]);
   oom_before_ = read_oom_counter();
 
   auto secret = plan_.secret_file.empty() ? Secret::random() : Secret::load(plan_.secret_file);
@@ -290,37 +300,29 @@ void Agent::begin_round(int round) {
 void Agent::spawn_worker(const AgentCore::Spawn& what) {
   if (what.worker == 0) begin_round(what.round);
   auto worker = std::make_unique<Worker>(loop_);
-  auto dir = job_dir_.make_rank_dir(what.round, what.worker);
-  if (!dir)
-    return spawn_failed(what.worker, {Stage::stdio, dir.error().os_errno, dir.error().what});
+  if (what.worker == 0) {
+    auto dir = job_dir_.make_round_dir(what.round);
+    if (!dir) {
+      return spawn_failed(what.worker, {Stage::stdio, dir.error().os_errno, dir.error().what});
+    }
+    place_.round_dir = *dir;
+  }
   auto stdio = hub_->open_worker(what.round, what.worker);
   if (!stdio) {
     facts_.end = JobEnd::setup_failed;
     return spawn_failed(what.worker, {Stage::stdio, stdio.error().os_errno, stdio.error().what});
   }
-  worker->rank_dir = place_.rank_dir = *dir;
   place_.local_rank = what.worker;
 
-  SpawnRequest request;
-  request.argv = worker_arguments(plan_, place_);
-  request.env = worker_environment(plan_, place_, inherited_);
   if (program_.empty()) {
-    auto found = find_program(request.argv[0], value_of(request.env, "PATH"));
+    auto found = find_program(worker_arguments(plan_, place_)[0],
+                              value_of(worker_environment(plan_, place_, inherited_), "PATH"));
     if (!found) {
       return spawn_failed(what.worker, {Stage::exec, found.error().os_errno, found.error().what});
     }
     program_ = *found;
   }
-  request.path = program_;
-  request.chdir = plan_.chdir;
-  const auto local_rank = static_cast<std::size_t>(what.worker);
-  if (local_rank < plan_.cpusets.size()) request.cpus = plan_.cpusets[local_rank];
-  request.in = stdio->in.get();
-  request.out = stdio->out.get();
-  request.err = stdio->err.get();
-  request.open_files = open_files_;
-  request.ignore_hangup = original_.hangup_ignored;
-
+  const SpawnRequest request = request_for(what.worker, *stdio);
   Spawned spawned;
   worker->started = steady_now();
   if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
@@ -330,16 +332,52 @@ void Agent::spawn_worker(const AgentCore::Spawn& what) {
   worker->running = true;
   asio::error_code ec;
   worker->exited.assign(spawned.pidfd.release(), ec);
-  workers_[local_rank] = std::move(worker);
+  workers_[static_cast<std::size_t>(what.worker)] = std::move(worker);
   watch_worker(what.worker);
   feed(AgentCore::Spawned{});
 }
 
-void Agent::spawn_failed(int worker, const SpawnError& error) {
+SpawnRequest Agent::request_for(int worker, const OutputHub::WorkerStdio& stdio) {
+  SpawnRequest request;
+  request.path = program_;
+  request.argv = worker_arguments(plan_, place_);
+  request.env = worker_environment(plan_, place_, inherited_);
+  request.chdir = plan_.chdir;
+  const auto local_rank = static_cast<std::size_t>(worker);
+  if (local_rank < plan_.cpusets.size()) request.cpus = plan_.cpusets[local_rank];
+  request.in = stdio.in.get();
+  request.out = stdio.out.get();
+  request.err = stdio.err.get();
+  request.open_files = open_files_;
+  request.ignore_hangup = original_.hangup_ignored;
+  request.local_rank = worker;
+  request.wait_for_exec = worker == 0;
+  request.failure_pipe = failures_writing_.get();
+  return request;
+}
+
+// A forked worker that did not get as far as exec: its exit was none of the program's.
+void Agent::read_spawn_failures() {
+  SpawnFailure failure{};
+  while (::read(failures_reading_.get(), &failure, sizeof failure) == sizeof failure) {
+    SpawnRequest request;
+    request.path = program_;
+    request.argv = plan_.argv;
+    request.chdir = plan_.chdir;
+    note_spawn_failure(failure.local_rank,
+                       explain_failure(request, failure.stage, failure.os_errno));
+  }
+}
+
+void Agent::note_spawn_failure(int worker, const SpawnError& error) {
   facts_.failed_local_rank = worker;
   facts_.failed_stage = error.stage;
   facts_.failed_errno = error.os_errno;
   facts_.failed_what = error.what;
+}
+
+void Agent::spawn_failed(int worker, const SpawnError& error) {
+  note_spawn_failure(worker, error);
   feed(AgentCore::SpawnFailed{});
 }
 
@@ -361,6 +399,7 @@ void Agent::reap_worker(int worker) {
   asio::error_code ec;
   w.exited.close(ec);
   hub_->worker_ended(worker);
+  if (info.si_code == CLD_EXITED && info.si_status == 127) read_spawn_failures();
   facts_.workers.push_back(describe_end(worker, info));
   feed(AgentCore::Exited{worker, info.si_code == CLD_EXITED && info.si_status == 0});
 }
@@ -384,8 +423,9 @@ WorkerEnd Agent::describe_end(int worker, const siginfo_t& info) {
     end.oom_evidence = !end.oom_text.empty();
   }
   end.stderr_tail = hub_->stderr_tail(worker, kTailLines);
-  end.error_file = read_small_file(w.rank_dir + "/error.json");
-  const std::string note = read_small_file(w.rank_dir + "/peer_lost");
+  end.error_file = read_small_file(place_.round_dir + "/error." + std::to_string(worker) + ".json");
+  const std::string note =
+      read_small_file(place_.round_dir + "/peer_lost." + std::to_string(worker));
   if (!note.empty()) end.peer_lost = std::atoi(note.c_str());
   return end;
 }
@@ -419,6 +459,9 @@ void Agent::finish(const AgentCore::Finish& how) {
   // With every worker reaped, whatever is left is nobody's to wait for.
   if (how.all_reaped) kill_descendants();
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
+  if (facts_.end == JobEnd::worker_failed && facts_.failed_stage != Stage::none) {
+    facts_.end = JobEnd::spawn_failed;
+  }
   facts_.signal_received = how.signal;
   facts_.ended = steady_now();
   for (int r = 0; r < plan_.nproc; ++r) {

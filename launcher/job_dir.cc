@@ -62,14 +62,10 @@ Result<std::string> JobDir::write_secret(const Secret& secret) const {
   return file;
 }
 
-Result<std::string> JobDir::make_rank_dir(int round, int rank) const {
-  const std::string of_round = path_ + "/" + std::to_string(round);
-  std::string of_rank = of_round + "/" + std::to_string(rank);
-  if ((::mkdir(of_round.c_str(), 0700) != 0 && errno != EEXIST) ||
-      ::mkdir(of_rank.c_str(), 0700) != 0) {
-    return errno_error("make the folder " + of_rank, errno);
-  }
-  return of_rank;
+Result<std::string> JobDir::make_round_dir(int round) const {
+  std::string folder = path_ + "/" + std::to_string(round);
+  if (::mkdir(folder.c_str(), 0700) != 0) return errno_error("make the folder " + folder, errno);
+  return folder;
 }
 
 void JobDir::remove() const {

@@ -1,7 +1,7 @@
-// The job's private folder: the secret, and a folder for each rank and round in which workers leave
-// their error file and libdlring its note on a lost peer. Mode 0700, under $TMPDIR or /tmp, removed
-// at the end by whoever of keeper and agent lives longer. A folder whose owner was killed together
-// with its keeper is swept away by the user's next job: its lock is free then.
+// The job's private folder: the secret, and a folder for each round in which workers leave their
+// error files and libdlring its notes on lost peers, by rank. Mode 0700, under $TMPDIR or /tmp,
+// removed at the end by whoever of keeper and agent lives longer. A folder whose owner was killed
+// together with its keeper is swept away by the user's next job: its lock is free then.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ class JobDir {
   const std::string& path() const { return path_; }
   // Writes the secret 0600 and returns the file's path.
   Result<std::string> write_secret(const Secret& secret) const;
-  // Makes the folder of a rank in a round and returns its path.
-  Result<std::string> make_rank_dir(int round, int rank) const;
+  // Makes the folder of a round and returns its path.
+  Result<std::string> make_round_dir(int round) const;
   void remove() const;
 
  private:

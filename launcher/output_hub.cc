@@ -25,6 +25,7 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 << 10;
+constexpr std::size_t kDefaultPipe = 64 << 10;
 constexpr int kReadsPerTurn = 4;  // then the other workers' turn
 constexpr const char* kColors[] = {"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m",
                                    "\x1b[34m", "\x1b[31m", "\x1b[96m", "\x1b[93m"};
@@ -53,7 +54,8 @@ Result<Pipe> open_pipe(std::size_t bytes) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a worker's output", errno);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(bytes));  // as a favour: smaller ones work, too
+  // As a favour: smaller ones work, too.
+  if (bytes > kDefaultPipe) ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(bytes));
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -149,7 +151,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int rank, bool error) {
   }
   // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
   const std::size_t share = (std::size_t{32} << 20) / (2 * static_cast<std::size_t>(plan.nproc));
-  auto pipe = open_pipe(std::clamp<std::size_t>(share, 64 << 10, 1 << 20));
+  auto pipe = open_pipe(std::clamp<std::size_t>(share, kDefaultPipe, 1 << 20));
   if (!pipe) return pipe.error();
   asio::error_code ec;
   stream->pipe.assign(pipe->reading.release(), ec);

@@ -17,7 +17,7 @@ struct PortReservation {
   std::uint16_t port = 0;
 };
 
-// address: numeric. port 0: a free one. The error names the address and port.
+// port 0: a free one. The reservation is on every address; `address` is for the error's text.
 Result<PortReservation> reserve_port(const std::string& address, std::uint16_t port);
 
 }  // namespace dlaunch

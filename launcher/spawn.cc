@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 namespace dlaunch {
@@ -32,6 +33,8 @@ struct Child {
   rlimit open_files;
   bool ignore_hangup;
   pid_t parent;
+  int local_rank;
+  int failure_pipe;  // -1: the parent sees our memory
   Stage failed_stage;
   int failed_errno;
 };
@@ -39,6 +42,10 @@ struct Child {
 void fail(Child& child, Stage stage) {
   child.failed_errno = errno;
   child.failed_stage = stage;
+  if (child.failure_pipe >= 0) {
+    const SpawnFailure failure{child.local_rank, stage, child.failed_errno};
+    [[maybe_unused]] const auto written = ::write(child.failure_pipe, &failure, sizeof failure);
+  }
   ::_exit(127);
 }
 
@@ -130,6 +137,17 @@ char* child_stack() {
   return stack;
 }
 
+// fork with a pidfd. Not fork() and its handlers: the child makes system calls only.
+pid_t fork_child(Child& child, int& pidfd) {
+  clone_args args{};
+  args.flags = CLONE_PIDFD;
+  args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
+  args.exit_signal = SIGCHLD;
+  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  if (pid == 0) ::_exit(run_child(&child));
+  return static_cast<pid_t>(pid);
+}
+
 }  // namespace
 
 SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
@@ -152,6 +170,8 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
               .parent = ::getpid(),
+              .local_rank = request.local_rank,
+              .failure_pipe = request.wait_for_exec ? -1 : request.failure_pipe,
               .failed_stage = Stage::none,
               .failed_errno = 0};
   // A signal handler must not run in the child while it has our memory.
@@ -159,8 +179,10 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &old);
   int pidfd = -1;
-  const pid_t pid = ::clone(run_child, child_stack() + kStackBytes,
-                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd);
+  const pid_t pid = request.wait_for_exec
+                        ? ::clone(run_child, child_stack() + kStackBytes,
+                                  CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd)
+                        : fork_child(child, pidfd);
   const int clone_errno = errno;
   ::sigprocmask(SIG_SETMASK, &old, nullptr);
   if (pid < 0) {
@@ -172,8 +194,11 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
   if (child.failed_stage == Stage::none) return {};
   ::waitpid(pid, nullptr, 0);
   worker = {};
-  return {child.failed_stage, child.failed_errno,
-          explain(request, child.failed_stage, child.failed_errno)};
+  return explain_failure(request, child.failed_stage, child.failed_errno);
+}
+
+SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errno) {
+  return {stage, os_errno, explain(request, stage, os_errno)};
 }
 
 Result<std::string> find_program(const std::string& name, const std::string& path_variable) {

@@ -1,6 +1,8 @@
-// Starting one worker. The child shares our memory until it execs (as with vfork), so the call
-// returns only once the program runs or has told at which stage and with which errno it failed;
-// nothing is lost in a pipe, and launching hundreds of workers copies no page tables.
+// Starting one worker, in one of two ways. A job's first worker shares our memory until it execs
+// (as with vfork): the call returns once the program runs or has told at which stage and with which
+// errno it failed, so that no other worker is started in vain. The others are forked and exec while
+// the next one is being started, which is several times faster; should one fail all the same, it
+// says so in a pipe and exits with 127.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,6 +26,9 @@ struct SpawnRequest {
   int in = 0, out = 1, err = 2;  // descriptors that become 0, 1 and 2
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
+  int local_rank = 0;
+  bool wait_for_exec = true;
+  int failure_pipe = -1;  // writing end, for !wait_for_exec
 };
 
 struct Spawned {
@@ -36,6 +41,15 @@ struct SpawnError {
   int os_errno = 0;
   std::string what;  // "exec './trian': No such file or directory"
 };
+
+// What a forked child left in the failure pipe.
+struct SpawnFailure {
+  int local_rank;
+  Stage stage;
+  int os_errno;
+};
+// The sentence for it.
+SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errno);
 
 // The worker leads a process group of its own and dies with us (PR_SET_PDEATHSIG). Returns
 // stage == none on success.

@@ -22,7 +22,7 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "TORCHELASTIC_",
                                        "DLAUNCH_RDZV",
                                        "DLAUNCH_ROUND",
-                                       "DLAUNCH_RANK_DIR",
+                                       "DLAUNCH_ROUND_DIR",
                                        "DLAUNCH_SECRET_FILE",
                                        "DLAUNCH_JOB_ID",
                                        "DLAUNCH_LOCAL_CORES"};
@@ -87,7 +87,7 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["TORCHELASTIC_RUN_ID"] = plan.job_id;
   // MASTER_PORT is the workers' own: their rank 0 serves the store there.
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  env["TORCHELASTIC_ERROR_FILE"] = place.rank_dir + "/error.json";
+  env["TORCHELASTIC_ERROR_FILE"] = place.round_dir + "/error." + rank + ".json";
   env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
@@ -112,7 +112,7 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
   env["DLAUNCH_RDZV"] = place.store_url;
   env["DLAUNCH_SECRET_FILE"] = place.secret_file;
-  env["DLAUNCH_RANK_DIR"] = place.rank_dir;
+  env["DLAUNCH_ROUND_DIR"] = place.round_dir;
   env["DLAUNCH_TRANSPORT"] = plan.transport;
   env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);

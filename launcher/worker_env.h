@@ -16,7 +16,7 @@ struct WorkerPlace {
   int usable_cores = 1;   // of the whole node
   std::string store_url;  // "tcp://127.0.0.1:40000"
   std::string secret_file;
-  std::string rank_dir;  // private folder of this rank and round
+  std::string round_dir;  // private folder of this round
 };
 
 // `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would

@@ -82,7 +82,7 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   }
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
-  job.rank_dir = env("DLAUNCH_RANK_DIR").value_or("");
+  job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
   if (const auto round = env("DLAUNCH_ROUND")) {
     auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");
     if (!parsed) return parsed.error();

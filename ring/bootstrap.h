@@ -23,7 +23,7 @@ struct JobView {
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   std::string transport = "auto";
-  std::string rank_dir;  // where the launcher wants to be told of lost peers; "": nowhere
+  std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;   // cores that the ranks of this host share; 0: not told
 };
 

@@ -266,9 +266,9 @@ void Communicator::abort() {
 
 // Leaves a note for the launcher, which then knows this rank's failure for a consequence.
 void Communicator::note_peer_lost(const Error& error) {
-  if (noted_ || job_.rank_dir.empty()) return;
+  if (noted_ || job_.round_dir.empty()) return;
   noted_ = true;
-  const std::string path = job_.rank_dir + "/peer_lost";
+  const std::string path = job_.round_dir + "/peer_lost." + std::to_string(job_.rank);
   const std::string fresh = path + ".new";
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const std::string note = std::to_string(error.rank) + "\n" + error.what + "\n";

@@ -1,4 +1,4 @@
-// all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in $DLAUNCH_RANK_DIR/..
+// all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in its round's folder
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   gloo::transport::tcp::attr attributes;
   attributes.hostname = "127.0.0.1";
   auto device = gloo::transport::tcp::CreateDevice(attributes);
-  gloo::rendezvous::FileStore store(std::string(std::getenv("DLAUNCH_RANK_DIR")) + "/..");
+  gloo::rendezvous::FileStore store(std::getenv("DLAUNCH_ROUND_DIR"));
   Gloo ops;
   ops.context = std::make_shared<gloo::rendezvous::Context>(std::atoi(std::getenv("RANK")),
                                                             std::atoi(std::getenv("WORLD_SIZE")));

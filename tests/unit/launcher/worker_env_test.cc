@@ -53,7 +53,7 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
                            "TORCHELASTIC_MAX_RESTARTS=3",
                            "TORCHELASTIC_RUN_ID=j",
                            "TORCHELASTIC_USE_AGENT_STORE=False",
-                           "TORCHELASTIC_ERROR_FILE=/d/error.json",
+                           "TORCHELASTIC_ERROR_FILE=/d/error.1.json",
                            "DLAUNCH_ROUND=2",
                            "DLAUNCH_LOCAL_CORES=8",
                            "HOME=/root",
