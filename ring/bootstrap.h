@@ -24,7 +24,7 @@ struct JobView {
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   std::string transport = "auto";
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
-  int local_cores = 0;   // cores that the ranks of this host share; 0: not told
+  int local_cores = 0;    // cores that the ranks of this host share; 0: not told
 };
 
 // Looks up an environment variable; nullopt if it is not set.

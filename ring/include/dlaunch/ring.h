@@ -77,12 +77,12 @@ typedef struct dl_options {
   int size;                /* for tcp:// and file://; -1: from WORLD_SIZE */
   double init_timeout_s;   /* until every rank has arrived; <0: DLAUNCH_INIT_TIMEOUT or 600 */
   double op_timeout_s;     /* for each operation; <0: DLAUNCH_OP_TIMEOUT or 1800; 0: for ever */
-  const char *transport;   /* "auto", "shm", "tcp"; NULL: DLAUNCH_TRANSPORT or "auto" */
-  const char *job_id;      /* keeps jobs apart; NULL: DLAUNCH_JOB_ID or "default" */
-  const char *secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
+  const char* transport;   /* "auto", "shm", "tcp"; NULL: DLAUNCH_TRANSPORT or "auto" */
+  const char* job_id;      /* keeps jobs apart; NULL: DLAUNCH_JOB_ID or "default" */
+  const char* secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
 } dl_options;
 
-DL_API void dl_options_init(dl_options *options);
+DL_API void dl_options_init(dl_options* options);
 
 /* Joins the job and waits until all ranks have. Collective. url:
  *   NULL or "env://"    the launcher's environment: dlaunch's own (DLAUNCH_RDZV), or RANK,
@@ -91,57 +91,57 @@ DL_API void dl_options_init(dl_options *options);
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
  * options may be NULL. On failure *comm is NULL and dl_last_error(NULL) says why. */
-DL_API dl_result dl_init(const char *url, const dl_options *options, dl_comm **comm);
+DL_API dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm);
 
 /* Leaves in good order and frees the communicator; peers that need this rank later get
  * DL_ERR_PEER_LOST. Not collective. NULL is allowed. */
-DL_API void dl_finalize(dl_comm *comm);
+DL_API void dl_finalize(dl_comm* comm);
 
 /* Makes the pending and all later calls of this rank return DL_ERR_ABORTED and tells the peers, who
  * get DL_ERR_PEER_LOST naming this rank. Any thread; returns at once. */
-DL_API void dl_abort(dl_comm *comm);
+DL_API void dl_abort(dl_comm* comm);
 
-DL_API int dl_rank(const dl_comm *comm);
-DL_API int dl_size(const dl_comm *comm);
+DL_API int dl_rank(const dl_comm* comm);
+DL_API int dl_size(const dl_comm* comm);
 /* "shm", "tcp" or "self": how the collectives of this communicator move data. */
-DL_API const char *dl_transport(const dl_comm *comm);
+DL_API const char* dl_transport(const dl_comm* comm);
 
 /* out[i] = op over ranks of in[i], i < count, on every rank. */
-DL_API dl_result dl_all_reduce(dl_comm *comm, const void *in, void *out, size_t count,
+DL_API dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype, dl_op op);
 
 /* in has size*count elements; out gets this rank's `count` of the reduction: elements
  * [rank*count, (rank+1)*count). In place: out == in + rank*count elements. */
-DL_API dl_result dl_reduce_scatter(dl_comm *comm, const void *in, void *out, size_t count,
+DL_API dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t count,
                                    dl_dtype dtype, dl_op op);
 
 /* Every rank gives `count` elements; out gets size*count of them in rank order.
  * In place: in == out + rank*count elements. */
-DL_API dl_result dl_all_gather(dl_comm *comm, const void *in, void *out, size_t count,
+DL_API dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype);
 
 /* buf of rank `root` becomes everybody's buf. */
-DL_API dl_result dl_broadcast(dl_comm *comm, void *buf, size_t count, dl_dtype dtype, int root);
+DL_API dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root);
 
 /* Returns when every rank has called it. */
-DL_API dl_result dl_barrier(dl_comm *comm);
+DL_API dl_result dl_barrier(dl_comm* comm);
 
 /* Point to point. A message is matched by (peer, tag) in the order of sending; tag >= 0.
  * dl_send returns when buf may be used again, which may be before the peer calls dl_recv.
  * dl_recv: count and dtype must be the sender's, else DL_ERR_MISMATCH. peer != own rank. */
-DL_API dl_result dl_send(dl_comm *comm, const void *buf, size_t count, dl_dtype dtype, int peer,
+DL_API dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer,
                          int tag);
-DL_API dl_result dl_recv(dl_comm *comm, void *buf, size_t count, dl_dtype dtype, int peer, int tag);
+DL_API dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag);
 
 /* What the calling thread's last failed call on this communicator was about; "" if nothing failed.
  * comm NULL: the last failed dl_init. Valid until the thread's next call. */
-DL_API const char *dl_last_error(const dl_comm *comm);
+DL_API const char* dl_last_error(const dl_comm* comm);
 /* The rank lost, or -1 while all are there. */
-DL_API int dl_peer_lost(const dl_comm *comm);
+DL_API int dl_peer_lost(const dl_comm* comm);
 
 DL_API size_t dl_dtype_bytes(dl_dtype dtype); /* 0 for a value outside the enum */
-DL_API const char *dl_result_name(dl_result result);
-DL_API const char *dl_version(void); /* "0.1.0" */
+DL_API const char* dl_result_name(dl_result result);
+DL_API const char* dl_version(void); /* "0.1.0" */
 
 #ifdef __cplusplus
 }
