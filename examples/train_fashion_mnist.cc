@@ -39,8 +39,8 @@ struct Options {
   std::string model;   // file to write; "": none
   std::string losses;  // file for the loss of each step, exactly; "": none
   int epochs = 4;
-  int batch = 128;  // global: over all ranks together
-  float rate = 0.05f;
+  int batch = 256;    // global: over all ranks together
+  float rate = 0.1f;  // at the start
   float momentum = 0.9f;
   unsigned seed = 1;
   int limit = 0;  // training images; 0: all
@@ -194,6 +194,9 @@ class Trainer {
     double sum = 0;
     for (int at = 0; at < train_.size(); at += options_.batch) {
       const int size = std::min(options_.batch, train_.size() - at);
+      // The learning rate falls in a straight line to zero over the whole training.
+      const float done = static_cast<float>(epoch - 1) + static_cast<float>(at) / train_.size();
+      rate_ = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
       sum += step(order, at, size) * size;
     }
     return static_cast<float>(sum / train_.size());
@@ -217,7 +220,7 @@ class Trainer {
     comm_.all_reduce(std::span<float>(loss));
     for (std::size_t i = 0; i < model_.values.size(); ++i) {
       velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
-      model_.values[i] -= options_.rate * velocity_[i];
+      model_.values[i] -= rate_ * velocity_[i];
     }
     if (losses_.is_open()) {
       char text[40];
@@ -234,6 +237,7 @@ class Trainer {
   Model model_, gradient_;
   Workspace work_;
   std::vector<float> velocity_ = std::vector<float>(kParameters, 0.0f);
+  float rate_ = 0;
   std::ofstream losses_;
 };
 
