@@ -284,12 +284,14 @@ void Agent::perform(const AgentCore::Action& action) {
 
 void Agent::begin_round(int round) {
   if (round > 1) {
+    facts_.end = JobEnd::worker_failed;
     const auto verdict = judge(facts_);
     const auto lines = render_text(facts_, verdict, false);
     log_warn("{}; restarting all workers: round {}, {} of {} restarts used",
              lines.empty() ? "a worker failed" : lines.front(), round, round - 1,
              plan_.max_restarts);
   }
+  facts_.end = JobEnd::succeeded;
   facts_.round = place_.round = round;
   facts_.restarts_used = round - 1;
   facts_.workers.clear();
