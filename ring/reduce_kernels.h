@@ -294,6 +294,8 @@ void reduce_any(const ReduceArgs& args) {
       return reduce_arithmetic<Plain<float>>(args);
     case DL_FLOAT64:
       return reduce_arithmetic<Plain<double>>(args);
+    case DL_DTYPE_ANY_INT:
+      return;
   }
 }
 
