@@ -27,8 +27,10 @@ int value(dl_op op, int r, std::size_t i, int ranks) {
   }
 }
 
+bool is_integer(dl_dtype dtype) { return dtype < DL_FLOAT16; }
+
 // The exact result; half of an odd number is the only fraction that occurs.
-double result(dl_op op, std::size_t i, int ranks, bool integer) {
+double result(dl_op op, std::size_t i, int ranks, dl_dtype dtype) {
   long acc = value(op, 0, i, ranks);
   for (int r = 1; r < ranks; ++r) {
     const long x = value(op, r, i, ranks);
@@ -59,9 +61,12 @@ double result(dl_op op, std::size_t i, int ranks, bool integer) {
         break;
     }
   }
+  // The library's sums wrap in the narrow types, before they are divided.
+  if (dtype == DL_INT8) acc = static_cast<std::int8_t>(acc);
+  if (dtype == DL_UINT8) acc = static_cast<std::uint8_t>(acc);
   if (op != DL_AVG) return static_cast<double>(acc);
-  return integer ? static_cast<double>(acc / ranks)
-                 : static_cast<double>(acc) / static_cast<double>(ranks);
+  return is_integer(dtype) ? static_cast<double>(acc / ranks)
+                           : static_cast<double>(acc) / static_cast<double>(ranks);
 }
 
 template <class T>
@@ -101,8 +106,6 @@ void put_as(std::vector<char>& out, dl_dtype dtype, double x) {
   }
 }
 
-bool is_integer(dl_dtype dtype) { return dtype < DL_FLOAT16; }
-
 // One period of rank r's input, or of the result.
 std::vector<char> input_period(const Case& c, int r, int ranks) {
   std::vector<char> bytes;
@@ -112,7 +115,7 @@ std::vector<char> input_period(const Case& c, int r, int ranks) {
 std::vector<char> result_period(const Case& c, int ranks) {
   std::vector<char> bytes;
   for (std::size_t i = 0; i < kPeriod; ++i) {
-    put_as(bytes, c.dtype, result(c.op, i, ranks, is_integer(c.dtype)));
+    put_as(bytes, c.dtype, result(c.op, i, ranks, c.dtype));
   }
   return bytes;
 }
