@@ -175,6 +175,8 @@ void Links::enter(std::uint64_t seq) {
 // Tells before it raises, and passes on what it hears: a rank whose caller has got the error may
 // end at once, and then everybody must know already whom it mourned.
 void Links::abort(const Error& error) {
+  // One's own abort counts before the peers' answer to it can.
+  if (error.code == Errc::aborted) abort_.raise(error);
   {
     const std::lock_guard lock(send_mutex_);
     if (!std::exchange(told_, true))
