@@ -157,7 +157,8 @@ TEST_CASE("api: a rank that leaves in good order is missed only by those who nee
 TEST_CASE("api: abort ends this rank's calls, and the peers lose it") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
-      EXPECT(dl_barrier(comm) == DL_OK);
+      const auto first = dl_barrier(comm);  // the abort may come while rank 0 is still in it
+      EXPECT(first == DL_OK || (rank == 0 && first == DL_ERR_PEER_LOST));
       if (rank == 1) dl_abort(comm);
       const auto result = dl_barrier(comm);
       EXPECT(result == (rank == 1 ? DL_ERR_ABORTED : DL_ERR_PEER_LOST));
