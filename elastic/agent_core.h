@@ -4,7 +4,8 @@
 // is the same machine with max_restarts == 0.
 //
 // Drain: SIGTERM (or the user's own signal) to every worker's process group, `grace`, then SIGKILL
-// to the whole process tree. A second signal of the user kills at once.
+// to the whole process tree. A second SIGINT, SIGTERM or SIGQUIT of the user kills at once; SIGHUP
+// does not, because a closing terminal and its shell send one each.
 #pragma once
 
 #include <optional>
@@ -26,12 +27,18 @@ struct AgentConfig {
 // Why the last round ended.
 enum class AgentEnd { succeeded, worker_failed, spawn_failed, interrupted, timed_out };
 
+// SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
+bool ends_the_job(int signal);
+
 class AgentCore {
  public:
   // -- Events
   struct Start {};
-  struct Spawned {};      // the worker of the last Spawn action runs
-  struct SpawnFailed {};  // it does not
+  struct Spawned {};  // the worker of the last Spawn action runs
+  // It does not; or a worker that was Spawned ended before it came to run its program.
+  struct SpawnFailed {
+    int worker;
+  };
   struct Exited {
     int worker;
     bool well;  // exit code 0
@@ -66,25 +73,28 @@ class AgentCore {
 
   AgentState state() const { return state_; }
   int round() const { return round_; }
-  // Workers that were sent SIGKILL because they outlived the grace, in this round.
+  // Whether this round's workers were sent SIGKILL.
   bool killed() const { return killed_; }
 
  private:
-  enum class Worker { absent, running, ended };
+  enum class Worker { absent, starting, running, ended };
 
+  void handle(TimePoint now, AgentOn on, const Event& event);
   void on_start(TimePoint now);
   void on_spawned();
+  void on_spawn_failed(TimePoint now, const SpawnFailed& event);
   void on_exited(TimePoint now, const Exited& event);
   void on_stop(TimePoint now, int signal);
   void on_clock(TimePoint now);
   void spawn_next();
   void drain(TimePoint now, AgentEnd why, int signal);
   void signal_all(int signal);
+  void signal_one(int worker, int signal);
   void kill(TimePoint now);
   void settle(TimePoint now);
   void begin_round();
   void finish();
-  bool any_running() const;
+  bool any_left() const;
 
   AgentConfig config_;
   AgentState state_ = AgentState::idle;
@@ -92,7 +102,9 @@ class AgentCore {
   int round_ = 0;
   int next_to_spawn_ = 0;
   AgentEnd why_ = AgentEnd::succeeded;
-  int stop_signal_ = 0;  // the user's first
+  int drain_signal_ = 0;  // what the drain began with
+  int stop_signal_ = 0;   // the user's first
+  TimePoint stopped_at_{};
   bool killed_ = false;
   TimePoint job_deadline_ = kNever;
   TimePoint drain_deadline_ = kNever;

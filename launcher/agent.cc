@@ -5,14 +5,17 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -32,31 +35,14 @@
 #include "launcher/report.h"
 #include "launcher/spawn.h"
 #include "launcher/topology.h"
-#include "launcher/worker_env.h"
+#include "launcher/worker_evidence.h"
+#include "launcher/worker_starter.h"
 #include "rendezvous/store_server.h"
-
-extern char** environ;
 
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t kTailLines = 20;
-constexpr std::size_t kMaxErrorFile = 1 << 20;
-
-std::string read_small_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxErrorFile, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text;
-}
-
-std::string value_of(const std::vector<std::string>& env, const std::string& name) {
-  for (const auto& item : env) {
-    if (item.starts_with(name + "=")) return item.substr(name.size() + 1);
-  }
-  return "";
-}
 
 // One worker of the current round.
 struct Worker {
@@ -75,21 +61,22 @@ class Agent {
 
  private:
   bool set_up();
-  bool raise_open_files();
+  Result<void> check_kernel() const;
   void watch_keeper();
+  void on_keeper_signal(int signal);
   void watch_orphans();
+  void reap_orphans();
   void feed(const AgentCore::Event& event);
   void perform(const AgentCore::Action& action);
+  bool begin_round(int round);
   void spawn_worker(const AgentCore::Spawn& what);
-  void begin_round(int round);
-  SpawnRequest request_for(int worker, const OutputHub::WorkerStdio& stdio);
   void spawn_failed(int worker, const SpawnError& error);
-  void note_spawn_failure(int worker, const SpawnError& error);
-  void read_spawn_failures();
+  void setup_failed(int worker, const Error& error);
   void watch_worker(int worker);
   void reap_worker(int worker);
   WorkerEnd describe_end(int worker, const siginfo_t& info);
   void signal_worker(const AgentCore::SendSignal& what);
+  void kill_tree();
   void finish(const AgentCore::Finish& how);
   void write_error_file(const std::string& json);
   void arm_timer();
@@ -105,13 +92,10 @@ class Agent {
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<OutputHub> hub_;
   PortReservation master_port_;
-  rlimit open_files_{};
   WorkerPlace place_;
-  std::vector<std::string> inherited_;
-  std::string program_;  // resolved
+  std::optional<WorkerStarter> starter_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<AgentCore::Event> events_;
-  UniqueFd failures_reading_, failures_writing_;
   bool pumping_ = false;
   unsigned char signal_byte_ = 0;
   OomCounter oom_before_;
@@ -128,7 +112,6 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       children_(loop_),
       timer_(loop_),
       core_({plan.nproc, plan.grace, plan.timeout, plan.max_restarts}) {
-  for (char** item = environ; *item != nullptr; ++item) inherited_.emplace_back(*item);
   facts_.job_id = plan.job_id;
   facts_.host = plan.host;
   facts_.program = plan.argv.at(0);
@@ -155,13 +138,11 @@ bool Agent::set_up() {
     exit_code_ = code;
     return false;
   };
-  if (!raise_open_files()) return false;
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return failed(kExitSystem, errno_error("pipe", errno));
-  }
-  failures_reading_.reset(ends[0]);
-  failures_writing_.reset(ends[1]);
+  auto kernel = check_kernel();
+  if (!kernel) return failed(kExitSystem, kernel.error());
+  auto starter = WorkerStarter::make(plan_, original_);
+  if (!starter) return failed(kExitSystem, starter.error());
+  starter_ = std::move(*starter);
   oom_before_ = read_oom_counter();
 
   auto secret = plan_.secret_file.empty() ? Secret::random() : Secret::load(plan_.secret_file);
@@ -188,19 +169,12 @@ bool Agent::set_up() {
   return true;
 }
 
-// Three descriptors a worker are more than the usual 1,024 allow for a few hundred of them.
-bool Agent::raise_open_files() {
-  ::getrlimit(RLIMIT_NOFILE, &open_files_);
-  rlimit raised = open_files_;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  const auto needed = static_cast<rlim_t>(plan_.nproc) * 6 + 64;
-  ::getrlimit(RLIMIT_NOFILE, &raised);
-  if (raised.rlim_cur >= needed) return true;
-  log_error("{} workers need {} open files, but the limit is {}: raise it with ulimit -Hn",
-            plan_.nproc, needed, raised.rlim_cur);
-  exit_code_ = kExitSystem;
-  return false;
+Result<void> Agent::check_kernel() const {
+  const UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (self || errno != ENOSYS) return {};
+  return Error{.code = Errc::unsupported,
+               .what = "this kernel has no pidfds: dlaunch needs Linux 5.3 or later",
+               .os_errno = ENOSYS};
 }
 
 // Signals come as bytes; the end of the pipe means that the keeper was killed.
@@ -212,15 +186,15 @@ void Agent::watch_keeper() {
                               job_dir_.remove();
                               ::_exit(128 + SIGKILL);
                             }
-                            if (core_.state() == AgentState::ended) {
-                              // Only the reader of our output holds us up: the user does not want
-                              // to wait for it.
-                              loop_.stop();
-                              return;
-                            }
-                            feed(AgentCore::Signal{signal_byte_});
+                            on_keeper_signal(signal_byte_);
                             watch_keeper();
                           });
+}
+
+void Agent::on_keeper_signal(int signal) {
+  if (core_.state() != AgentState::ended) return feed(AgentCore::Signal{signal});
+  // Only the reader of our output holds us up: the user does not want to wait for it.
+  if (ends_the_job(signal)) loop_.stop();
 }
 
 // Orphans of workers come back to us, the subreaper, and are ours to reap.
@@ -229,17 +203,21 @@ void Agent::watch_orphans() {
   children_.add(SIGCHLD, ec);
   children_.async_wait([this](asio::error_code error, int) {
     if (error) return;
-    siginfo_t info{};
-    while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-      const bool worker = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
-        return w && w->running && w->pid == info.si_pid;
-      });
-      if (worker) break;  // its pidfd tells; that reaps the rest, too
-      ::waitpid(info.si_pid, nullptr, WNOHANG);
-      info = {};
-    }
+    reap_orphans();
     watch_orphans();
   });
+}
+
+void Agent::reap_orphans() {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    const bool worker = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+      return w && w->running && w->pid == info.si_pid;
+    });
+    if (worker) return;  // its pidfd tells, and then we are called again
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+    info = {};
+  }
 }
 
 // Performing an action may cause an event; events queue up so that the core is never re-entered.
@@ -275,14 +253,26 @@ void Agent::perform(const AgentCore::Action& action) {
   } else if (const auto* end = std::get_if<AgentCore::Finish>(&action)) {
     finish(*end);
   } else {
-    for (auto& worker : workers_) {
-      if (worker && worker->running) worker->signal_sent = SIGKILL;
-    }
-    kill_descendants_once();
+    kill_tree();
   }
 }
 
-void Agent::begin_round(int round) {
+void Agent::kill_tree() {
+  bool any_running = false;
+  for (auto& worker : workers_) {
+    if (!worker || !worker->running) continue;
+    any_running = true;
+    worker->signal_sent = SIGKILL;
+    ::kill(-worker->pid, SIGKILL);
+    ::kill(worker->pid, SIGKILL);  // just forked, it may not lead its group yet
+  }
+  if (any_running)
+    kill_descendants_once();
+  else
+    kill_descendants();  // what a finished round has left is nobody's to wait for
+}
+
+bool Agent::begin_round(int round) {
   if (round > 1) {
     facts_.end = JobEnd::worker_failed;
     const auto verdict = judge(facts_);
@@ -297,37 +287,25 @@ void Agent::begin_round(int round) {
   facts_.workers.clear();
   workers_.clear();
   workers_.resize(static_cast<std::size_t>(plan_.nproc));
+  auto dir = job_dir_.make_round_dir(round);
+  if (!dir) {
+    setup_failed(0, dir.error());
+    return false;
+  }
+  place_.round_dir = *dir;
+  starter_->begin_round(place_);
+  return true;
 }
 
 void Agent::spawn_worker(const AgentCore::Spawn& what) {
-  if (what.worker == 0) begin_round(what.round);
-  auto worker = std::make_unique<Worker>(loop_);
-  if (what.worker == 0) {
-    auto dir = job_dir_.make_round_dir(what.round);
-    if (!dir) {
-      return spawn_failed(what.worker, {Stage::stdio, dir.error().os_errno, dir.error().what});
-    }
-    place_.round_dir = *dir;
-  }
+  if (what.worker == 0 && !begin_round(what.round)) return;
   auto stdio = hub_->open_worker(what.round, what.worker);
-  if (!stdio) {
-    facts_.end = JobEnd::setup_failed;
-    return spawn_failed(what.worker, {Stage::stdio, stdio.error().os_errno, stdio.error().what});
-  }
-  place_.local_rank = what.worker;
-
-  if (program_.empty()) {
-    auto found = find_program(worker_arguments(plan_, place_)[0],
-                              value_of(worker_environment(plan_, place_, inherited_), "PATH"));
-    if (!found) {
-      return spawn_failed(what.worker, {Stage::exec, found.error().os_errno, found.error().what});
-    }
-    program_ = *found;
-  }
-  const SpawnRequest request = request_for(what.worker, *stdio);
+  if (!stdio) return setup_failed(what.worker, stdio.error());
+  auto worker = std::make_unique<Worker>(loop_);
   Spawned spawned;
   worker->started = steady_now();
-  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
+  if (const auto error = starter_->start(what.worker, *stdio, spawned);
+      error.stage != Stage::none) {
     return spawn_failed(what.worker, error);
   }
   worker->pid = spawned.pid;
@@ -339,48 +317,19 @@ void Agent::spawn_worker(const AgentCore::Spawn& what) {
   feed(AgentCore::Spawned{});
 }
 
-SpawnRequest Agent::request_for(int worker, const OutputHub::WorkerStdio& stdio) {
-  SpawnRequest request;
-  request.path = program_;
-  request.argv = worker_arguments(plan_, place_);
-  request.env = worker_environment(plan_, place_, inherited_);
-  request.chdir = plan_.chdir;
-  const auto local_rank = static_cast<std::size_t>(worker);
-  if (local_rank < plan_.cpusets.size()) request.cpus = plan_.cpusets[local_rank];
-  request.in = stdio.in.get();
-  request.out = stdio.out.get();
-  request.err = stdio.err.get();
-  request.open_files = open_files_;
-  request.ignore_hangup = original_.hangup_ignored;
-  request.local_rank = worker;
-  request.wait_for_exec = worker == 0;
-  request.failure_pipe = failures_writing_.get();
-  return request;
-}
-
-// A forked worker that did not get as far as exec: its exit was none of the program's.
-void Agent::read_spawn_failures() {
-  SpawnFailure failure{};
-  while (::read(failures_reading_.get(), &failure, sizeof failure) == sizeof failure) {
-    SpawnRequest request;
-    request.path = program_;
-    request.argv = plan_.argv;
-    request.chdir = plan_.chdir;
-    note_spawn_failure(failure.local_rank,
-                       explain_failure(request, failure.stage, failure.os_errno));
-  }
-}
-
-void Agent::note_spawn_failure(int worker, const SpawnError& error) {
-  facts_.failed_local_rank = worker;
-  facts_.failed_stage = error.stage;
-  facts_.failed_errno = error.os_errno;
-  facts_.failed_what = error.what;
+void Agent::setup_failed(int worker, const Error& error) {
+  facts_.end = JobEnd::setup_failed;
+  spawn_failed(worker, {Stage::stdio, error.os_errno, error.what});
 }
 
 void Agent::spawn_failed(int worker, const SpawnError& error) {
-  note_spawn_failure(worker, error);
-  feed(AgentCore::SpawnFailed{});
+  if (facts_.failed_stage == Stage::none) {
+    facts_.failed_local_rank = worker;
+    facts_.failed_stage = error.stage;
+    facts_.failed_errno = error.os_errno;
+    facts_.failed_what = error.what;
+  }
+  feed(AgentCore::SpawnFailed{worker});
 }
 
 void Agent::watch_worker(int worker) {
@@ -401,7 +350,10 @@ void Agent::reap_worker(int worker) {
   asio::error_code ec;
   w.exited.close(ec);
   hub_->worker_ended(worker);
-  if (info.si_code == CLD_EXITED && info.si_status == 127) read_spawn_failures();
+  reap_orphans();
+  if (info.si_code == CLD_EXITED && info.si_status == kExitNotFound) {
+    if (const auto error = starter_->failure_of(worker)) return spawn_failed(worker, *error);
+  }
   facts_.workers.push_back(describe_end(worker, info));
   feed(AgentCore::Exited{worker, info.si_code == CLD_EXITED && info.si_status == 0});
 }
@@ -413,31 +365,19 @@ WorkerEnd Agent::describe_end(int worker, const siginfo_t& info) {
   end.pid = w.pid;
   end.started = w.started;
   end.ended = steady_now();
-  if (info.si_code == CLD_EXITED)
-    end.exit_code = info.si_status;
-  else
-    end.signal = info.si_status;
-  end.core_dumped = info.si_code == CLD_DUMPED;
   end.signal_we_sent = w.signal_sent;
+  note_wait_status(end, info);
   if (end.signal == 0 && end.exit_code == 0) return end;
-  if (end.signal == SIGKILL && w.signal_sent != SIGKILL) {
-    end.oom_text = describe_oom(oom_before_, read_oom_counter());
-    end.oom_evidence = !end.oom_text.empty();
-  }
+  note_out_of_memory(end, oom_before_);
+  note_left_files(end, place_.round_dir);
   end.stderr_tail = hub_->stderr_tail(worker, kTailLines);
-  end.error_file = read_small_file(place_.round_dir + "/error." + std::to_string(worker) + ".json");
-  const std::string note =
-      read_small_file(place_.round_dir + "/peer_lost." + std::to_string(worker));
-  if (!note.empty()) end.peer_lost = std::atoi(note.c_str());
   return end;
 }
 
 void Agent::signal_worker(const AgentCore::SendSignal& what) {
   auto& worker = *workers_[static_cast<std::size_t>(what.worker)];
-  if (what.number == SIGTERM || what.number == SIGINT || what.number == SIGHUP ||
-      what.number == SIGQUIT) {
-    worker.signal_sent = what.number;
-  }
+  if (ends_the_job(what.number)) worker.signal_sent = what.number;
+  // Just forked, it may not lead its group yet.
   if (::kill(-worker.pid, what.number) != 0) ::kill(worker.pid, what.number);
 }
 
@@ -458,12 +398,7 @@ JobEnd job_end(AgentEnd end) {
 }
 
 void Agent::finish(const AgentCore::Finish& how) {
-  // With every worker reaped, whatever is left is nobody's to wait for.
-  if (how.all_reaped) kill_descendants();
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
-  if (facts_.end == JobEnd::worker_failed && facts_.failed_stage != Stage::none) {
-    facts_.end = JobEnd::spawn_failed;
-  }
   facts_.signal_received = how.signal;
   facts_.ended = steady_now();
   for (int r = 0; r < plan_.nproc; ++r) {
@@ -481,19 +416,24 @@ void Agent::finish(const AgentCore::Finish& how) {
 }
 
 void Agent::write_error_file(const std::string& json) {
-  const std::string fresh = plan_.error_file + ".new";
+  struct stat st {};
+  const bool special = ::stat(plan_.error_file.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+  const std::string fresh = special ? plan_.error_file : plan_.error_file + ".new";
   std::ofstream file(fresh);
   file << json << "\n";
   file.close();
-  if (!file || ::rename(fresh.c_str(), plan_.error_file.c_str()) != 0) {
-    log_warn("{}", errno_error("write --error-file " + plan_.error_file, errno).what);
-    ::unlink(fresh.c_str());
-  }
+  if (file && (special || ::rename(fresh.c_str(), plan_.error_file.c_str()) == 0)) return;
+  log_warn("{}", errno_error("write --error-file " + plan_.error_file, errno).what);
+  if (!special) ::unlink(fresh.c_str());
 }
 
 }  // namespace
 
 int run_job(const Plan& plan) {
+  if (auto ok = open_standard_descriptors(); !ok) {
+    log_error("{}", ok.error().what);
+    return kExitSystem;
+  }
   const char* tmp = ::getenv("TMPDIR");
   auto job_dir = JobDir::make(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp");
   if (!job_dir) {

@@ -41,10 +41,11 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
     return errno_error("make a folder for the job in " + tmp + " (set TMPDIR to another place)",
                        errno);
   }
-  // Locked before it has its final name's meaning: a sweeper that sees no lock file leaves it
-  // alone.
-  dir.lock_.reset(::open((dir.path_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!dir.lock_ || ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+  // Locked before it gets its name: a sweeper leaves a folder without that file alone.
+  const std::string lock = dir.path_ + "/lock", fresh = lock + ".new";
+  dir.lock_.reset(::open(fresh.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!dir.lock_ || ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0 ||
+      ::rename(fresh.c_str(), lock.c_str()) != 0) {
     const int err = errno;
     dir.remove();
     return errno_error("lock the job's folder " + dir.path_, err);

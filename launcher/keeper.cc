@@ -6,13 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cerrno>
 #include <optional>
 
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "launcher/process_tree.h"
+#include "launcher/report.h"
 
 namespace dlaunch {
 namespace {
@@ -29,6 +30,7 @@ OriginalSignals note_original() {
                            UniqueFd signals, const OriginalSignals& original,
                            const sigset_t& old_mask) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (::isatty(STDIN_FILENO) == 0) ::setpgid(0, 0);
   for (const int signal : kRelayed) ::signal(signal, SIG_IGN);
   for (const int signal : {SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(signal, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &old_mask, nullptr);
@@ -53,14 +55,23 @@ void relay(int pipe, int signal) {
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
-int exit_code_of(int status) {
+int exit_code_of(int status, bool all_killed) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  log_error("the agent process was lost ({}); all workers were killed",
-            ::strsignal(WTERMSIG(status)));
+  log_error("dlaunch's agent was lost ({}); {}", describe_signal(WTERMSIG(status)),
+            all_killed ? "all workers were killed" : "not every worker could be killed");
   return kExitInternal;
 }
 
 }  // namespace
+
+Result<void> open_standard_descriptors() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is the one we are at.
+    if (::open("/dev/null", O_RDWR) != fd) return errno_error("open /dev/null", errno);
+  }
+  return {};
+}
 
 int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>& agent,
              const std::function<void()>& cleanup) {
@@ -102,10 +113,10 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
     else if (signal > 0)
       relay(writing.get(), signal);
   }
-  if (WIFSIGNALED(*status)) ::signal(SIGPIPE, SIG_IGN);
-  kill_descendants();
+  const bool all_killed = kill_descendants();
   cleanup();
-  return exit_code_of(*status);
+  if (WIFSIGNALED(*status)) ::signal(SIGPIPE, SIG_IGN);  // of the line that says so
+  return exit_code_of(*status, all_killed);
 }
 
 }  // namespace dlaunch

@@ -6,13 +6,22 @@
 // agent ignores direct copies (a terminal sends ^C to both). The end of that pipe tells the agent
 // that the keeper is gone. SIGTSTP stops the keeper itself after it was handed on, for the shell's
 // job control.
+//
+// The agent leads a process group of its own, so that a SIGKILL to the keeper's whole group (as of
+// `timeout -s KILL`) spares it to clean up. Only where stdin is a terminal it stays in the
+// keeper's: a terminal lets none but the foreground group read.
 #pragma once
 
 #include <functional>
 
+#include "base/result.h"
 #include "base/unique_fd.h"
 
 namespace dlaunch {
+
+// Opens /dev/null as whichever of descriptors 0, 1 and 2 is closed, so that nothing else comes to
+// stand there. To be called before anything is opened.
+Result<void> open_standard_descriptors();
 
 // What a process had before the keeper changed it, for workers to get back.
 struct OriginalSignals {
@@ -21,7 +30,7 @@ struct OriginalSignals {
 
 // Runs `agent` in a child; it gets the pipe to read signal numbers from and returns the exit code.
 // Returns that code in the keeper, once nothing of the job is left; kExitInternal if the agent was
-// lost. `cleanup` is run last, in whichever of the two lives.
+// lost. `cleanup` is run last.
 int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>& agent,
              const std::function<void()>& cleanup);
 

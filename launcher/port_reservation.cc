@@ -26,19 +26,34 @@ UniqueFd claim_name(const std::string& port) {
   return fd;
 }
 
-}  // namespace
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
 
-Result<PortReservation> reserve_port(const std::string& address, std::uint16_t port) {
-  // All addresses of both families, whatever MASTER_ADDR is: workers' listeners usually want them
-  // all, and a stranger on one of them would be in their way.
-  sockaddr_in6 any{};
-  any.sin6_family = AF_INET6;
-  any.sin6_addr = in6addr_any;
-  any.sin6_port = htons(port);
-  sockaddr_in any_v4{};
-  any_v4.sin_family = AF_INET;
-  any_v4.sin_port = htons(port);
-  const std::string context = "MASTER_PORT: bind to " + to_string(Endpoint{address, port});
+// All addresses of both families, whatever MASTER_ADDR is: workers' listeners usually want them
+// all, and a stranger on one of them would be in their way.
+Address any_address(bool v6, std::uint16_t port) {
+  Address address;
+  if (v6) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_addr = in6addr_any;
+    any.sin6_port = htons(port);
+    address.size = sizeof any;
+    std::memcpy(&address.storage, &any, sizeof any);
+  } else {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_port = htons(port);
+    address.size = sizeof any;
+    std::memcpy(&address.storage, &any, sizeof any);
+  }
+  return address;
+}
+
+Result<PortReservation> bind_to(const std::string& context, std::uint16_t port) {
   PortReservation held;
   held.socket.reset(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const bool v6 = static_cast<bool>(held.socket);
@@ -49,16 +64,30 @@ Result<PortReservation> reserve_port(const std::string& address, std::uint16_t p
   const int on = 1, off = 0;
   ::setsockopt(held.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (v6) ::setsockopt(held.socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (port != 0) {
-    held.name = claim_name(std::to_string(port));
-    if (!held.name) return errno_error(context + " (another dlaunch job has it)", EADDRINUSE);
-  }
-  auto* where = v6 ? reinterpret_cast<sockaddr*>(&any) : reinterpret_cast<sockaddr*>(&any_v4);
-  socklen_t size = v6 ? sizeof any : sizeof any_v4;
-  if (::bind(held.socket.get(), where, size) != 0) return errno_error(context, errno);
-  ::getsockname(held.socket.get(), where, &size);
-  held.port = ntohs(v6 ? any.sin6_port : any_v4.sin_port);
+  Address where = any_address(v6, port);
+  if (::bind(held.socket.get(), where.get(), where.size) != 0) return errno_error(context, errno);
+  ::getsockname(held.socket.get(), where.get(), &where.size);
+  in_port_t bound = 0;
+  // The port stands at the same place in both families' addresses.
+  static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
+  std::memcpy(&bound, reinterpret_cast<char*>(&where.storage) + offsetof(sockaddr_in, sin_port),
+              sizeof bound);
+  held.port = ntohs(bound);
+  held.name = claim_name(std::to_string(held.port));
   return held;
+}
+
+}  // namespace
+
+Result<PortReservation> reserve_port(const std::string& address, std::uint16_t port) {
+  constexpr int kAttempts = 16;
+  const std::string context = "MASTER_PORT: bind to " + to_string(Endpoint{address, port});
+  for (int i = 0; i < kAttempts; ++i) {
+    auto held = bind_to(context, port);
+    if (!held || held->name) return held;
+    if (port != 0) break;
+  }
+  return errno_error(context + " (another dlaunch job has it)", EADDRINUSE);
 }
 
 }  // namespace dlaunch

@@ -13,7 +13,7 @@ namespace dlaunch {
 
 struct PortReservation {
   UniqueFd socket;
-  UniqueFd name;  // of a port that was asked for: keeps other dlaunch jobs off it
+  UniqueFd name;  // keeps other dlaunch jobs off the port
   std::uint16_t port = 0;
 };
 

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
@@ -21,50 +23,98 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(2);
 
-struct ProcessInfo {
-  pid_t parent = 0;
-  bool zombie = false;
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
 };
+using Dir = std::unique_ptr<DIR, CloseDir>;
 
-// From /proc/PID/stat: "pid (comm) state ppid …", where comm may hold anything, ')' included.
-bool read_process(int proc, const char* pid, ProcessInfo& info) {
-  const std::string path = std::string(pid) + "/stat";
-  const UniqueFd fd(::openat(proc, path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[512];
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
-  if (n <= 0) return false;
-  text[n] = '\0';
-  const char* end = std::strrchr(text, ')');
-  char state = '?';
-  if (end == nullptr || std::sscanf(end + 1, " %c %d", &state, &info.parent) != 2) return false;
-  info.zombie = state == 'Z' || state == 'X';
-  return true;
+// Calls `use` for each entry that is a number.
+template <class Use>
+void for_each_number(const std::string& folder, const Use& use) {
+  const Dir dir(::opendir(folder.c_str()));
+  while (const dirent* entry = dir ? ::readdir(dir.get()) : nullptr) {
+    pid_t number = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    const auto [stop, err] = std::from_chars(entry->d_name, end, number);
+    if (err == std::errc() && stop == end) use(number);
+  }
 }
 
+std::string read_proc(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char bytes[4096];
+  ssize_t n = 0;
+  while (fd && (n = ::read(fd.get(), bytes, sizeof bytes)) > 0) {
+    text.append(bytes, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+// "12 15 ": of all threads, for each may have forked.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
+  for_each_number(tasks, [&](pid_t thread) {
+    const std::string text = read_proc(tasks + "/" + std::to_string(thread) + "/children");
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (at < end) {
+      pid_t pid = 0;
+      const auto [stop, err] = std::from_chars(at, end, pid);
+      if (err == std::errc()) children.push_back(pid);
+      at = stop + 1;
+    }
+  });
+  return children;
+}
+
+// Where the kernel keeps no lists of children: from everybody's /proc/PID/stat, "pid (comm) state
+// ppid …", where comm may hold anything, ')' included.
 std::multimap<pid_t, pid_t> children_of_all() {
   std::multimap<pid_t, pid_t> children;
-  DIR* dir = ::opendir("/proc");
-  if (dir == nullptr) return children;
-  while (const dirent* entry = ::readdir(dir)) {
-    pid_t pid = 0;
-    const char* name = entry->d_name;
-    const auto [end, err] = std::from_chars(name, name + std::strlen(name), pid);
-    if (err != std::errc() || *end != '\0') continue;
-    ProcessInfo info;
-    if (read_process(::dirfd(dir), name, info) && !info.zombie) children.emplace(info.parent, pid);
-  }
-  ::closedir(dir);
+  for_each_number("/proc", [&](pid_t pid) {
+    const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
+    const auto comm_end = text.rfind(')');
+    pid_t parent = 0;
+    if (comm_end != std::string::npos &&
+        std::sscanf(text.c_str() + comm_end + 1, " %*c %d", &parent) == 1) {
+      children.emplace(parent, pid);
+    }
+  });
   return children;
+}
+
+bool kernel_lists_children() {
+  static const bool lists = ::access("/proc/thread-self/children", R_OK) == 0;
+  return lists;
+}
+
+// Reaps what has ended. False: no child is left, hence no descendant, for a subreaper's orphaned
+// descendants are its children.
+bool reap_children() {
+  while (true) {
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG | __WALL);
+    if (pid == 0) return true;
+    if (pid < 0 && errno != EINTR) return false;
+  }
 }
 
 }  // namespace
 
 std::vector<pid_t> descendants() {
-  const auto children = children_of_all();
   std::vector<pid_t> found = {::getpid()};
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto [from, to] = children.equal_range(found[i]);
-    for (auto it = from; it != to; ++it) found.push_back(it->second);
+  if (kernel_lists_children()) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto children = children_of(found[i]);
+      found.insert(found.end(), children.begin(), children.end());
+    }
+  } else {
+    const auto children = children_of_all();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto [from, to] = children.equal_range(found[i]);
+      for (auto it = from; it != to; ++it) found.push_back(it->second);
+    }
   }
   found.erase(found.begin());
   return found;
@@ -74,19 +124,17 @@ void kill_descendants_once() {
   for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
 }
 
-void kill_descendants() {
+bool kill_descendants() {
   const auto deadline = steady_now() + kPatience;
-  while (true) {
-    // A process that forks while we look is found in the next round: its child comes to us.
-    const auto left = descendants();
-    for (const pid_t pid : left) ::kill(pid, SIGKILL);
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    if ((left.empty() && descendants().empty()) || steady_now() >= deadline) break;
-    ::poll(nullptr, 0, 2);
+  while (reap_children()) {
+    if (steady_now() >= deadline) return false;
+    // Children at once, for one that forks and leaves, again and again, is hard to catch; what it
+    // leaves comes to us and is a child the next time.
+    for (const pid_t pid : children_of(::getpid())) ::kill(pid, SIGKILL);
+    kill_descendants_once();
+    ::poll(nullptr, 0, 1);
   }
-  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-  }
+  return true;
 }
 
 }  // namespace dlaunch

@@ -8,14 +8,15 @@
 
 namespace dlaunch {
 
-// Those that still run (no zombies), children before grandchildren.
+// Children before grandchildren; zombies may be among them.
 std::vector<pid_t> descendants();
 
 // One SIGKILL to each of them.
 void kill_descendants_once();
 
 // Kills and reaps until none is left; gives up after about 2 s on what cannot be killed (an
-// uninterruptible sleep). Reaps every child, so the caller must not expect to wait for any later.
-void kill_descendants();
+// uninterruptible sleep) and returns false then. Reaps every child, so the caller must not expect
+// to wait for any later. Cheap where there is nothing to do.
+bool kill_descendants();
 
 }  // namespace dlaunch

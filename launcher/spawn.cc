@@ -1,7 +1,6 @@
 #include "launcher/spawn.h"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdint>
-#include <cstring>
+#include <algorithm>
+
+#include "base/rank_set.h"
 
 namespace dlaunch {
 namespace {
@@ -65,7 +64,10 @@ int run_child(void* argument) {
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above
   ::setpgid(0, 0);
   for (int fd = 0; fd < 3; ++fd) {
-    if (::dup2(child.stdio[fd], fd) < 0) fail(child, Stage::stdio);
+    // dup2 of a descriptor onto itself would leave it to be closed by exec.
+    const int result =
+        child.stdio[fd] == fd ? ::fcntl(fd, F_SETFD, 0) : ::dup2(child.stdio[fd], fd);
+    if (result < 0) fail(child, Stage::stdio);
   }
   if (child.chdir != nullptr && ::chdir(child.chdir) != 0) fail(child, Stage::chdir);
   if (child.cpus != nullptr && ::sched_setaffinity(0, child.cpus_bytes, child.cpus) != 0) {
@@ -85,6 +87,11 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// A path as the worker sees it, from where we are.
+std::string seen_from_here(const std::string& path, const std::string& folder) {
+  return path.starts_with("/") || folder.empty() ? path : folder + "/" + path;
+}
+
 // What the "#!" line of a script asks for; "" if it has none.
 std::string interpreter_of(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -100,10 +107,11 @@ std::string interpreter_of(const std::string& path) {
 
 std::string explain_exec(const SpawnRequest& request, int err) {
   const std::string what = "exec '" + request.argv[0] + "': ";
+  const std::string path = seen_from_here(request.path, request.chdir);
   struct stat st {};
-  const bool exists = ::stat(request.path.c_str(), &st) == 0;
+  const bool exists = ::stat(path.c_str(), &st) == 0;
   if (err == ENOENT && exists) {
-    const auto interpreter = interpreter_of(request.path);
+    const auto interpreter = interpreter_of(path);
     if (!interpreter.empty()) return what + "its interpreter '" + interpreter + "' does not exist";
     return what + "the loader it needs does not exist; was it built for another system?";
   }
@@ -115,6 +123,12 @@ std::string explain_exec(const SpawnRequest& request, int err) {
   return errno_error("exec '" + request.argv[0] + "'", err).what;
 }
 
+std::string explain_fork(int err) {
+  std::string what = errno_error("start a process", err).what;
+  if (err == EAGAIN) what += "; too many processes: see ulimit -u and the pids cgroup";
+  return what;
+}
+
 std::string explain(const SpawnRequest& request, Stage stage, int err) {
   switch (stage) {
     case Stage::chdir:
@@ -122,11 +136,13 @@ std::string explain(const SpawnRequest& request, Stage stage, int err) {
     case Stage::exec:
       return explain_exec(request, err);
     case Stage::bind_cpu:
-      return errno_error("bind to its CPUs", err).what;
+      return errno_error(
+                 "bind to CPUs " + format_rank_set({request.cpus.begin(), request.cpus.end()}), err)
+          .what;
     case Stage::stdio:
       return errno_error("connect stdin, stdout and stderr", err).what;
     default:
-      return errno_error("start a process", err).what;
+      return explain_fork(err);
   }
 }
 
@@ -137,13 +153,10 @@ char* child_stack() {
   return stack;
 }
 
-// fork with a pidfd. Not fork() and its handlers: the child makes system calls only.
+// fork with a pidfd. Not fork() and its handlers: the child makes system calls only. Not clone3,
+// which the seccomp filters of containers refuse.
 pid_t fork_child(Child& child, int& pidfd) {
-  clone_args args{};
-  args.flags = CLONE_PIDFD;
-  args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
-  args.exit_signal = SIGCHLD;
-  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  const long pid = ::syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, nullptr, &pidfd, nullptr, nullptr);
   if (pid == 0) ::_exit(run_child(&child));
   return static_cast<pid_t>(pid);
 }
@@ -185,9 +198,7 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
                         : fork_child(child, pidfd);
   const int clone_errno = errno;
   ::sigprocmask(SIG_SETMASK, &old, nullptr);
-  if (pid < 0) {
-    return {Stage::fork, clone_errno, errno_error("start a process", clone_errno).what};
-  }
+  if (pid < 0) return explain_failure(request, Stage::fork, clone_errno);
   worker.pid = pid;
   worker.pidfd.reset(pidfd);
   ::fcntl(pidfd, F_SETFD, FD_CLOEXEC);
@@ -201,24 +212,27 @@ SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errn
   return {stage, os_errno, explain(request, stage, os_errno)};
 }
 
-Result<std::string> find_program(const std::string& name, const std::string& path_variable) {
+Result<std::string> find_program(const std::string& name, const std::string& path_variable,
+                                 const std::string& folder) {
   if (name.find('/') != std::string::npos) return name;  // exec itself tells what is wrong with it
   int err = ENOENT;
   std::size_t from = 0;
   while (from <= path_variable.size()) {
     const auto to = std::min(path_variable.find(':', from), path_variable.size());
-    const std::string folder = path_variable.substr(from, to - from);
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    const std::string entry = path_variable.substr(from, to - from);
+    const std::string path = (entry.empty() ? "." : entry) + "/" + name;
+    const std::string here = seen_from_here(path, folder);
     struct stat st {};
-    if (::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
-      if (::access(path.c_str(), X_OK) == 0) return path;
+    if (::stat(here.c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
+      if (::access(here.c_str(), X_OK) == 0) return path;
       err = EACCES;
     }
     from = to + 1;
   }
   if (err == EACCES) return errno_error("exec '" + name + "'", EACCES);
   std::string what = "exec '" + name + "': no such program in PATH";
-  if (::access(name.c_str(), F_OK) == 0) what += "; did you mean './" + name + "'?";
+  if (::access(seen_from_here(name, folder).c_str(), F_OK) == 0)
+    what += "; did you mean './" + name + "'?";
   return Error{.code = Errc::not_found, .what = std::move(what), .os_errno = ENOENT};
 }
 

@@ -2,7 +2,7 @@
 // (as with vfork): the call returns once the program runs or has told at which stage and with which
 // errno it failed, so that no other worker is started in vain. The others are forked and exec while
 // the next one is being started, which is several times faster; should one fail all the same, it
-// says so in a pipe and exits with 127.
+// says so in a pipe and exits with 127. Needs Linux 5.3 (pidfds that can be waited for).
 #pragma once
 
 #include <sys/resource.h>
@@ -18,12 +18,12 @@
 namespace dlaunch {
 
 struct SpawnRequest {
-  std::string path;  // of the program, resolved
+  std::string path;  // of the program, resolved; relative to `chdir`
   std::vector<std::string> argv;
   std::vector<std::string> env;  // "K=V"
   std::string chdir;             // "": stay
   std::vector<int> cpus;         // to run on; empty: wherever we may
-  int in = 0, out = 1, err = 2;  // descriptors that become 0, 1 and 2
+  int in = 0, out = 1, err = 2;  // become 0, 1 and 2; each is itself or above 2
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
   int local_rank = 0;
@@ -55,8 +55,10 @@ SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errn
 // stage == none on success.
 SpawnError spawn(const SpawnRequest& request, Spawned& worker);
 
-// Where execvp would find the program: `name` itself if it has a slash, else the first executable
-// in `path_variable`. Error: not_found, or io with os_errno EACCES.
-Result<std::string> find_program(const std::string& name, const std::string& path_variable);
+// Where execvp would find the program after a chdir to `folder` ("": none): `name` itself if it has
+// a slash, else the first executable in `path_variable`. Error: not_found, or io with os_errno
+// EACCES.
+Result<std::string> find_program(const std::string& name, const std::string& path_variable,
+                                 const std::string& folder = "");
 
 }  // namespace dlaunch

@@ -14,20 +14,37 @@ gone() { local p; while read -r p; do alive "$p" && return 1; done < pids; :; }
 enough() { [ -f pids ] && [ "$(wc -l < pids)" -ge 9 ]; }
 clean() { [ -z "$(ls -A "$TMPDIR")" ]; }
 
-for victim in keeper agent; do
+for victim in keeper agent group; do
   rm -f pids
-  dlaunch --nproc 3 bash worker.sh >out 2>err </dev/null & keeper=$!
+  setsid dlaunch --nproc 3 bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
   wait_until 10 enough || fail "workers did not start"
   agent=$(cat "/proc/$keeper/task/$keeper/children")
-  [ $victim = keeper ] && kill -9 "$keeper" || kill -9 $agent
+  case $victim in
+    keeper) kill -9 "$keeper" ;;
+    agent) kill -9 $agent ;;
+    group) kill -9 -- -"$keeper" ;;  # as of timeout -s KILL
+  esac
   t0=$(now_ms)
   wait_until 5 gone || fail "processes left after SIGKILL of the $victim"
   [ $(($(now_ms) - t0)) -le 1000 ] || fail "cleaning up took $(($(now_ms) - t0)) ms"
   wait "$keeper"; code=$?
-  [ $victim = keeper ] || { expect_code 70; expect_err 'agent process was lost'; }
+  [ $victim = agent ] && { expect_code 70; expect_err "dlaunch's agent was lost \(SIGKILL"; }
   wait_until 5 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
 done
+
+# What an earlier job left because it was killed altogether is swept away by the next one; the
+# folder of a living one is not.
+mkdir "$TMPDIR/dlaunch-job-old"; touch "$TMPDIR/dlaunch-job-old/lock"
+dlaunch --nproc 1 bash -c 'touch up; exec sleep 1000' >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 10 test -e up || fail "worker did not start"
+folders() { (cd "$TMPDIR" && echo *); }
+mine=$(folders)
+case $mine in *old* | *" "*) fail "not swept: $mine" ;; esac
+run dlaunch --nproc 1 true
+[ "$(folders)" = "$mine" ] || fail "a living job's folder was taken away"
+kill -TERM "$keeper"; wait "$keeper"
 
 # The same scope at an ordinary end.
 rm -f pids

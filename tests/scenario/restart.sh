@@ -9,3 +9,16 @@ expect_err 'rank 1 .* failed first: exit code 5 .*; restarting all workers: roun
 run dlaunch --nproc 2 --max-restarts 1 --log-dir logs bash -c 'echo $DLAUNCH_ROUND; [ $RANK = 0 ] && exec sleep 60; until [ -s logs/$DLAUNCH_ROUND/0/stdout ]; do read -rt 0.01 <> <(:); done; exit 5'
 expect_code 5; expect_err 'restarts used: 1 of 1'
 [ "$(cat logs/1/0/stdout logs/2/1/stdout | tr '\n' ' ')" = "1 2 " ] || fail "log files of both rounds"
+
+# What a round leaves behind is gone before the next one begins.
+run dlaunch --nproc 1 --max-restarts 1 bash -c '
+  [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }
+  setsid sh -c "echo \$\$ > child; exec sleep 1000" & until [ -s child ]; do read -rt 0.01 <> <(:); done; exit 3'
+expect_code 0; expect_out '^\[0\] alone$'
+
+# Nothing restarts after the user's signal.
+dlaunch --nproc 1 --max-restarts 5 bash -c 'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 <> <(:); done' >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 10 test -s rounds || fail "worker did not start"
+kill -TERM "$keeper"; wait "$keeper"; code=$?
+expect_code 143; [ "$(wc -l < rounds)" = 1 ] || fail "restarted after SIGTERM"

@@ -38,9 +38,22 @@ kill -TSTP "$keeper"
 wait_until 5 eval '[ "$(state $keeper)" = T ] && [ "$(state $worker)" = T ]' || fail "not stopped"
 kill -CONT "$keeper"
 wait_until 5 eval '[ "$(state $keeper)" != T ] && [ "$(state $worker)" != T ]' || fail "not continued"
-# A second ^C kills at once, whatever the grace.
-kill -STOP "$worker"  # it will not answer
-kill -INT "$keeper"; kill -INT "$keeper"
+# A second ^C kills at once, whatever the grace; it is one if it comes 0.1 s after the first.
+cat > deaf.sh <<'W'
+trap 'touch told.$RANK' INT
+touch ready.$RANK
+while :; do read -rt 0.05 <> <(:); done
+W
+kill -INT "$keeper"; wait "$keeper"
+rm -f ready.*
+dlaunch --nproc 2 bash deaf.sh >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 10 ready || fail "workers did not start"
+t0=$(now_ms)
+kill -INT "$keeper"
+wait_until 5 test -e told.0 || fail "the first ^C did not arrive"
+wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 150 ]'
+kill -INT "$keeper"
 t0=$(now_ms); wait "$keeper"; code=$?
 expect_code 130
 [ $(($(now_ms) - t0)) -le 1500 ] || fail "the second ^C took $(($(now_ms) - t0)) ms"
@@ -52,3 +65,19 @@ started+=("$keeper")
 wait_until 10 ready || fail "workers did not start"
 kill -INT -- -"$keeper"; wait "$keeper"; code=$?
 expect_code 130; got INT || fail "workers got: $(cat got.*)"
+
+# timeout(1) signals its child and then the child's whole group: one wish, so the workers have their
+# grace.
+cat > slow.sh <<'W'
+trap 'read -rt 0.3 <> <(:); echo clean; exit 0' TERM
+touch ready.$RANK
+while :; do read -rt 0.05 <> <(:); done
+W
+for i in 1 2 3 4 5; do
+  rm -f ready.*
+  timeout 1000 dlaunch --nproc 2 bash slow.sh >out 2>err </dev/null & outer=$!
+  started+=("$outer")
+  wait_until 10 ready || fail "workers did not start"
+  kill -TERM "$outer"; wait "$outer"
+  [ "$(grep -c clean out)" = 2 ] || fail "timeout's signal counted twice: the workers were killed"
+done

@@ -10,5 +10,18 @@ printf '#!/no/such/interpreter\n' > script; chmod +x script
 run dlaunch --nproc 4 ./script; expect_code 127; expect_err "interpreter '/no/such/interpreter' does not exist"; one_line
 echo 'echo hi' > noshebang; chmod +x noshebang
 run dlaunch --nproc 4 ./noshebang; expect_code 126; expect_err "must begin with '#!'"; one_line
-run dlaunch --nproc 4 --chdir /no/such/folder true; [ "$code" != 0 ] || fail "chdir"; expect_err '/no/such/folder'; one_line
+run dlaunch --nproc 4 --chdir /no/such/folder true; expect_code 71; expect_err "chdir to '/no/such/folder'"; one_line
+mkdir sub; cp script sub/only-here
+run dlaunch --nproc 4 --chdir sub ./only-here; expect_code 127; expect_err 'does not exist'; one_line
 TMPDIR=/no/such/tmp run dlaunch --nproc 1 true; expect_code 73; expect_err '/no/such/tmp'; one_line
+
+# One of the later workers: told the same way, and no restart is wasted on it.
+printf '#!/bin/sh\nexec sleep 1000\n' > worker.0; chmod +x worker.0
+run dlaunch --nproc 3 --max-restarts 3 './worker.${rank}'
+expect_code 127; expect_under 2000
+expect_err "local rank [12] could not be started: exec './worker.[12]': No such file"
+expect_err 'stopped: ranks? 0'
+
+# Closed standard descriptors are as good as /dev/null.
+dlaunch --nproc 2 sh -c 'read x; echo "$RANK:$x" >> seen; echo e >&2' <&- >&- 2>&-
+[ $? = 0 ] && [ "$(sort seen | tr '\n' ' ')" = '0: 1: ' ] || fail "with closed descriptors"

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "launcher/oom.h"
-#include "launcher/spawn.h"
 
 using namespace dlaunch;
 
@@ -74,13 +73,6 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
 TEST_CASE("macros are filled in, and what is none stays") {
   CHECK(worker_arguments(plan(), kPlace) ==
         std::vector<std::string>{"train", "--rank=1/4", "1", "${other}", "$", "${rank"});
-}
-
-TEST_CASE("programs are found as execvp would") {
-  CHECK(*find_program("./x", "/bin") == "./x");
-  CHECK(find_program("sh", "/nowhere:/bin")->ends_with("/bin/sh"));
-  CHECK_FALSE(find_program("no-such-program", "/bin:/usr/bin"));
-  CHECK(find_program("passwd", "/etc").error().os_errno == EACCES);
 }
 
 TEST_CASE("counts are found in cgroup files of both versions") {

@@ -1,0 +1,29 @@
+// What can be said about how a worker ended: its wait status, and what it left behind.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "launcher/oom.h"
+#include "launcher/report.h"
+
+namespace dlaunch {
+
+// The facts of its wait status: waitid's siginfo_t.
+void note_wait_status(WorkerEnd& end, const siginfo_t& info);
+
+// The files that a failed worker may have left in the round's folder: TORCHELASTIC_ERROR_FILE and
+// libdlring's note on a lost peer.
+void note_left_files(WorkerEnd& end, const std::string& round_dir);
+
+// That the kernel killed it for lack of memory, if our memory cgroup counted such a kill since
+// `before` and nobody here had sent the SIGKILL.
+void note_out_of_memory(WorkerEnd& end, const OomCounter& before);
+
+// The first 1 MiB of a regular file; "" if there is none. Never waits, whatever the worker has put
+// in the file's place.
+std::string read_left_file(const std::string& path);
+
+}  // namespace dlaunch

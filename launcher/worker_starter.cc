@@ -1,0 +1,113 @@
+#include "launcher/worker_starter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+extern char** environ;
+
+namespace dlaunch {
+namespace {
+
+// What execvp uses where PATH is not set.
+constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+
+std::string path_of(const std::vector<std::string>& env) {
+  for (const auto& item : env) {
+    if (item.starts_with("PATH=")) return item.substr(5);
+  }
+  return kDefaultPath;
+}
+
+// Three descriptors a worker are more than the usual 1,024 allow for a few hundred of them.
+Result<rlimit> raise_open_files(int workers) {
+  rlimit original{};
+  ::getrlimit(RLIMIT_NOFILE, &original);
+  rlimit raised = original;
+  raised.rlim_cur = raised.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  ::getrlimit(RLIMIT_NOFILE, &raised);
+  const auto needed = static_cast<rlim_t>(workers) * 6 + 64;
+  if (raised.rlim_cur >= needed) return original;
+  return Error{
+      .code = Errc::io,
+      .what = fmt::format("{} workers need {} open files, but the limit is {}: raise it with "
+                          "ulimit -Hn",
+                          workers, needed, raised.rlim_cur),
+      .os_errno = EMFILE};
+}
+
+}  // namespace
+
+Result<WorkerStarter> WorkerStarter::make(const Plan& plan, const OriginalSignals& original) {
+  WorkerStarter starter(plan);
+  auto limit = raise_open_files(plan.nproc);
+  if (!limit) return limit.error();
+  starter.open_files_ = *limit;
+  starter.ignore_hangup_ = original.hangup_ignored;
+  for (char** item = environ; *item != nullptr; ++item) starter.inherited_.emplace_back(*item);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe", errno);
+  starter.failures_reading_.reset(ends[0]);
+  starter.failures_writing_.reset(ends[1]);
+  return starter;
+}
+
+void WorkerStarter::begin_round(WorkerPlace place) {
+  place_ = std::move(place);
+  failures_.clear();
+}
+
+Result<std::string> WorkerStarter::resolve(const std::string& program,
+                                           const std::vector<std::string>& env) {
+  const auto known = programs_.find(program);
+  if (known != programs_.end()) return known->second;
+  auto found = find_program(program, path_of(env), plan_->chdir);
+  if (found) programs_[program] = *found;
+  return found;
+}
+
+SpawnError WorkerStarter::start(int local_rank, const OutputHub::WorkerStdio& stdio,
+                                Spawned& worker) {
+  place_.local_rank = local_rank;
+  SpawnRequest request;
+  request.argv = worker_arguments(*plan_, place_);
+  request.env = worker_environment(*plan_, place_, inherited_);
+  auto program = resolve(request.argv.at(0), request.env);
+  if (!program) return {Stage::exec, program.error().os_errno, program.error().what};
+  request.path = *program;
+  request.chdir = plan_->chdir;
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
+  request.in = stdio.in.get();
+  request.out = stdio.out.get();
+  request.err = stdio.err.get();
+  request.open_files = open_files_;
+  request.ignore_hangup = ignore_hangup_;
+  request.local_rank = local_rank;
+  request.wait_for_exec = local_rank == 0;
+  request.failure_pipe = failures_writing_.get();
+  return spawn(request, worker);
+}
+
+std::optional<SpawnError> WorkerStarter::failure_of(int local_rank) {
+  SpawnFailure failure{};
+  while (::read(failures_reading_.get(), &failure, sizeof failure) == sizeof failure) {
+    failures_[failure.local_rank] = failure;
+  }
+  const auto found = failures_.find(local_rank);
+  if (found == failures_.end()) return std::nullopt;
+  SpawnRequest request;
+  place_.local_rank = local_rank;
+  request.argv = worker_arguments(*plan_, place_);
+  request.path = programs_[request.argv.at(0)];
+  request.chdir = plan_->chdir;
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
+  return explain_failure(request, found->second.stage, found->second.os_errno);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,51 @@
+// Starts the workers of a Plan, one call each: arguments, environment, placement and descriptors
+// come together here.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/keeper.h"
+#include "launcher/output_hub.h"
+#include "launcher/plan.h"
+#include "launcher/spawn.h"
+#include "launcher/worker_env.h"
+
+namespace dlaunch {
+
+class WorkerStarter {
+ public:
+  // Raises our own limit of open files, because each worker takes several; workers get the old one
+  // back. `plan` must outlive the starter. Error: the hard limit is too low for that many workers.
+  static Result<WorkerStarter> make(const Plan& plan, const OriginalSignals& original);
+
+  // What the agent has set up for the workers; `round_dir` is that of this round.
+  void begin_round(WorkerPlace place);
+
+  // Starts the worker; the descriptors in `stdio` may be closed afterwards. stage == none on
+  // success; even then a worker may turn out not to have come as far as its program.
+  SpawnError start(int local_rank, const OutputHub::WorkerStdio& stdio, Spawned& worker);
+
+  // Why a worker that start() had started ended before its program ran; none if it did run. To be
+  // asked once it was reaped.
+  std::optional<SpawnError> failure_of(int local_rank);
+
+ private:
+  explicit WorkerStarter(const Plan& plan) : plan_(&plan) {}
+  Result<std::string> resolve(const std::string& program, const std::vector<std::string>& env);
+
+  const Plan* plan_;
+  WorkerPlace place_;
+  rlimit open_files_{};
+  bool ignore_hangup_ = false;
+  std::vector<std::string> inherited_;
+  std::map<std::string, std::string> programs_;  // by argv[0]: where it was found
+  UniqueFd failures_reading_, failures_writing_;
+  std::map<int, SpawnFailure> failures_;  // by local rank
+};
+
+}  // namespace dlaunch

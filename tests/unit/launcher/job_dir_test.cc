@@ -1,0 +1,111 @@
+#include "launcher/job_dir.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "launcher/worker_evidence.h"
+
+using namespace dlaunch;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/dl-jobdir-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+mode_t mode_of(const fs::path& path) {
+  struct stat st {};
+  REQUIRE(::stat(path.c_str(), &st) == 0);
+  return st.st_mode & 07777;
+}
+
+}  // namespace
+
+TEST_CASE("a job's folder is private, holds its secret, and is gone when removed") {
+  const Folder tmp;
+  auto dir = JobDir::make(tmp.path);
+  REQUIRE(dir);
+  CHECK(mode_of(dir->path()) == 0700);
+  const auto made = Secret::random();
+  REQUIRE(made);
+  const Secret& secret = *made;
+  auto file = dir->write_secret(secret);
+  REQUIRE(file);
+  CHECK(mode_of(*file) == 0600);
+  CHECK(Secret::load(*file)->bytes() == secret.bytes());
+  auto round = dir->make_round_dir(1);
+  REQUIRE(round);
+  CHECK(mode_of(*round) == 0700);
+  CHECK_FALSE(dir->make_round_dir(1));
+  std::ofstream(fs::path(*round) / "error.0.json") << "{}";
+  dir->remove();
+  CHECK(fs::is_empty(tmp.path));
+}
+
+TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
+  const Folder tmp;
+  auto alive = JobDir::make(tmp.path);
+  REQUIRE(alive);
+  std::string dead;
+  {
+    auto dir = JobDir::make(tmp.path);
+    REQUIRE(dir);
+    dead = dir->path();
+    REQUIRE(dir->write_secret(*Secret::random()));
+  }  // its lock is free, but nobody removed it
+  fs::create_directory(tmp.path / "dlaunch-job-no-lock");  // perhaps being made at this moment
+  fs::create_directory(tmp.path / "other");
+  std::ofstream(tmp.path / "other" / "lock");
+  fs::create_directory_symlink(tmp.path / "other", tmp.path / "dlaunch-job-link");
+
+  auto next = JobDir::make(tmp.path);
+  REQUIRE(next);
+  CHECK_FALSE(fs::exists(dead));
+  CHECK(fs::exists(alive->path()));
+  CHECK(fs::exists(tmp.path / "dlaunch-job-no-lock"));
+  CHECK(fs::exists(tmp.path / "other" / "lock"));
+}
+
+TEST_CASE("a place where no folder can be made is named") {
+  const auto dir = JobDir::make("/no/such/place");
+  REQUIRE_FALSE(dir);
+  CHECK(dir.error().what.find("/no/such/place") != std::string::npos);
+  CHECK(dir.error().what.find("TMPDIR") != std::string::npos);
+}
+
+TEST_CASE("what a failed worker left is read, but nothing that would hold us up") {
+  const Folder folder;
+  std::ofstream(folder.path / "error.3.json") << "{\"message\": \"m\"}";
+  std::ofstream(folder.path / "peer_lost.3") << "11\nrank 11 left\n";
+  WorkerEnd end;
+  end.local_rank = 3;
+  note_left_files(end, folder.path);
+  CHECK(end.error_file == "{\"message\": \"m\"}");
+  CHECK(end.peer_lost == 11);
+
+  WorkerEnd other;
+  other.local_rank = 4;
+  REQUIRE(::mkfifo((folder.path / "error.4.json").c_str(), 0600) == 0);
+  std::ofstream(folder.path / "peer_lost.4") << "not a number";
+  note_left_files(other, folder.path);
+  CHECK(other.error_file.empty());
+  CHECK(other.peer_lost == -1);
+
+  fs::create_symlink("/etc/passwd", folder.path / "link");
+  CHECK(read_left_file(folder.path / "link").empty());
+  std::ofstream(folder.path / "huge") << std::string(3 << 20, 'x');
+  CHECK(read_left_file(folder.path / "huge").size() == std::size_t{1} << 20);
+}

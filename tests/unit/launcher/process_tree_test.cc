@@ -1,0 +1,87 @@
+#include "launcher/process_tree.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+  return std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
+
+[[noreturn]] void tell_and_wait(int writing) {
+  const pid_t self = ::getpid();
+  [[maybe_unused]] const auto written = ::write(writing, &self, sizeof self);
+  while (true) ::pause();
+}
+
+// A child, a grandchild that leads its own session, and an orphan of a double fork; all ignore what
+// can be ignored. Returns their pids once all three run.
+std::vector<pid_t> make_family() {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]), writing(ends[1]);
+  for (const bool orphan : {false, true}) {
+    const pid_t pid = ::fork();
+    if (pid != 0) continue;
+    ::signal(SIGTERM, SIG_IGN);
+    if (::fork() == 0) {
+      ::setsid();
+      tell_and_wait(ends[1]);
+    }
+    if (orphan) ::_exit(0);
+    tell_and_wait(ends[1]);
+  }
+  std::vector<pid_t> pids(3);
+  for (auto& pid : pids) REQUIRE(::read(ends[0], &pid, sizeof pid) == sizeof pid);
+  return pids;
+}
+
+}  // namespace
+
+TEST_CASE("descendants are found and killed wherever they have moved, and all are reaped") {
+  REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  CHECK(descendants().empty());
+  const auto family = make_family();
+  const auto found = descendants();
+  for (const pid_t pid : family) CHECK(contains(found, pid));
+  CHECK_FALSE(contains(found, ::getpid()));
+
+  const auto started = steady_now();
+  CHECK(kill_descendants());
+  CHECK(steady_now() - started < 1s);
+  for (const pid_t pid : family) CHECK(::kill(pid, 0) == -1);  // not even a zombie
+  CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST_CASE("a tree that keeps forking is caught up with") {
+  REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  if (::fork() == 0) {
+    // Each generation leaves the next one behind, as a daemon does.
+    while (true) {
+      const pid_t pid = ::fork();
+      if (pid > 0) ::_exit(0);
+      if (pid == 0) ::usleep(500);
+    }
+  }
+  CHECK(kill_descendants());
+  CHECK(descendants().empty());
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST_CASE("with nothing to kill there is nothing to do") { CHECK(kill_descendants()); }
