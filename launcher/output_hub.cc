@@ -42,7 +42,7 @@ Result<UniqueFd> open_null(int access) {
 }  // namespace
 
 struct OutputHub::Impl {
-  Impl(asio::io_context& l, const Plan& p);
+  Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds);
 
   using StreamPtr = std::shared_ptr<WorkerStream>;
 
@@ -83,6 +83,7 @@ struct OutputHub::Impl {
 
   asio::io_context& loop;
   const Plan& plan;
+  const OwnDescriptors own;
   const bool one_target;  // stdout and stderr are the same: one queue keeps lines whole
   Target out, err;
   asio::steady_timer timer, flush_timer;
@@ -96,15 +97,16 @@ struct OutputHub::Impl {
   std::function<void()> on_flushed;
 };
 
-OutputHub::Impl::Impl(asio::io_context& l, const Plan& p)
+OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds)
     : loop(l),
       plan(p),
-      one_target(same_target(STDOUT_FILENO, STDERR_FILENO)),
-      out(*this, STDOUT_FILENO, "stdout"),
-      err(*this, STDERR_FILENO, "stderr"),
+      own(own_fds),
+      one_target(same_target(own.out, own.err)),
+      out(*this, own.out, "stdout"),
+      err(*this, own.err, "stderr"),
       timer(l),
       flush_timer(l),
-      stdin_pump(l, STDIN_FILENO),
+      stdin_pump(l, own.in),
       read_buffer(std::make_unique<char[]>(kReadBytes)) {
   // A reader that has left, or a log file at the user's size limit, is an error to be handled.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
@@ -121,7 +123,7 @@ bool OutputHub::Impl::shows(int rank, bool error) const {
 
 Result<UniqueFd> OutputHub::Impl::open_stream(int round, int rank, bool error) {
   if (plan.output.mode == OutputMode::raw) {
-    UniqueFd copy(::fcntl(error ? STDERR_FILENO : STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+    UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
     if (!copy) return errno_error("copy our own output for a worker", errno);
     return copy;
   }
@@ -311,7 +313,9 @@ void OutputHub::Impl::check_flushed() {
 // -- The public face
 
 OutputHub::OutputHub(asio::io_context& loop, const Plan& plan)
-    : impl_(std::make_unique<Impl>(loop, plan)) {}
+    : OutputHub(loop, plan, OwnDescriptors()) {}
+OutputHub::OutputHub(asio::io_context& loop, const Plan& plan, OwnDescriptors own)
+    : impl_(std::make_unique<Impl>(loop, plan, own)) {}
 OutputHub::~OutputHub() = default;
 
 Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int rank) {
