@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kReadBytes = 256 << 10;
 constexpr std::size_t kReadBytesMerged = 16 << 10;  // ranks keep step, so that lines meet
 constexpr int kReadsPerTurn = 4;                    // then the other workers' turn
-constexpr std::size_t kLargePipe = 1 << 20, kSmallPipe = 64 << 10;
+constexpr std::size_t kLargePipe = 1 << 20;
 constexpr std::size_t kAllPipes = 32 << 20;
 
 bool has(StreamSet set, bool error) {
@@ -46,14 +46,17 @@ struct OutputHub::Impl {
 
   using StreamPtr = std::shared_ptr<WorkerStream>;
 
-  // One of our own outputs, and what is held back before it.
+  // One of our own outputs, and the streams that wait for room in it: who waits first is read
+  // first. (epoll would put those first whose workers write again soonest.)
   struct Target {
     Target(Impl& hub, int fd, const char* name)
         : sink(hub.loop, fd, name,
-               {[&hub] { hub.on_drained(); }, [&hub](const Error& e) { hub.on_sink_failed(e); }}),
+               {[this, &hub] { hub.on_drained(*this); },
+                [&hub](const Error& e) { hub.on_sink_failed(e); }}),
           printer(hub.plan, sink) {}
     OutputSink sink;
     OutputPrinter printer;
+    std::deque<StreamPtr> waiting;
   };
 
   Target& target(bool error) { return error && !one_target ? err : out; }
@@ -67,6 +70,7 @@ struct OutputHub::Impl {
   bool shows(int rank, bool error) const;
   void arm(const StreamPtr& stream);
   void on_readable(const StreamPtr& stream);
+  void take_turn(const StreamPtr& stream);
   std::size_t read_some(WorkerStream& stream, std::size_t most);
   void take(WorkerStream& stream, std::string_view bytes);
   void end_stream(const StreamPtr& stream);
@@ -74,7 +78,7 @@ struct OutputHub::Impl {
   void show(const WorkerStream& stream, std::string_view line, bool continued);
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
-  void on_drained();
+  void on_drained(Target& to);
   void on_sink_failed(const Error& error);
   void own_line(std::string_view line);
   void arm_timer();
@@ -90,7 +94,6 @@ struct OutputHub::Impl {
   StdinPump stdin_pump;
   std::unique_ptr<char[]> read_buffer;  // one for all streams
   std::map<int, std::array<StreamPtr, 2>> streams;
-  std::deque<StreamPtr> paused;     // wait for room in their sink, first come first served
   std::map<int, StreamTail> tails;  // of streams whose worker has ended
   std::array<LineMerger, 2> mergers;
   TimePoint read_at{};  // what this turn shows was read then
@@ -136,7 +139,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int rank, bool error) {
   }
   // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
   const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(plan.nproc));
-  auto writing = stream->open_pipe(std::clamp(share, kSmallPipe, kLargePipe));
+  auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
   if (!writing) return writing.error();
   if (stream->shown && merges()) merger(error).join(rank);
   arm(stream);
@@ -159,14 +162,20 @@ void OutputHub::Impl::arm(const StreamPtr& stream) {
 }
 
 void OutputHub::Impl::on_readable(const StreamPtr& stream) {
-  for (int i = 0; i < kReadsPerTurn; ++i) {
-    if (stream->shown && sink(stream->error()).full()) {
-      paused.push_back(stream);  // back-pressure: the worker's pipe fills, and its writes block
-      return arm_timer();
-    }
+  if (stream->shown) {
+    Target& to = target(stream->error());
+    // Back-pressure: the worker's pipe fills, and its writes block.
+    if (to.sink.full() || !to.waiting.empty()) return to.waiting.push_back(stream);
+  }
+  take_turn(stream);
+}
+
+void OutputHub::Impl::take_turn(const StreamPtr& stream) {
+  for (int i = 0; i < kReadsPerTurn && stream->is_open(); ++i) {
     const std::size_t n = read_some(*stream, kReadBytes);
     flush_sinks();
     if (n < kReadBytes / 4) break;  // probably empty, or to be read in step with the others
+    if (stream->shown && sink(stream->error()).full()) break;
   }
   arm_timer();
   if (stream->is_open()) arm(stream);
@@ -243,14 +252,11 @@ void OutputHub::Impl::flush_sinks() {
   if (on_flushed) check_flushed();
 }
 
-void OutputHub::Impl::on_drained() {
-  for (const auto& stream : std::exchange(paused, {})) {
-    if (!stream->is_open()) continue;
-    if (sink(stream->error()).full()) {
-      paused.push_back(stream);
-    } else {
-      arm(stream);
-    }
+void OutputHub::Impl::on_drained(Target& to) {
+  while (!to.waiting.empty() && !to.sink.full()) {
+    const StreamPtr next = std::move(to.waiting.front());
+    to.waiting.pop_front();
+    if (next->is_open()) take_turn(next);
   }
   if (on_flushed) check_flushed();
 }

@@ -43,7 +43,9 @@ Result<UniqueFd> WorkerStream::open_pipe(std::size_t pipe_bytes) {
   UniqueFd reading(ends[0]), writing(ends[1]);
   ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);  // of this end only
   // As a favour: one user's pipes may hold only so much together, and smaller ones work, too.
-  ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
+  if (pipe_bytes > kDefaultPipe) {
+    ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
+  }
   asio::error_code ec;
   pipe_.assign(reading.get(), ec);
   if (ec) return errno_error("watch a worker's output", ec.value());

@@ -32,6 +32,8 @@ class StreamTail {
 
 class WorkerStream {
  public:
+  static constexpr std::size_t kDefaultPipe = 64 << 10;  // what the kernel gives unasked
+
   WorkerStream(asio::io_context& loop, int rank, bool error)
       : rank_(rank), error_(error), pipe_(loop) {}
 
