@@ -1,11 +1,9 @@
-// Which worker failed first by itself. Certain evidence first: a worker that ended by a signal of
-// ours did not fail by itself, nor did one to which libdlring had reported a lost peer. A worker
-// whose last words are of a broken connection is a consequence only if some other worker failed by
-// itself at about the same time; alone, it is the cause.
+#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <set>
 
 #include "base/exit_code.h"
 #include "launcher/report.h"
@@ -16,81 +14,223 @@ namespace {
 // A peer's death and the complaints about it lie this close together.
 constexpr Duration kSameTime = std::chrono::seconds(2);
 
-enum class Kind { fine, stopped, lost_peer, broken_connection, own };
+enum class Kind {
+  fine,
+  stopped,            // by us
+  lost_peer,          // libdlring said so
+  broken_connection,  // its last words say so
+  failed_meanwhile,   // by itself, but when we had sent it a signal already
+  own,                // by itself
+};
 
 bool failed(const WorkerEnd& worker) { return worker.signal != 0 || worker.exit_code != 0; }
 
-// Ended as one does who is told to: by that signal, or with a code for it (128 + the signal, or 143
-// and the like from a shell; Python's SystemExit after SIGINT gives 130 or 1).
-bool ended_by_us(const WorkerEnd& worker) { return worker.signal_we_sent != 0; }
-
-bool complains_of_connection(const WorkerEnd& worker) {
-  static constexpr const char* kWords[] = {"Connection reset by peer",
-                                           "Connection closed by peer",
-                                           "Broken pipe",
-                                           "Socket closed",
-                                           "connection was closed",
-                                           "ECONNRESET"};
-  // The cause of an exit stands in its last lines.
-  const auto& tail = worker.stderr_tail;
-  const std::size_t from = tail.size() > 8 ? tail.size() - 8 : 0;
-  for (std::size_t i = from; i < tail.size(); ++i) {
-    for (const char* word : kWords) {
-      if (tail[i].find(word) != std::string::npos) return true;
-    }
+// Of these we may have sent one, and an earlier one than the last.
+bool may_be_ours(const WorkerEnd& worker) {
+  switch (worker.signal) {
+    case SIGINT:
+    case SIGTERM:
+    case SIGHUP:
+    case SIGQUIT:
+      return true;
+    default:
+      return worker.signal == worker.signal_we_sent;
   }
-  return false;
+}
+
+bool speaks_of_connection(const std::string& text) {
+  static constexpr const char* kWords[] = {
+      "Connection reset by peer",
+      "Connection closed by peer",
+      "Connection closed by remote peer",
+      "connection was closed",
+      "Broken pipe",
+      "Socket closed",
+      "remote process exited",
+      "ECONNRESET",
+  };
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+// The cause of an exit stands in the last lines, and better in the error file where there is one.
+bool complains_of_connection(const WorkerEnd& worker) {
+  if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
+  constexpr std::ptrdiff_t kLastWords = 8;
+  const auto& tail = worker.stderr_tail;
+  const auto from = std::max(tail.begin(), tail.end() - std::min(kLastWords, std::ssize(tail)));
+  return std::any_of(from, tail.end(), speaks_of_connection);
+}
+
+// It had begun to fail before our signal reached it: an exception of its own was on its way out.
+bool confesses(const WorkerEnd& worker) {
+  if (!worker.error_file.empty()) return true;
+  bool thrown = false;
+  for (const auto& line : worker.stderr_tail) {
+    if (line.find("KeyboardInterrupt") != std::string::npos) return false;  // our SIGINT
+    thrown = thrown || line.find("Traceback (most recent call last)") != std::string::npos ||
+             line.find("terminate called after throwing") != std::string::npos;
+  }
+  return thrown;
 }
 
 Kind kind_of(const WorkerEnd& worker) {
   if (!failed(worker)) return Kind::fine;
-  if (ended_by_us(worker)) return Kind::stopped;
-  if (worker.peer_lost >= 0 && worker.signal == 0) return Kind::lost_peer;
-  if (worker.signal == 0 && complains_of_connection(worker)) return Kind::broken_connection;
-  return Kind::own;
-}
-
-int code_of(const WorkerEnd& worker) {
-  return worker.signal != 0 ? 128 + worker.signal : worker.exit_code;
-}
-
-int spawn_exit_code(const JobFacts& facts) {
-  if (facts.failed_stage != Stage::exec) return kExitSystem;
-  return facts.failed_errno == ENOENT || facts.failed_errno == ENOTDIR ? kExitNotFound
-                                                                       : kExitCannotExec;
-}
-
-// The earliest of a kind; workers stand in the order in which they ended.
-std::optional<std::size_t> first(const std::vector<Kind>& kinds, Kind kind) {
-  const auto it = std::find(kinds.begin(), kinds.end(), kind);
-  if (it == kinds.end()) return std::nullopt;
-  return static_cast<std::size_t>(it - kinds.begin());
-}
-
-std::optional<std::size_t> find_root(const JobFacts& facts, const std::vector<Kind>& kinds) {
-  const auto own = first(kinds, Kind::own);
-  const auto broken = first(kinds, Kind::broken_connection);
-  if (own && broken) {
-    const auto gap = facts.workers[*own].ended - facts.workers[*broken].ended;
-    return gap > kSameTime ? broken : own;
+  if (worker.peer_lost >= 0) return Kind::lost_peer;
+  const bool complains = complains_of_connection(worker) || worker.signal == SIGPIPE;
+  if (worker.signal_we_sent != 0) {
+    const bool crashed = worker.signal != 0 && !may_be_ours(worker) && worker.signal != SIGPIPE;
+    return crashed || (!complains && confesses(worker)) ? Kind::failed_meanwhile : Kind::stopped;
   }
-  if (own) return own;
-  if (broken) return broken;
-  // Everybody lost a peer that did not fail: it left early. The first to complain speaks for all.
-  if (const auto lost = first(kinds, Kind::lost_peer)) return lost;
+  // A crash is no answer to a broken connection; an exception that nobody caught is (SIGABRT).
+  const bool crashed = worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
+  return complains && !crashed ? Kind::broken_connection : Kind::own;
+}
+
+class Judge {
+ public:
+  explicit Judge(const JobFacts& facts) : facts_(facts) {
+    for (const auto& worker : facts.workers) kinds_.push_back(kind_of(worker));
+  }
+
+  Verdict decide();
+
+ private:
+  using Index = std::optional<std::size_t>;
+
+  Index first(Kind kind) const;
+  Index with_rank(int rank) const;
+  bool close_in_time(std::size_t a, std::size_t b) const;
+  Index find_root();
+  Index follow_lost_peers(std::size_t start);
+  void sort_others();
+  int exit_code() const;
+  int exit_code_of(const WorkerEnd& root) const;
+  int spawn_exit_code() const;
+
+  const JobFacts& facts_;
+  std::vector<Kind> kinds_;
+  Verdict verdict_;
+  int unseen_ = -1;  // a lost peer that had not failed
+};
+
+// Workers stand in the order in which they ended.
+Judge::Index Judge::first(Kind kind) const {
+  const auto it = std::find(kinds_.begin(), kinds_.end(), kind);
+  if (it == kinds_.end()) return std::nullopt;
+  return static_cast<std::size_t>(it - kinds_.begin());
+}
+
+Judge::Index Judge::with_rank(int rank) const {
+  for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
+    if (facts_.workers[i].rank == rank) return i;
+  }
   return std::nullopt;
 }
 
-int exit_code(const JobFacts& facts, const std::optional<std::size_t>& root) {
-  switch (facts.end) {
+bool Judge::close_in_time(std::size_t a, std::size_t b) const {
+  const auto gap = facts_.workers[a].ended - facts_.workers[b].ended;
+  return gap <= kSameTime && gap >= -kSameTime;
+}
+
+Judge::Index Judge::find_root() {
+  const auto own = first(Kind::own);
+  const auto broken = first(Kind::broken_connection);
+  if (own) return broken && *broken < *own && !close_in_time(*own, *broken) ? broken : own;
+  const auto lost = first(Kind::lost_peer);
+  if (const auto found = lost ? follow_lost_peers(*lost) : std::nullopt) return found;
+  const auto meanwhile = first(Kind::failed_meanwhile);
+  if (broken) return meanwhile && close_in_time(*meanwhile, *broken) ? meanwhile : broken;
+  if (meanwhile) return meanwhile;
+  if (lost) {
+    verdict_.lost_unseen = unseen_;
+    verdict_.lost_each_other = unseen_ < 0;
+    return lost;
+  }
+  // Whoever failed was sent our signal before we saw it: an exit code speaks rather than a signal.
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    if (kinds_[i] == Kind::stopped && facts_.workers[i].signal == 0) return i;
+  }
+  return first(Kind::stopped);
+}
+
+// From peer to lost peer, to one whose end explains the loss.
+Judge::Index Judge::follow_lost_peers(std::size_t start) {
+  std::set<std::size_t> seen;
+  for (std::size_t at = start; seen.insert(at).second;) {
+    const int peer = facts_.workers[at].peer_lost;
+    const auto next = with_rank(peer);
+    if (next && kinds_[*next] == Kind::lost_peer) {
+      at = *next;
+      continue;
+    }
+    const bool alive =
+        !next || (facts_.workers[*next].signal_we_sent != 0 &&
+                  kinds_[*next] != Kind::failed_meanwhile && facts_.workers[*next].exit_code == 0);
+    if (alive) {
+      unseen_ = peer;
+      return std::nullopt;
+    }
+    if (kinds_[*next] != Kind::fine) return next;
+    verdict_.left_early = peer;
+    return at;
+  }
+  return std::nullopt;  // in a circle
+}
+
+void Judge::sort_others() {
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    if (verdict_.root == i) continue;
+    switch (kinds_[i]) {
+      case Kind::fine:
+        break;
+      case Kind::stopped:
+        verdict_.stopped.push_back(i);
+        break;
+      case Kind::lost_peer:
+        verdict_.consequences.push_back(i);
+        break;
+      case Kind::broken_connection:
+        if (verdict_.root && close_in_time(*verdict_.root, i))
+          verdict_.consequences.push_back(i);
+        else
+          verdict_.own_failures.push_back(i);
+        break;
+      case Kind::failed_meanwhile:
+      case Kind::own:
+        verdict_.own_failures.push_back(i);
+        break;
+    }
+  }
+}
+
+int Judge::spawn_exit_code() const {
+  if (facts_.failed_stage != Stage::exec) return kExitSystem;
+  return facts_.failed_errno == ENOENT || facts_.failed_errno == ENOTDIR ? kExitNotFound
+                                                                         : kExitCannotExec;
+}
+
+int Judge::exit_code_of(const WorkerEnd& root) const {
+  if (root.signal == 0) return root.exit_code;
+  if (root.signal_we_sent != 0 && may_be_ours(root)) {
+    // Our signal hid its own code: that of the first who failed because of it.
+    for (const auto& worker : facts_.workers) {
+      if (worker.signal_we_sent == 0 && worker.exit_code != 0) return worker.exit_code;
+    }
+  }
+  return 128 + root.signal;
+}
+
+int Judge::exit_code() const {
+  switch (facts_.end) {
     case JobEnd::succeeded:
       return kExitOk;
     case JobEnd::worker_failed:
-      return root ? code_of(facts.workers[*root]) : kExitInternal;
+      return verdict_.root ? exit_code_of(facts_.workers[*verdict_.root]) : kExitInternal;
     case JobEnd::spawn_failed:
-      return spawn_exit_code(facts);
+      return spawn_exit_code();
     case JobEnd::interrupted:
-      return 128 + facts.signal_received;
+      return 128 + facts_.signal_received;
     case JobEnd::timed_out:
       return kExitTimeout;
     case JobEnd::setup_failed:
@@ -99,28 +239,15 @@ int exit_code(const JobFacts& facts, const std::optional<std::size_t>& root) {
   return kExitInternal;
 }
 
+Verdict Judge::decide() {
+  if (facts_.end == JobEnd::worker_failed) verdict_.root = find_root();
+  sort_others();
+  verdict_.exit_code = exit_code();
+  return verdict_;
+}
+
 }  // namespace
 
-Verdict judge(const JobFacts& facts) {
-  Verdict verdict;
-  std::vector<Kind> kinds;
-  for (const auto& worker : facts.workers) kinds.push_back(kind_of(worker));
-  if (facts.end == JobEnd::worker_failed) {
-    verdict.root = find_root(facts, kinds);
-    // Everybody that failed was stopped by us only after somebody else had: so one there must be.
-    if (!verdict.root) verdict.root = first(kinds, Kind::stopped);
-  }
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (verdict.root == i || kinds[i] == Kind::fine) continue;
-    if (kinds[i] == Kind::stopped)
-      verdict.stopped.push_back(i);
-    else if (kinds[i] == Kind::own)
-      verdict.own_failures.push_back(i);
-    else
-      verdict.consequences.push_back(i);
-  }
-  verdict.exit_code = exit_code(facts, verdict.root);
-  return verdict;
-}
+Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }
 
 }  // namespace dlaunch

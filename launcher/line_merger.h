@@ -1,16 +1,25 @@
 // LineMerger joins equal lines of several ranks into one: eight ranks that say the same are shown
-// as
-// "[0-7] the same". A line is held back until every rank has said it, at most kWindow. The order of
-// each rank's own lines is kept: a rank joins a waiting line only if it stands behind all that the
-// rank has said before. A new line stands beside other ranks' lines of the same place in their
-// streams, not at the end, so that what comes after it can still be joined. Pure.
+// as "[0-7] the same". Pure.
+//
+// A line is held back until every rank has said it or has gone past it, so that nobody can join it
+// any more; at most kWindow; and never so long that more than kMaxHeldBytes are held. The order of
+// each rank's own lines is kept exactly.
+//
+// How: the held lines stand in one order (their keys) that agrees with every rank's own. A rank
+// joins the first line of the same text behind its own last one. If there is none, its line is new
+// and stands right behind its own last one, so that as many lines as possible remain to be joined.
+// Only the front of that order is ever let go, there in the order of arrival as far as the ranks'
+// own orders allow.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -21,40 +30,53 @@ namespace dlaunch {
 class LineMerger {
  public:
   static constexpr Duration kWindow = std::chrono::milliseconds(100);
-  static constexpr std::size_t kMaxHeldBytes = 4 << 20;
+  static constexpr std::size_t kMaxHeldBytes = 8 << 20;
 
   struct Merged {
     RankSet ranks;
     std::string text;
+    TimePoint said;  // by the first of them
   };
 
+  // Ranks that are waited for. A rank may speak after it has left (a grandchild of a worker).
   void join(int rank) { present_.insert(rank); }
   void leave(int rank) { present_.erase(rank); }
 
-  // Takes one line; what may be shown now comes back from take().
+  // Takes one line; what may be shown now comes back from take(). Time must not run backwards.
   void add(TimePoint now, int rank, std::string_view line);
-  // Lines that are complete or whose time is over, in order.
+  // Lines that nobody can join any more, or whose time is over, in order.
   std::vector<Merged> take(TimePoint now);
   // All that is held, at the end.
   std::vector<Merged> take_all();
+  // When take() has to be called if nothing is added; nullopt: nothing is held.
   std::optional<TimePoint> deadline() const;
 
  private:
+  // By place, then by arrival. Lines at the end take a new place, lines in between share one.
+  struct Key {
+    std::int64_t place;
+    std::uint64_t arrival;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
   struct Held {
     Merged line;
-    TimePoint since;
-    std::uint64_t place;  // in the stream of the rank that said it first: its how-many-eth line
+    Key key;
+    std::size_t blocked_by = 0;  // used while being let go: ranks with an earlier line
   };
-  struct Stream {
-    std::uint64_t said = 0;       // lines
-    std::uint64_t next_free = 0;  // the first line number that may still be joined
-  };
-  Merged pop();
+  using HeldPtr = std::unique_ptr<Held>;
+
+  static std::size_t cost(const Held& held);
+  Held* find_equal(const std::optional<Key>& after, std::string_view line) const;
+  Key key_behind(const std::optional<Key>& after) const;
+  std::optional<Key> last_to_let_go(TimePoint now) const;
+  std::vector<Merged> let_go_until(const Key& last);
 
   RankSet present_;
-  std::deque<Held> held_;
-  std::uint64_t popped_ = 0;  // held_[i] is line number popped_ + i
-  std::map<int, Stream> streams_;
+  std::map<Key, HeldPtr> held_;
+  std::map<std::pair<std::string_view, Key>, Held*> by_text_;  // views into held lines
+  std::map<std::uint64_t, Held*> by_arrival_;
+  std::map<int, std::deque<Held*>> said_by_;  // each rank's held lines, in its order
+  std::uint64_t arrivals_ = 0;
   std::size_t held_bytes_ = 0;
 };
 

@@ -1,7 +1,18 @@
 // OutputHub: everything that reaches the user's terminal goes through here: the workers' lines,
 // our own messages, the final report. It owns the worker pipes' reading ends, the log files, and
-// our stdout and stderr, so that no line is torn by another and nothing is lost: when the reader of
-// our stdout is slow, we stop reading the workers' pipes (back-pressure).
+// our stdout and stderr, so that no line is torn by another and nothing is lost.
+//
+// - Our reader is slow: we stop reading the workers' pipes, they fill, and the workers' writes
+// block
+//   (back-pressure). Who waits first is read first when there is room again.
+// - Our reader is gone (`dlaunch … | head`): nothing more is shown there. The workers do not
+// notice;
+//   the job, the log files and the report go on.
+// - Our output cannot be written otherwise (disk full): the same, with one message.
+// - A log file cannot be written: one warning that names it; the job goes on without that file.
+// - A write end that some grandchild keeps open after its worker has ended: listened to while the
+//   job lasts, never waited for.
+// - stdout and stderr are the same file, pipe or terminal: one queue for both keeps lines whole.
 //
 // An asio shell; what becomes of bytes is decided by pure line cores (line_splitter.h, …).
 // One thread, the loop's.
@@ -23,7 +34,13 @@ namespace dlaunch {
 
 class OutputHub {
  public:
+  // Our own stdin, stdout and stderr; they stay open and keep their flags.
+  struct OwnDescriptors {
+    int in = 0, out = 1, err = 2;
+  };
+  // `plan` must outlive the hub. From here on the process ignores SIGPIPE and SIGXFSZ.
   OutputHub(asio::io_context& loop, const Plan& plan);
+  OutputHub(asio::io_context& loop, const Plan& plan, OwnDescriptors own);
   ~OutputHub();
   OutputHub(const OutputHub&) = delete;
   OutputHub& operator=(const OutputHub&) = delete;
@@ -35,8 +52,8 @@ class OutputHub {
   };
   Result<WorkerStdio> open_worker(int round, int rank);
 
-  // The worker was reaped: what its pipes still hold is read, printed and written; a write end kept
-  // open by some grandchild is not waited for. Call once per open_worker.
+  // The worker was reaped: what its pipes still hold is read, printed and written before this
+  // returns, and stderr_tail() is complete. Call once per open_worker.
   void worker_ended(int rank);
 
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.

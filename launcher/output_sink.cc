@@ -8,39 +8,42 @@
 
 #include <algorithm>
 
+#include "launcher/own_descriptor.h"
+
 namespace dlaunch {
 namespace {
 
-// A blocking descriptor that polls as writable takes this much without blocking, if it is a pipe.
+// A blocking pipe that polls as writable takes this much without blocking.
 constexpr std::size_t kSafePiece = 4096;
 constexpr std::size_t kPiece = 1 << 20;
 
 }  // namespace
 
-OutputSink::OutputSink(asio::io_context& loop, int fd, std::function<void()> drained)
-    : kind_(Kind::shared), descriptor_(loop), drained_(std::move(drained)) {
+OutputSink::OutputSink(asio::io_context& loop, int fd, std::string name, Handlers handlers)
+    : name_(std::move(name)), descriptor_(loop), handlers_(std::move(handlers)) {
+  UniqueFd own = open_own(fd);
+  asio::error_code ec;
+  if (own) descriptor_.assign(own.get(), ec);
+  gone_ = !own || ec;  // closed before we were started, or no descriptor left
+  if (!gone_) own.release();
+}
+
+UniqueFd OutputSink::open_own(int fd) {
   struct stat st {};
-  int own = -1;
-  if (::fstat(fd, &st) != 0) {
-    gone_ = true;  // closed before we were started
-    return;
-  }
+  if (::fstat(fd, &st) != 0) return {};
+  terminal_ = ::isatty(fd) != 0;
   if (S_ISREG(st.st_mode)) {
     kind_ = Kind::file;
   } else if (S_ISSOCK(st.st_mode)) {
     kind_ = Kind::socket;
   } else {
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    own = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (own >= 0) kind_ = Kind::reopened;
+    UniqueFd own = open_anew(fd, O_WRONLY);
+    if (own) {
+      kind_ = Kind::reopened;
+      return own;
+    }
   }
-  if (own < 0) own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  asio::error_code ec;
-  descriptor_.assign(own, ec);
-  if (ec) {
-    ::close(own);
-    gone_ = true;
-  }
+  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
 }
 
 long OutputSink::write_some() {
@@ -68,36 +71,39 @@ void OutputSink::flush() {
     } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       return wait_for_room();
     } else if (n == 0 || errno != EINTR) {
-      gone_ = true;  // closed pipe, hung-up terminal, full disk: nothing more can be shown there
+      fail(n == 0 ? EIO : errno);
     }
   }
   waiting_.clear();
   written_ = 0;
   // One very long line must not hold its memory for the rest of the job.
-  if (waiting_.capacity() > 2 * kHighWater) waiting_.shrink_to_fit();
+  if (waiting_.capacity() > 4 * kHighWater) waiting_.shrink_to_fit();
+}
+
+void OutputSink::fail(int err) {
+  gone_ = true;
+  // EIO is what a terminal says that has been hung up.
+  const bool reader_left = err == EPIPE || err == ECONNRESET || (err == EIO && terminal_);
+  if (!reader_left) handlers_.failed(errno_error("write to our " + name_, err));
 }
 
 void OutputSink::wait_for_room() {
   pending_ = true;
-  // What has been written is dropped only when that is cheap, not at each partial write.
-  if (written_ >= kLowWater) {
-    waiting_.erase(0, written_);
-    written_ = 0;
-  }
+  drop_written();
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_write, [this](asio::error_code ec) {
     if (ec == asio::error::operation_aborted) return;
     pending_ = false;
     if (ec) gone_ = true;
     flush();
-    if (gone_ || waiting_.size() - written_ <= kLowWater) drained_();
+    if (gone_ || waiting_.size() - written_ <= kLowWater) handlers_.drained();
   });
 }
 
-bool same_target(int a, int b) {
-  struct stat sa {
-  }, sb{};
-  return ::fstat(a, &sa) == 0 && ::fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
-         sa.st_ino == sb.st_ino;
+// Only where less is moved than was written: each byte is moved at most once then.
+void OutputSink::drop_written() {
+  if (written_ < waiting_.size() / 2) return;
+  waiting_.erase(0, written_);
+  written_ = 0;
 }
 
 }  // namespace dlaunch

@@ -1,24 +1,36 @@
 // OutputSink: one of our own output descriptors and the bytes that wait for it. It never blocks the
-// loop and never changes the flags of a descriptor that we share with other programs: pipes and
-// terminals are opened anew through /proc/self/fd, sockets are written with MSG_DONTWAIT, and files
-// do not block. When the reader has gone away, what comes later is dropped.
+// loop for long and never changes the flags of a descriptor that we share with other programs:
+// - pipes and terminals are opened anew through /proc/self/fd, non-blocking;
+// - sockets are written with MSG_DONTWAIT;
+// - files and devices that cannot be waited for are written as they are;
+// - what cannot be opened anew (a terminal of another user) is written in small pieces, each only
+//   when poll(2) says that there is room.
+//
+// When the reader has gone away, what comes later is dropped without a word: that is what `head`
+// and a closed terminal mean. Any other failure, such as a full disk, is told once.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 
+#include "base/result.h"
+#include "base/unique_fd.h"
+
 namespace dlaunch {
 
 class OutputSink {
  public:
-  // `fd` stays open and is not closed by us. `drained` is called when a full sink has room again,
-  // and whenever it has become empty.
-  OutputSink(asio::io_context& loop, int fd, std::function<void()> drained);
+  struct Handlers {
+    std::function<void()> drained;             // a full sink has room again, or all is written
+    std::function<void(const Error&)> failed;  // the sink is gone, and not because of its reader
+  };
+
+  // `fd` stays open and is not closed by us. `name` is for messages: "stdout".
+  OutputSink(asio::io_context& loop, int fd, std::string name, Handlers handlers);
 
   void append(std::string_view bytes) { waiting_.append(bytes); }
   void append(char c) { waiting_ += c; }
@@ -29,25 +41,28 @@ class OutputSink {
   bool full() const { return waiting_.size() - written_ >= kHighWater; }
   bool empty() const { return waiting_.size() == written_; }
   bool gone() const { return gone_; }
+  bool is_terminal() const { return terminal_; }
 
  private:
-  static constexpr std::size_t kHighWater = 4 << 20;
-  static constexpr std::size_t kLowWater = 1 << 20;
+  static constexpr std::size_t kHighWater = 1 << 20;
+  static constexpr std::size_t kLowWater = 256 << 10;
   enum class Kind { file, socket, reopened, shared };
 
+  UniqueFd open_own(int fd);
   long write_some();
   void wait_for_room();
+  void drop_written();
+  void fail(int err);
 
-  Kind kind_;
+  const std::string name_;
+  Kind kind_ = Kind::shared;
   asio::posix::stream_descriptor descriptor_;
-  std::function<void()> drained_;
+  Handlers handlers_;
   std::string waiting_;
   std::size_t written_ = 0;  // of waiting_
+  bool terminal_ = false;
   bool pending_ = false;
   bool gone_ = false;
 };
-
-// Do both descriptors lead to the same file, pipe or terminal?
-bool same_target(int a, int b);
 
 }  // namespace dlaunch

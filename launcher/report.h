@@ -61,9 +61,24 @@ struct Verdict {
   std::vector<std::size_t> consequences;  // that failed because the root did
   std::vector<std::size_t> stopped;       // ended by our own signals
   std::vector<std::size_t> own_failures;  // failed by themselves, later than the root
+  // libdlring told the root that it lost this peer, and yet no failure of that peer explains it:
+  int left_early = -1;           // the peer had ended with code 0 before the others were done
+  int lost_unseen = -1;          // the peer was alive, or is none of this node's
+  bool lost_each_other = false;  // the peers accuse each other: the connection between them broke
 };
 
 // Which worker failed first by itself, and what dlaunch exits with.
+//
+// A worker did not fail by itself
+// - if libdlring had told it that a peer was lost (certain);
+// - if it ended by a signal of ours, or with an exit code after one (a crash by another signal, an
+//   error file or a traceback says that it had begun to fail before; such a worker is the root only
+//   where no other failed by itself);
+// - if its last words are of a broken connection, and another worker failed by itself no more than
+//   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
+//   overrules anything but such a tie.
+// Of the others, the earliest is the root. Where nobody is left, what libdlring noted is followed
+// from peer to peer: a peer that we stopped while it was failing, or that had left with code 0.
 Verdict judge(const JobFacts& facts);
 
 // Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI.

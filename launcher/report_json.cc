@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include <nlohmann/json.hpp>
@@ -48,6 +49,16 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   return out;
 }
 
+const char* role_of(const Verdict& verdict, std::size_t worker) {
+  auto is_in = [&](const std::vector<std::size_t>& group) {
+    return std::find(group.begin(), group.end(), worker) != group.end();
+  };
+  if (is_in(verdict.own_failures)) return "failed_later";
+  if (is_in(verdict.consequences)) return "consequence";
+  if (is_in(verdict.stopped)) return "stopped";
+  return "succeeded";
+}
+
 }  // namespace
 
 std::string render_json(const JobFacts& facts, const Verdict& verdict) {
@@ -70,18 +81,21 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   }
   if (!facts.still_running.empty()) out["left_behind"] = facts.still_running;
   const auto text = render_text(facts, verdict, false);
-  if (!text.empty()) out["summary"] = text.front();
+  if (!text.empty()) {
+    out["summary"] = text.front();
+    out["text"] = text;
+  }
+  if (verdict.left_early >= 0) out["left_early"] = verdict.left_early;
+  if (verdict.lost_unseen >= 0) out["lost_unseen"] = verdict.lost_unseen;
+  if (verdict.lost_each_other) out["lost_each_other"] = true;
   if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();
-  for (const auto i : verdict.own_failures) {
-    others.push_back(describe(facts, facts.workers[i], "failed_later"));
+  for (std::size_t i = 0; i < facts.workers.size(); ++i) {
+    if (verdict.root != i) {
+      others.push_back(describe(facts, facts.workers[i], role_of(verdict, i)));
+    }
   }
-  for (const auto i : verdict.consequences) {
-    others.push_back(describe(facts, facts.workers[i], "consequence"));
-  }
-  for (const auto i : verdict.stopped)
-    others.push_back(describe(facts, facts.workers[i], "stopped"));
-  out["others"] = std::move(others);
+  out["others"] = std::move(others);  // in the order in which they ended
   // Workers print what they like: bytes that are no UTF-8 become U+FFFD.
   return out.dump(2, ' ', false, json::error_handler_t::replace);
 }

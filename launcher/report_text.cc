@@ -2,6 +2,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstring>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,20 +14,60 @@
 namespace dlaunch {
 namespace {
 
+// With all else that may be said, the report stays within a small screen (25 lines).
 constexpr std::size_t kShownTail = 10;
-constexpr std::size_t kShownTraceback = 14;
-constexpr std::size_t kMaxColumns = 400;
+constexpr std::size_t kShownTraceback = 12;
+constexpr std::size_t kShownFailures = 3;
+constexpr std::size_t kMaxBytes = 240;  // of a quoted line
 
 using Lines = std::vector<std::string>;
 
+bool by_our_signal(const WorkerEnd& worker) {
+  return worker.signal != 0 && (worker.signal == worker.signal_we_sent ||
+                                (worker.signal_we_sent != 0 && worker.signal == SIGTERM));
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? std::string("SIG") + name : fmt::format("signal {}", signal);
+}
+
 std::string how_it_ended(const WorkerEnd& worker) {
-  if (worker.signal == 0) return fmt::format("exit code {}", worker.exit_code);
-  return fmt::format("killed by {}{}", describe_signal(worker.signal),
-                     worker.core_dumped ? ", core dumped" : "");
+  if (worker.signal != 0) {
+    return fmt::format("killed by {}{}", describe_signal(worker.signal),
+                       worker.core_dumped ? ", core dumped" : "");
+  }
+  const int signal = worker.exit_code - 128;
+  if (signal > 0 && ::sigabbrev_np(signal) != nullptr) {
+    return fmt::format("exit code {} (what a shell says of a command killed by {})",
+                       worker.exit_code, signal_name(signal));
+  }
+  return fmt::format("exit code {}", worker.exit_code);
 }
 
 std::string who(const JobFacts& facts, const WorkerEnd& worker) {
-  return fmt::format("rank {} (pid {} on {})", worker.rank, worker.pid, facts.host);
+  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid, facts.host);
+}
+
+// -- Quoting what workers wrote
+
+// Without control sequences and characters, which could repaint the terminal; not too long, and
+// not cut within a UTF-8 character.
+std::string printable(const std::string& line) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
+      for (i += 2; i < line.size() && (line[i] < '@' || line[i] > '~'); ++i) {
+      }
+    } else if (c == '\t' || (c >= 0x20 && c != 0x7f)) {
+      out += line[i];
+    }
+  }
+  if (out.size() <= kMaxBytes) return out;
+  std::size_t cut = kMaxBytes;
+  while (cut > kMaxBytes - 4 && (static_cast<unsigned char>(out[cut]) & 0xc0) == 0x80) --cut;
+  return out.substr(0, cut) + " …";
 }
 
 Lines split(const std::string& text) {
@@ -39,150 +80,203 @@ Lines split(const std::string& text) {
   return lines;
 }
 
+Lines without_blank_end(Lines lines) {
+  auto blank = [](const std::string& line) {
+    return line.find_first_not_of(" \t\r") == std::string::npos;
+  };
+  while (!lines.empty() && blank(lines.back())) lines.pop_back();
+  return lines;
+}
+
 // The last lines, indented; what stands before them is counted.
 void quote(Lines& out, const Lines& quoted, std::size_t most) {
   const std::size_t from = quoted.size() > most ? quoted.size() - most : 0;
   if (from > 0) out.push_back(fmt::format("    … {} earlier lines", from));
-  for (std::size_t i = from; i < quoted.size(); ++i) {
-    out.push_back("    " + quoted[i].substr(0, kMaxColumns));
-  }
+  for (std::size_t i = from; i < quoted.size(); ++i) out.push_back("    " + printable(quoted[i]));
 }
 
 // What a TORCHELASTIC_ERROR_FILE says: {"message": {"message": …, "extraInfo": {"py_callstack":
 // …}}} or {"message": "…"}. Empty where it is neither.
-Lines python_traceback(const std::string& file) {
+Lines python_error(const std::string& file) {
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("message")) return {};
   const auto& message = json["message"];
   if (message.is_string()) return split(message.get<std::string>());
   if (!message.is_object()) return {};
-  const auto extra = message.value("extraInfo", nlohmann::json::object());
+  auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  const auto extra = message.find("extraInfo");
   Lines lines;
-  if (extra.is_object() && extra.contains("py_callstack") && extra["py_callstack"].is_string()) {
-    lines = split(extra["py_callstack"].get<std::string>());
-  }
-  const auto text = message.contains("message") && message["message"].is_string()
-                        ? message["message"].get<std::string>()
-                        : "";
-  if (lines.empty()) lines = split(text);
-  return lines;
+  if (extra != message.end()) lines = split(text_of(*extra, "py_callstack"));
+  return lines.empty() ? split(text_of(message, "message")) : lines;
 }
 
-RankSet ranks_of(const JobFacts& facts, const std::vector<std::size_t>& indices) {
-  RankSet ranks;
-  for (const auto i : indices) ranks.insert(facts.workers[i].rank);
-  return ranks;
-}
-
-std::string rank_words(const RankSet& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
-}
+// -- The cause
 
 void add_evidence(Lines& out, const WorkerEnd& root) {
   if (root.oom_evidence) {
     out.push_back("  out of memory: " + root.oom_text +
                   "; give the job more memory or start fewer workers");
-  } else if (root.signal == SIGKILL) {
+  } else if (root.signal == SIGKILL && root.signal_we_sent != SIGKILL) {
     out.push_back(
-        "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack "
-        "of memory (see dmesg)");
+        "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "
+        "memory (see dmesg)");
+  } else if (by_our_signal(root)) {
+    out.push_back(fmt::format("  it was failing already when dlaunch sent it {}",
+                              signal_name(root.signal_we_sent)));
   }
-  const Lines traceback = python_traceback(root.error_file);
-  if (!traceback.empty()) {
+  const Lines error = without_blank_end(python_error(root.error_file));
+  const Lines tail = without_blank_end(root.stderr_tail);
+  if (!error.empty()) {
     out.push_back("  its error:");
-    quote(out, traceback, kShownTraceback);
-  } else if (!root.stderr_tail.empty()) {
+    quote(out, error, kShownTraceback);
+  } else if (!tail.empty()) {
     out.push_back("  last lines of its stderr:");
-    quote(out, root.stderr_tail, kShownTail);
+    quote(out, tail, kShownTail);
   }
 }
 
-// What became of the others because of the first.
-void add_others(Lines& out, const JobFacts& facts, const Verdict& verdict, const WorkerEnd* root) {
-  constexpr std::size_t kNamed = 5;
-  std::size_t named = 0;
-  for (const auto i : verdict.own_failures) {
-    const auto& worker = facts.workers[i];
-    if (++named > kNamed) {
-      out.push_back(
-          fmt::format("  and {} more failed later", verdict.own_failures.size() - kNamed));
-      break;
-    }
-    const auto later = root == nullptr ? Duration(0) : worker.ended - root->ended;
-    out.push_back(fmt::format("  {} later: rank {} (pid {}): {}", format_duration(later),
-                              worker.rank, worker.pid, how_it_ended(worker)));
+std::string first_failure(const JobFacts& facts, const Verdict& verdict, const WorkerEnd& root) {
+  const std::string ended =
+      fmt::format("{} after {}", how_it_ended(root), format_duration(root.ended - root.started));
+  if (verdict.left_early >= 0) {
+    return fmt::format("rank {} left early with exit code 0; {} still needed it: {}",
+                       verdict.left_early, who(facts, root), ended);
   }
-  if (!verdict.consequences.empty()) {
-    const RankSet ranks = ranks_of(facts, verdict.consequences);
-    out.push_back(
-        fmt::format("  in consequence: {} lost the connection to a peer", rank_words(ranks)));
+  if (verdict.lost_unseen >= 0) {
+    return fmt::format("{} lost rank {}, which had not failed here: {}", who(facts, root),
+                       verdict.lost_unseen, ended);
   }
-  if (verdict.stopped.empty()) return;
-  std::size_t killed = 0;
-  int sent = SIGTERM;
-  for (const auto i : verdict.stopped) {
-    killed += facts.workers[i].signal == SIGKILL;
-    if (facts.workers[i].signal_we_sent != SIGKILL) sent = facts.workers[i].signal_we_sent;
+  if (verdict.lost_each_other) {
+    return fmt::format("{} and rank {} lost each other, though none of them had failed: {}",
+                       who(facts, root), root.peer_lost, ended);
   }
-  std::string line = fmt::format(
-      "  stopped: {} got {}", rank_words(ranks_of(facts, verdict.stopped)), describe_signal(sent));
-  if (killed > 0) {
-    line += fmt::format("; {} had to be killed after the grace of {}", killed,
-                        format_duration(facts.grace));
-  }
-  out.push_back(line);
+  return fmt::format("{} failed first: {}", who(facts, root), ended);
 }
 
-std::string since_start(const JobFacts& facts, TimePoint at) {
-  return format_duration(at - facts.started);
-}
-
-std::string headline(const JobFacts& facts, const WorkerEnd* root) {
+std::string headline(const JobFacts& facts, const Verdict& verdict, const WorkerEnd* root) {
+  const std::string after = format_duration(facts.ended - facts.started);
   switch (facts.end) {
     case JobEnd::worker_failed:
-      if (root == nullptr) return "a worker failed";
-      if (root->peer_lost >= 0 && root->signal == 0) {
-        return fmt::format("rank {} left early, before the others were done; {} noticed first: {}",
-                           root->peer_lost, who(facts, *root), how_it_ended(*root));
-      }
-      return fmt::format("{} failed first: {} after {}", who(facts, *root), how_it_ended(*root),
-                         format_duration(root->ended - root->started));
+      return root != nullptr ? first_failure(facts, verdict, *root) : "a worker failed";
     case JobEnd::spawn_failed:
       return fmt::format("local rank {} could not be started: {}", facts.failed_local_rank,
                          facts.failed_what);
     case JobEnd::setup_failed:
       return facts.failed_what;
     case JobEnd::interrupted:
-      return fmt::format("ended by {} after {}", describe_signal(facts.signal_received),
-                         since_start(facts, facts.ended));
+      return fmt::format("ended by {} after {}", describe_signal(facts.signal_received), after);
     case JobEnd::timed_out:
-      return fmt::format("the job's --timeout passed: stopped after {}",
-                         since_start(facts, facts.ended));
+      return fmt::format("the job's --timeout passed: stopped after {}", after);
     case JobEnd::succeeded:
       break;
   }
   return "";
 }
 
+// -- What became of the others because of it
+
+std::string rank_words(const RankSet& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
+}
+
+void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdict,
+                        const WorkerEnd* root) {
+  const auto& failures = verdict.own_failures;
+  for (std::size_t i = 0; i < std::min(failures.size(), kShownFailures); ++i) {
+    const auto& worker = facts.workers[failures[i]];
+    const auto since = root != nullptr ? root->ended : facts.started;
+    const auto gap = worker.ended - since;
+    out.push_back(fmt::format("  {} {}: rank {} (pid {}): {}",
+                              format_duration(gap < Duration::zero() ? -gap : gap),
+                              gap < Duration::zero() ? "before that"
+                              : root != nullptr      ? "later"
+                                                     : "after the start",
+                              worker.rank, worker.pid, how_it_ended(worker)));
+  }
+  if (failures.size() > kShownFailures) {
+    RankSet ranks;
+    for (std::size_t i = kShownFailures; i < failures.size(); ++i) {
+      ranks.insert(facts.workers[failures[i]].rank);
+    }
+    out.push_back(fmt::format("  {} failed, too", rank_words(ranks)));
+  }
+}
+
+void add_consequences(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  constexpr std::size_t kMaxGroups = 4;
+  std::map<int, RankSet> lost;  // by the peer
+  RankSet broken;
+  for (const auto i : verdict.consequences) {
+    const auto& worker = facts.workers[i];
+    (worker.peer_lost >= 0 ? lost[worker.peer_lost] : broken).insert(worker.rank);
+  }
+  Lines parts;
+  for (const auto& [peer, ranks] : lost) {
+    if (parts.size() < kMaxGroups) {
+      parts.push_back(fmt::format("{} lost rank {} (libdlring)", rank_words(ranks), peer));
+    }
+  }
+  if (lost.size() > kMaxGroups) parts.push_back("others lost others");
+  if (!broken.empty()) {
+    parts.push_back(rank_words(broken) + " lost a connection (so " +
+                    (broken.size() == 1 ? "its" : "their") + " stderr says)");
+  }
+  if (!parts.empty()) out.push_back(fmt::format("  consequences: {}", fmt::join(parts, "; ")));
+}
+
+std::string counted_workers(std::size_t count, bool all, bool others) {
+  if (count == 1)
+    return all ? (others ? "the other worker was" : "the worker was") : "1 worker was";
+  const char* which = all ? (others ? "the other " : "all ") : "";
+  return fmt::format("{}{} workers were", which, count);
+}
+
+// "the other 3 workers were sent SIGTERM; 1 had to be killed after the grace of 10 s"
+void add_what_was_done(Lines& out, const JobFacts& facts, const WorkerEnd* root) {
+  std::size_t sent = 0, killed = 0;
+  bool after_grace = root != nullptr;
+  for (const auto& worker : facts.workers) {
+    if (worker.signal_we_sent == 0 || &worker == root) continue;
+    ++sent;
+    if (worker.signal_we_sent != SIGKILL || worker.signal != SIGKILL) continue;
+    ++killed;
+    after_grace = after_grace && worker.ended - root->ended >= facts.grace;
+  }
+  sent += facts.still_running.size();
+  if (sent == 0) return;
+  const int first = facts.end == JobEnd::interrupted ? facts.signal_received : SIGTERM;
+  const bool all = sent + (root != nullptr ? 1 : 0) == static_cast<std::size_t>(facts.nproc);
+  std::string line =
+      fmt::format("  {} sent {}", counted_workers(sent, all, root != nullptr), signal_name(first));
+  if (killed > 0) {
+    line += fmt::format("; {} had to be killed", killed);
+    if (after_grace) line += " after the grace of " + format_duration(facts.grace);
+  }
+  out.push_back(line);
+}
+
 }  // namespace
 
 std::string describe_signal(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  const char* text = ::sigdescr_np(signal);
-  if (name == nullptr) return fmt::format("signal {}", signal);
-  std::string meaning = text != nullptr ? text : "";
-  if (!meaning.empty())
-    meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
-  return fmt::format("SIG{} ({})", name, meaning);
+  const char* text = ::sigabbrev_np(signal) != nullptr ? ::sigdescr_np(signal) : nullptr;
+  if (text == nullptr || *text == '\0') return signal_name(signal);
+  std::string meaning = text;
+  meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
+  return fmt::format("{} ({})", signal_name(signal), meaning);
 }
 
 std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color) {
   if (facts.end == JobEnd::succeeded) return {};
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
-  Lines out = {headline(facts, root)};
+  Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
   if (root != nullptr) add_evidence(out, *root);
-  add_others(out, facts, verdict, root);
+  add_later_failures(out, facts, verdict, root);
+  add_consequences(out, facts, verdict);
+  add_what_was_done(out, facts, root);
   if (!facts.still_running.empty()) {
     const RankSet ranks(facts.still_running.begin(), facts.still_running.end());
     out.push_back(fmt::format("  {} did not die of SIGKILL (an uninterruptible sleep); left behind",

@@ -1,6 +1,8 @@
 #include "launcher/stdin_pump.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +10,8 @@
 #include <cerrno>
 
 #include <asio/post.hpp>
+
+#include "launcher/own_descriptor.h"
 
 namespace dlaunch {
 namespace {
@@ -17,28 +21,34 @@ constexpr std::size_t kChunk = 64 << 10;
 }  // namespace
 
 StdinPump::StdinPump(asio::io_context& loop, int source)
-    : loop_(loop), source_(source), descriptor_(loop) {
+    : loop_(loop), source_(source), descriptor_(loop), continued_(loop) {
   struct stat st {};
   ended_ = ::fstat(source, &st) != 0;
   // /dev/null and files cannot be waited for and need not be.
   pollable_ = !ended_ && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || ::isatty(source));
   if (!pollable_) return;
+  UniqueFd own = open_anew(source, O_RDONLY);
+  if (!own) own.reset(::fcntl(source, F_DUPFD_CLOEXEC, 3));
   asio::error_code ec;
-  descriptor_.assign(::fcntl(source, F_DUPFD_CLOEXEC, 3), ec);
-  if (ec) ended_ = true;
+  descriptor_.assign(own.get(), ec);
+  ended_ = static_cast<bool>(ec);
+  if (!ended_) source_ = own.release();
 }
 
 Result<UniqueFd> StdinPump::add_taker() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for stdin", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a worker's stdin", errno);
   UniqueFd reading(ends[0]), writing(ends[1]);
   if (ended_) return reading;  // an empty stdin
   ::fcntl(writing.get(), F_SETFL, O_NONBLOCK);
   auto taker = std::make_shared<Taker>(loop_);
   asio::error_code ec;
-  taker->pipe.assign(writing.release(), ec);
-  taker->sent = chunk_.size();  // a newcomer starts with what is read next
+  taker->pipe.assign(writing.get(), ec);
+  if (ec) return errno_error("watch a worker's stdin", ec.value());
+  writing.release();
+  taker->sent = chunk_.size();
   takers_.push_back(std::move(taker));
+  // Not at once: the other workers that are being started are to get the same.
   if (takers_.size() == 1) asio::post(loop_, [this] { read_more(); });
   return reading;
 }
@@ -47,12 +57,13 @@ void StdinPump::close() {
   ended_ = true;
   asio::error_code ec;
   descriptor_.close(ec);
+  continued_.cancel(ec);
   for (const auto& taker : takers_) taker->pipe.close(ec);
   takers_.clear();
 }
 
 void StdinPump::read_more() {
-  if (reading_ || ended_ || takers_.empty()) return;
+  if (reading_ || ended_ || takers_.empty() || !all_served()) return;
   if (!pollable_) return on_readable();
   reading_ = true;
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code ec) {
@@ -62,16 +73,43 @@ void StdinPump::read_more() {
   });
 }
 
+void StdinPump::drop_takers_that_left() {
+  takers_.remove_if([](const TakerPtr& taker) {
+    pollfd p{taker->pipe.native_handle(), 0, 0};
+    return ::poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+  });
+}
+
 void StdinPump::on_readable() {
   if (ended_) return;
+  drop_takers_that_left();
+  if (takers_.empty()) return;
   chunk_.resize(kChunk);
   const ssize_t n = ::read(source_, chunk_.data(), chunk_.size());
+  const int err = errno;
   chunk_.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return read_more();
-  if (n < 0) return;  // EIO: a terminal that we are in the background of
-  if (n == 0) return close();
   for (const auto& taker : takers_) taker->sent = 0;
-  hand_out();
+  if (n > 0) return hand_out();
+  if (n < 0 && (err == EAGAIN || err == EINTR)) return read_more();
+  if (n < 0 && err == EIO && ::isatty(source_)) return wait_for_foreground();
+  close();
+}
+
+bool StdinPump::all_served() const {
+  return std::all_of(takers_.begin(), takers_.end(),
+                     [&](const auto& taker) { return taker->sent == chunk_.size(); });
+}
+
+void StdinPump::wait_for_foreground() {
+  asio::error_code ec;
+  continued_.add(SIGCONT, ec);
+  if (ec) return close();
+  reading_ = true;
+  continued_.async_wait([this](asio::error_code error, int) {
+    if (error) return;
+    reading_ = false;
+    read_more();
+  });
 }
 
 void StdinPump::hand_out() {
@@ -88,17 +126,15 @@ void StdinPump::hand_out_to(const TakerPtr& taker) {
     } else if (errno == EAGAIN) {
       taker->pipe.async_wait(asio::posix::stream_descriptor::wait_write,
                              [this, taker](asio::error_code ec) {
-                               if (!ec) hand_out_to(taker);
+                               if (!ec && taker->pipe.is_open()) hand_out_to(taker);
                              });
       return;
     } else if (errno != EINTR) {
-      takers_.remove(taker);  // it closed its stdin or has ended
+      takers_.remove(taker);  // it has closed its stdin or has ended
       break;
     }
   }
-  const bool all = std::all_of(takers_.begin(), takers_.end(),
-                               [&](const auto& t) { return t->sent == chunk_.size(); });
-  if (all) asio::post(loop_, [this] { read_more(); });
+  if (all_served()) asio::post(loop_, [this] { read_more(); });
 }
 
 }  // namespace dlaunch

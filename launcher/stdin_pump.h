@@ -1,6 +1,9 @@
 // StdinPump hands our standard input to the workers that are to have it. It reads only while
-// somebody takes, and no faster than the slowest taker; its end is theirs. A job in a terminal's
-// background, where reading is not allowed, simply gets nothing.
+// somebody takes, and no faster than the slowest taker; its end is theirs. A worker that has closed
+// its stdin, or has ended, is no taker any more: then nothing is read that nobody gets.
+//
+// In a terminal's background a job may not read the terminal. With SIGTTIN ignored that read fails
+// with EIO; we then wait for the SIGCONT that comes with the shell's `fg`.
 #pragma once
 
 #include <list>
@@ -9,6 +12,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -17,10 +21,12 @@ namespace dlaunch {
 
 class StdinPump {
  public:
+  // `source` stays open and keeps its flags.
   StdinPump(asio::io_context& loop, int source);
 
-  // The reading end for a worker's descriptor 0.
+  // The reading end for a worker's descriptor 0. A newcomer starts with what is read next.
   Result<UniqueFd> add_taker();
+  // The end for all takers; nothing is read any more.
   void close();
 
  private:
@@ -33,6 +39,9 @@ class StdinPump {
 
   void read_more();
   void on_readable();
+  void drop_takers_that_left();
+  bool all_served() const;
+  void wait_for_foreground();
   void hand_out();
   void hand_out_to(const TakerPtr& taker);
 
@@ -42,6 +51,7 @@ class StdinPump {
   bool reading_ = false;
   bool ended_ = false;
   asio::posix::stream_descriptor descriptor_;
+  asio::signal_set continued_;
   std::list<TakerPtr> takers_;
   std::string chunk_;
 };

@@ -1,185 +1,213 @@
+// The report as people and as programs read it.
 #include "launcher/report.h"
 
-#include <signal.h>
-
-#include <cerrno>
+#include <algorithm>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/exit_code.h"
+#include "job_facts.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
 
-const TimePoint kStart(1000s);
+using Lines = std::vector<std::string>;
 
-// Ended `ms` after the start.
-WorkerEnd worker(int rank, int ms) {
-  WorkerEnd w;
-  w.rank = w.local_rank = rank;
-  w.pid = 100 + rank;
-  w.started = kStart;
-  w.ended = kStart + std::chrono::milliseconds(ms);
-  return w;
-}
-WorkerEnd exited(int rank, int ms, int code) {
-  auto w = worker(rank, ms);
-  w.exit_code = code;
-  return w;
-}
-WorkerEnd killed(int rank, int ms, int signal) {
-  auto w = worker(rank, ms);
-  w.signal = signal;
-  return w;
-}
-WorkerEnd stopped(int rank, int ms, int signal) {
-  auto w = killed(rank, ms, signal);
-  w.signal_we_sent = signal;
-  return w;
-}
-WorkerEnd lost(int rank, int ms, int peer) {
-  auto w = exited(rank, ms, 1);
-  w.peer_lost = peer;
-  return w;
-}
-WorkerEnd says(WorkerEnd w, std::vector<std::string> tail) {
-  w.stderr_tail = std::move(tail);
-  return w;
-}
-
-JobFacts facts(std::vector<WorkerEnd> workers, JobEnd end = JobEnd::worker_failed) {
-  JobFacts f;
-  f.end = end;
-  f.job_id = "job";
-  f.host = "h";
-  f.program = "train";
-  f.nproc = static_cast<int>(workers.size());
-  f.started = kStart;
-  f.ended = kStart + 9s;
-  f.grace = 10s;
-  f.workers = std::move(workers);
-  return f;
-}
-
-int root_rank(const JobFacts& f) {
-  const auto verdict = judge(f);
-  return verdict.root ? f.workers[*verdict.root].rank : -1;
+Lines text(const JobFacts& f) { return render_text(f, judge(f), false); }
+std::string python(const std::string& message, const std::string& traceback) {
+  return nlohmann::json{
+      {"message",
+       {{"message", message}, {"extraInfo", {{"py_callstack", traceback}, {"timestamp", "1"}}}}}}
+      .dump();
 }
 
 }  // namespace
 
-TEST_CASE("the earliest own failure is the root, and its code is ours") {
-  const auto f =
-      facts({exited(1, 10, 0), exited(2, 50, 7), stopped(0, 60, SIGTERM), exited(3, 70, 9)});
-  const auto verdict = judge(f);
-  CHECK(root_rank(f) == 2);
-  CHECK(verdict.exit_code == 7);
-  CHECK(verdict.stopped == std::vector<std::size_t>{2});
-  CHECK(verdict.own_failures == std::vector<std::size_t>{3});
-  CHECK(judge(facts({killed(0, 5, SIGSEGV)})).exit_code == 139);
-}
-
-TEST_CASE("a worker that libdlring told of a lost peer is a consequence, though it ended first") {
-  const auto f = facts({lost(0, 10, 2), lost(1, 11, 2), killed(2, 12, SIGSEGV)});
-  CHECK(root_rank(f) == 2);
-  CHECK(judge(f).consequences.size() == 2);
-  // Killed by a signal of its own, it failed by itself all the same.
-  auto crashed = killed(0, 10, SIGABRT);
-  crashed.peer_lost = 2;
-  CHECK(root_rank(facts({crashed, killed(2, 12, SIGSEGV)})) == 0);
-}
-
-TEST_CASE("a broken connection is a consequence only if another failed at about the same time") {
-  const auto reset = says(exited(0, 10, 1), {"RuntimeError: Connection reset by peer"});
-  CHECK(root_rank(facts({reset, exited(1, 1500, 3)})) == 1);
-  CHECK(root_rank(facts({reset, exited(1, 4000, 3)})) == 0);
-  CHECK(root_rank(facts({reset, stopped(1, 4000, SIGTERM)})) == 0);
-  const auto long_ago =
-      says(exited(0, 10, 1), {"Broken pipe", "1", "2", "3", "4", "5", "6", "7", "8"});
-  CHECK(root_rank(facts({long_ago, exited(1, 20, 3)})) == 0);
-}
-
-TEST_CASE("everybody lost a peer that left early: said as such") {
-  const auto f = facts({exited(1, 5, 0), lost(0, 10, 1)});
-  CHECK(root_rank(f) == 0);
-  CHECK(render_text(f, judge(f), false)[0].find("rank 1 left early") != std::string::npos);
-}
-
-TEST_CASE("exit codes of our own") {
-  CHECK(judge(facts({}, JobEnd::succeeded)).exit_code == 0);
-  CHECK(judge(facts({}, JobEnd::timed_out)).exit_code == kExitTimeout);
-  CHECK(judge(facts({}, JobEnd::setup_failed)).exit_code == kExitCannotCreate);
-  auto f = facts({}, JobEnd::interrupted);
-  f.signal_received = SIGTERM;
-  CHECK(judge(f).exit_code == 143);
-  f = facts({}, JobEnd::spawn_failed);
-  f.failed_stage = Stage::exec;
-  f.failed_errno = ENOENT;
-  CHECK(judge(f).exit_code == kExitNotFound);
-  f.failed_errno = EACCES;
-  CHECK(judge(f).exit_code == kExitCannotExec);
-  f.failed_stage = Stage::chdir;
-  CHECK(judge(f).exit_code == kExitSystem);
-}
-
-TEST_CASE("the text of a failure") {
-  auto root = says(exited(2, 1203, 7), {"loading", "disk on fire"});
-  auto second = stopped(1, 2000, SIGKILL);
-  const auto f =
-      facts({root, stopped(0, 1210, SIGTERM), second, killed(3, 1204, SIGSEGV), lost(4, 1205, 2)});
-  CHECK(render_text(f, judge(f), false) ==
-        std::vector<std::string>{
-            "rank 2 (pid 102 on h) failed first: exit code 7 after 1.203 s",
+TEST_CASE("a failure with everything that may follow it") {
+  CHECK(text(facts({lost(2, exited(4, 1202, 1)),
+                    says(exited(2, 1203, 7), {"loading", "disk on fire", ""}),
+                    killed(3, 1204, SIGSEGV), says(exited(5, 1250, 1), {"Broken pipe"}),
+                    stopped(0, 1210), stopped(1, 11210, SIGKILL)})) ==
+        Lines{
+            "rank 2 (pid 102 on host h) failed first: exit code 7 after 1.203 s",
             "  last lines of its stderr:",
             "    loading",
             "    disk on fire",
             "  1 ms later: rank 3 (pid 103): killed by SIGSEGV (segmentation fault)",
-            "  in consequence: rank 4 lost the connection to a peer",
-            "  stopped: ranks 0-1 got SIGTERM (terminated); 1 had to be killed after the grace of "
-            "10 s",
+            "  consequences: rank 4 lost rank 2 (libdlring); rank 5 lost a connection (so its "
+            "stderr says)",
+            "  2 workers were sent SIGTERM; 1 had to be killed after the grace of 10 s",
         });
-  CHECK(render_text(facts({}, JobEnd::succeeded), {}, false).empty());
+  CHECK(text(facts({exited(2, 1203, 7), stopped(0, 1210), stopped(1, 1211), stopped(3, 1212)})) ==
+        Lines{
+            "rank 2 (pid 102 on host h) failed first: exit code 7 after 1.203 s",
+            "  the other 3 workers were sent SIGTERM",
+        });
+  CHECK(text(facts({}, JobEnd::succeeded)).empty());
+}
+
+TEST_CASE("how it ended") {
+  auto crash = killed(0, 5, SIGSEGV);
+  crash.core_dumped = true;
+  CHECK(text(facts({crash})) == Lines{"rank 0 (pid 100 on host h) failed first: killed by SIGSEGV "
+                                      "(segmentation fault), core dumped "
+                                      "after 5 ms"});
+  CHECK(text(facts({exited(0, 5, 137)})) == Lines{"rank 0 (pid 100 on host h) failed first: exit "
+                                                  "code 137 (what a shell says of a command killed "
+                                                  "by SIGKILL) after 5 ms"});
+  CHECK(describe_signal(SIGABRT) == "SIGABRT (aborted)");
+  CHECK(describe_signal(64) == "signal 64");
+}
+
+TEST_CASE("out of memory is told with its evidence; an unexplained SIGKILL says so") {
+  auto root = killed(1, 5, SIGKILL);
+  CHECK(text(facts({root}))[1] ==
+        "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "
+        "memory (see "
+        "dmesg)");
+  root.oom_evidence = true;
+  root.oom_text = "memory cgroup /j: out-of-memory kills rose from 0 to 1";
+  CHECK(text(facts({root}))[1] ==
+        "  out of memory: memory cgroup /j: out-of-memory kills rose from 0 to 1; give the job "
+        "more memory "
+        "or start fewer workers");
+}
+
+TEST_CASE("losses that are nobody's failure") {
+  CHECK(text(facts({exited(1, 5, 0), lost(1, exited(0, 10, 3))}))[0] ==
+        "rank 1 left early with exit code 0; rank 0 (pid 100 on host h) still needed it: exit code "
+        "3 after "
+        "10 ms");
+  CHECK(
+      text(facts({lost(1, exited(0, 10, 3)), stopped(1, 20)}))[0] ==
+      "rank 0 (pid 100 on host h) lost rank 1, which had not failed here: exit code 3 after 10 ms");
+  CHECK(text(facts({lost(1, exited(0, 10, 3)), lost(0, exited(1, 11, 3))}))[0] ==
+        "rank 0 (pid 100 on host h) and rank 1 lost each other, though none of them had failed: "
+        "exit code 3 "
+        "after 10 ms");
+}
+
+TEST_CASE("a worker that we stopped while it was failing") {
+  const auto f =
+      facts({says(exited(0, 10, 1), {"Connection reset by peer"}),
+             notes(stopped(1, 20), python("ValueError: x", "Traceback\nValueError: x"))});
+  CHECK(text(f) ==
+        Lines{
+            "rank 1 (pid 101 on host h) failed first: killed by SIGTERM (terminated) after 20 ms",
+            "  it was failing already when dlaunch sent it SIGTERM",
+            "  its error:",
+            "    Traceback",
+            "    ValueError: x",
+            "  consequences: rank 0 lost a connection (so its stderr says)",
+        });
 }
 
 TEST_CASE("a Python error file is shown instead of stderr, whatever its shape") {
-  auto root = says(exited(0, 5, 1), {"noise"});
-  root.error_file =
-      R"({"message": {"message": "E: x", "extraInfo": {"py_callstack": "Traceback\n  f()\nE: x"}}})";
-  auto lines = render_text(facts({root}), judge(facts({root})), false);
-  CHECK(lines ==
-        std::vector<std::string>{"rank 0 (pid 100 on h) failed first: exit code 1 after 5 ms",
-                                 "  its error:", "    Traceback", "      f()", "    E: x"});
-  root.error_file = R"({"message": "plain"})";
-  lines = render_text(facts({root}), judge(facts({root})), false);
-  CHECK(lines.back() == "    plain");
-  for (const char* odd :
-       {"not json", "[]", "{}", R"({"message": 7})", R"({"message": {"extraInfo": 3}})"}) {
-    root.error_file = odd;
-    CHECK(render_text(facts({root}), judge(facts({root})), false).back() == "    noise");
+  const auto root = says(exited(0, 5, 1), {"noise"});
+  const std::string head = "rank 0 (pid 100 on host h) failed first: exit code 1 after 5 ms";
+  CHECK(text(facts({notes(root, python("E: x", "Traceback\n  f()\nE: x\n"))})) ==
+        Lines{head, "  its error:", "    Traceback", "      f()", "    E: x"});
+  for (const char* plain : {R"({"message": "plain"})", R"({"message": {"message": "plain"}})",
+                            R"({"message": {"message": "plain", "extraInfo": 3}})"}) {
+    CHECK(text(facts({notes(root, plain)})) == Lines{head, "  its error:", "    plain"});
   }
+  for (const char* odd :
+       {"not json", "[]", "{}", R"({"message": 7})", R"({"message": {"extraInfo": 3}})",
+        R"({"message": {"message": [], "extraInfo": {"py_callstack": {}}}})", "\xff\xfe"}) {
+    CHECK(text(facts({notes(root, odd)})).back() == "    noise");
+  }
+  CHECK(text(facts({notes(root, std::string(100000, '['))})).back() == "    noise");
 }
 
-TEST_CASE("out of memory is told with its evidence") {
-  auto root = killed(1, 5, SIGKILL);
-  CHECK(render_text(facts({root}), judge(facts({root})), false)[1].find("nothing here sent") !=
-        std::string::npos);
+TEST_CASE("what workers wrote cannot repaint the terminal or fill it") {
+  const auto f =
+      facts({says(exited(0, 5, 1), {"\x1b[31mred\x1b[0m\x1b[2J\a \x7f\ttab", std::string(500, 'x'),
+                                    std::string(238, 'y') + "\xe2\x82\xac\xe2\x82\xac"})});
+  const auto lines = text(f);
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[2] == "    red \ttab");
+  CHECK(lines[3] == "    " + std::string(240, 'x') + " …");
+  CHECK(lines[4] == "    " + std::string(238, 'y') + " …");
+}
+
+TEST_CASE("the longest report fits a small screen and says how much it left out") {
+  std::vector<WorkerEnd> workers;
+  auto root = exited(0, 5, 1);
+  std::string traceback;
+  for (int i = 0; i < 100; ++i) traceback += "line " + std::to_string(i) + "\n";
+  root.error_file = python("E", traceback);
   root.oom_evidence = true;
-  root.oom_text = "memory cgroup /j: out-of-memory kills rose from 0 to 1";
-  CHECK(render_text(facts({root}), judge(facts({root})), false)[1].find("rose from 0 to 1") !=
-        std::string::npos);
+  root.oom_text = "memory cgroup /";
+  workers.push_back(root);
+  for (int r = 1; r < 20; ++r) workers.push_back(exited(r, 5 + r, 2));
+  for (int r = 20; r < 40; ++r) workers.push_back(lost(r % 7, exited(r, 30, 2)));
+  for (int r = 40; r < 60; ++r) workers.push_back(says(exited(r, 30, 2), {"Broken pipe"}));
+  for (int r = 60; r < 80; ++r) workers.push_back(stopped(r, 50));
+  auto f = facts(workers);
+  f.still_running = {81, 82};
+  f.nproc = 83;
+  f.max_restarts = f.restarts_used = 3;
+  const auto lines = text(f);
+  CHECK(lines.size() <= 25);
+  CHECK(lines[3] == "    … 88 earlier lines");
+  auto has = [&](const std::string& line) {
+    return std::find(lines.begin(), lines.end(), line) != lines.end();
+  };
+  CHECK(has("    line 99"));
+  CHECK(has("  ranks 4-19 failed, too"));
+  CHECK(has("  22 workers were sent SIGTERM"));
+  CHECK(has("  ranks 81-82 did not die of SIGKILL (an uninterruptible sleep); left behind"));
+  CHECK(has("  restarts used: 3 of 3"));
+}
+
+TEST_CASE("ends that no worker is to blame for") {
+  auto f = facts({stopped(0, 5, SIGINT), stopped(1, 6, SIGKILL)}, JobEnd::interrupted);
+  f.signal_received = SIGINT;
+  CHECK(text(f) == Lines{"ended by SIGINT (interrupt) after 9 s",
+                         "  all 2 workers were sent SIGINT; 1 had to be killed"});
+  CHECK(text(facts({stopped(0, 5)}, JobEnd::timed_out)) ==
+        Lines{"the job's --timeout passed: stopped after 9 s", "  the worker was sent SIGTERM"});
+  f = facts({}, JobEnd::spawn_failed);
+  f.failed_local_rank = 0;
+  f.failed_what = "exec 'trian': No such file or directory";
+  CHECK(text(f) ==
+        Lines{"local rank 0 could not be started: exec 'trian': No such file or directory"});
+}
+
+TEST_CASE("colour only on the headline") {
+  const auto f = facts({exited(0, 5, 1), stopped(1, 6)});
+  const auto plain = text(f), colored = render_text(f, judge(f), true);
+  CHECK(colored[0] == "\x1b[1;31m" + plain[0] + "\x1b[0m");
+  CHECK(colored[1] == plain[1]);
 }
 
 TEST_CASE("the JSON holds everything, and bytes that are no UTF-8 do not break it") {
   auto root = says(exited(2, 1203, 7), {"bad \xff byte"});
   root.error_file = R"({"message": "m"})";
-  const auto f = facts({root, stopped(0, 1300, SIGTERM)});
+  const auto f = facts({exited(3, 1, 0), lost(2, exited(1, 1200, 5)), root, stopped(0, 1300)});
   const auto json = nlohmann::json::parse(render_json(f, judge(f)));
   CHECK(json["exit_code"] == 7);
-  CHECK(json["root_cause"]["rank"] == 2);
-  CHECK(json["root_cause"]["ended_ns"] == 1203000000);
-  CHECK(json["root_cause"]["error"]["message"] == "m");
-  CHECK(json["others"][0]["role"] == "stopped");
+  CHECK(json["end"] == "worker_failed");
+  CHECK(json["summary"] == text(f)[0]);
+  CHECK(json["text"].size() == text(f).size());
+  const auto& cause = json["root_cause"];
+  CHECK(cause["rank"] == 2);
+  CHECK(cause["pid"] == 102);
+  CHECK(cause["ended_ns"] == 1203000000);
+  CHECK(cause["error"]["message"] == "m");
+  CHECK(cause["stderr_tail"][0] == "bad \xef\xbf\xbd byte");
+  const auto& others = json["others"];
+  REQUIRE(others.size() == 3);
+  CHECK(others[0]["role"] == "succeeded");
+  CHECK(others[1]["role"] == "consequence");
+  CHECK(others[1]["lost_peer"] == 2);
+  CHECK(others[2]["role"] == "stopped");
+  CHECK(others[2]["signal_sent_by_dlaunch"] == SIGTERM);
+  CHECK(nlohmann::json::parse(render_json(
+            facts({exited(1, 5, 0), lost(1, exited(0, 6, 2))}),
+            judge(facts({exited(1, 5, 0), lost(1, exited(0, 6, 2))}))))["left_early"] == 1);
+  const auto fine = facts({exited(0, 5, 0)}, JobEnd::succeeded);
+  CHECK(nlohmann::json::parse(render_json(fine, judge(fine)))["exit_code"] == 0);
 }

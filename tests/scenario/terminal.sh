@@ -1,0 +1,97 @@
+# On a terminal: colours for people only, the terminal's flags stay as they were, and a job in its
+# background neither stops nor loses what is typed for it.
+source "$SOURCE/tests/scenario/common.sh"
+unset NO_COLOR; export TERM=xterm
+
+cat > on_terminal.py <<'P'
+"""Runs a command with a new terminal as stdin, stdout and (unless `err` is there) stderr."""
+import fcntl, os, pty, sys
+pid, master = pty.fork()
+if pid == 0:
+    if sys.argv[1] != "-":
+        os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 2)
+    flags = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (0, 1)]
+    code = os.spawnvp(os.P_WAIT, sys.argv[2], sys.argv[2:])
+    if [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (0, 1)] != flags:
+        print("the flags have changed")
+    os._exit(code)
+while True:
+    try:
+        text = os.read(master, 65536)
+    except OSError:
+        break
+    sys.stdout.buffer.write(text)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+P
+say='echo out; echo err >&2'
+run python3 on_terminal.py - dlaunch --nproc 2 sh -c "$say"
+expect_code 0
+grep -q $'^\e\\[36m\\[0\\]\e\\[0m out' out || fail "no colour for rank 0"
+grep -q $'^\e\\[33m\\[1\\]\e\\[0m err' out || fail "no colour for rank 1's stderr"
+grep -q 'the flags' out && fail "the terminal's flags"
+run python3 on_terminal.py plain dlaunch --nproc 1 sh -c "$say"
+[ "$(cat plain)" = "[0] err" ] || fail "colours in a file: $(cat -v plain)"
+NO_COLOR=1 run python3 on_terminal.py - dlaunch --nproc 1 sh -c "$say"
+grep -q $'\e' out && fail "colours in spite of NO_COLOR"
+# A worker's own colour does not run on into the next line.
+run python3 on_terminal.py - dlaunch --nproc 1 printf '\033[31mred\nplain\n'
+grep -q $'red\e\\[0m' out || fail "the worker's colour runs on: $(cat -v out)"
+
+cat > in_background.py <<'P'
+"""dlaunch in the background of a terminal where something is typed; then it is brought to the front."""
+import os, pty, select, signal, sys, time
+pid, master = pty.fork()
+if pid == 0:  # the session's leader, as a shell would be
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    go, ready = os.pipe()
+    job = os.fork()
+    if job == 0:
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.setpgid(0, 0)
+        os.read(go, 1)
+        os.execvp("dlaunch", ["dlaunch", "--nproc", "1", "sh", "-c", "echo up; read line; echo got $line"])
+    os.setpgid(job, job)
+    os.write(1, b"job %d;" % job)
+    os.write(ready, b"x")
+    signal.signal(signal.SIGUSR1, lambda *_: (os.tcsetpgrp(0, job), os.killpg(job, signal.SIGCONT)))
+    while True:
+        try:
+            ended, status = os.waitpid(job, os.WUNTRACED)
+        except InterruptedError:
+            continue
+        if os.WIFSTOPPED(status):
+            os.write(1, b"STOPPED\n")
+            os.killpg(job, signal.SIGKILL)
+        else:
+            os._exit(os.waitstatus_to_exitcode(status) & 255)
+seen = b""
+def read_until(*words):
+    global seen
+    while not any(word in seen for word in words):
+        if not select.select([master], [], [], 20)[0]:
+            sys.exit(f"nothing comes; seen: {seen}")
+        try:
+            seen += os.read(master, 4096)
+        except OSError:
+            sys.exit(f"ended; seen: {seen}")
+read_until(b"[0] up", b"\x1b[0m up")
+os.write(master, b"typed\n")
+read_until(b"typed")  # the terminal's echo: it is there to be read
+# dlaunch has tried to read it, was refused, and waits for SIGCONT: it catches that signal now.
+job = seen.split(b"job ")[1].split(b";")[0].decode()
+def waits_for_sigcont():
+    for agent in open(f"/proc/{job}/task/{job}/children").read().split():
+        for line in open(f"/proc/{agent}/status"):
+            if line.startswith("SigCgt:"):
+                return int(line.split()[1], 16) >> (signal.SIGCONT - 1) & 1
+deadline = time.monotonic() + 20
+while not waits_for_sigcont():
+    if time.monotonic() > deadline:
+        sys.exit("dlaunch does not wait for the foreground")
+    select.select([], [], [], 0.01)
+os.kill(pid, signal.SIGUSR1)
+read_until(b"got typed", b"STOPPED")
+sys.exit(0 if b"STOPPED" not in seen else f"stopped; seen: {seen}")
+P
+run python3 in_background.py
+expect_code 0

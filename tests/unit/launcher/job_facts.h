@@ -1,0 +1,70 @@
+// Facts of invented jobs, for the tests of the judgement and of the report.
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/report.h"
+
+namespace dlaunch {
+
+inline const TimePoint kStart(std::chrono::seconds(1000));
+
+// All ended `ms` after the start; pid is 100 + rank.
+inline WorkerEnd worker(int rank, int ms) {
+  WorkerEnd w;
+  w.rank = w.local_rank = rank;
+  w.pid = 100 + rank;
+  w.started = kStart;
+  w.ended = kStart + std::chrono::milliseconds(ms);
+  return w;
+}
+inline WorkerEnd exited(int rank, int ms, int code) {
+  auto w = worker(rank, ms);
+  w.exit_code = code;
+  return w;
+}
+inline WorkerEnd killed(int rank, int ms, int signal) {
+  auto w = worker(rank, ms);
+  w.signal = signal;
+  return w;
+}
+// dlaunch had sent it `signal` before it ended.
+inline WorkerEnd told(WorkerEnd w, int signal = SIGTERM) {
+  w.signal_we_sent = signal;
+  return w;
+}
+inline WorkerEnd stopped(int rank, int ms, int signal = SIGTERM) {
+  return told(killed(rank, ms, signal), signal);
+}
+// libdlring had told it that `peer` was lost.
+inline WorkerEnd lost(int peer, WorkerEnd w) {
+  w.peer_lost = peer;
+  return w;
+}
+inline WorkerEnd says(WorkerEnd w, std::vector<std::string> tail) {
+  w.stderr_tail = std::move(tail);
+  return w;
+}
+inline WorkerEnd notes(WorkerEnd w, std::string error_file) {
+  w.error_file = std::move(error_file);
+  return w;
+}
+
+inline JobFacts facts(std::vector<WorkerEnd> workers, JobEnd end = JobEnd::worker_failed) {
+  JobFacts f;
+  f.end = end;
+  f.job_id = "job";
+  f.host = "h";
+  f.program = "train";
+  f.nproc = static_cast<int>(workers.size());
+  f.started = kStart;
+  f.ended = kStart + std::chrono::seconds(9);
+  f.grace = std::chrono::seconds(10);
+  f.workers = std::move(workers);
+  return f;
+}
+
+}  // namespace dlaunch

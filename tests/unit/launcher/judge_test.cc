@@ -1,0 +1,340 @@
+// Who failed first by itself: one row a case, workers in the order in which they ended.
+#include <cerrno>
+#include <optional>
+
+#include <doctest/doctest.h>
+
+#include "base/exit_code.h"
+#include "base/rank_set.h"
+#include "job_facts.h"
+
+using namespace dlaunch;
+
+namespace {
+
+const std::vector<std::string> kReset = {"RuntimeError: Connection reset by peer"};
+const std::vector<std::string> kTraceback = {"Traceback (most recent call last):", "  f()",
+                                             "ValueError: x"};
+constexpr const char* kException = R"({"message": {"message": "ValueError: x"}})";
+constexpr const char* kBrokenPeer =
+    R"({"message": {"message": "RuntimeError: Connection closed by peer [127.0.0.1]:4711"}})";
+
+struct Case {
+  const char* name;
+  std::vector<WorkerEnd> workers;
+  int root;
+  int exit_code;
+  RankSet own_failures, consequences, stopped;
+};
+
+RankSet ranks(const JobFacts& f, const std::vector<std::size_t>& group) {
+  RankSet out;
+  for (const auto i : group) out.insert(f.workers[i].rank);
+  return out;
+}
+
+void check(const Case& c) {
+  CAPTURE(c.name);
+  const auto f = facts(c.workers);
+  const auto verdict = judge(f);
+  REQUIRE(verdict.root);
+  CHECK(f.workers[*verdict.root].rank == c.root);
+  CHECK(verdict.exit_code == c.exit_code);
+  CHECK(ranks(f, verdict.own_failures) == c.own_failures);
+  CHECK(ranks(f, verdict.consequences) == c.consequences);
+  CHECK(ranks(f, verdict.stopped) == c.stopped);
+}
+
+}  // namespace
+
+TEST_CASE("the earliest own failure is the root, and its code is ours") {
+  const Case cases[] = {
+      {"one fails, one is stopped, one had ended well",
+       {exited(1, 10, 0), exited(2, 50, 7), stopped(0, 60)},
+       2,
+       7,
+       {},
+       {},
+       {0}},
+      {"a later failure by itself", {exited(2, 50, 7), exited(3, 51, 9)}, 2, 7, {3}, {}, {}},
+      {"a crash", {killed(0, 5, SIGSEGV)}, 0, 139, {}, {}, {}},
+      {"a SIGKILL from elsewhere", {killed(0, 5, SIGKILL), stopped(1, 6)}, 0, 137, {}, {}, {1}},
+      {"a SIGTERM from elsewhere", {killed(0, 5, SIGTERM), stopped(1, 6)}, 0, 143, {}, {}, {1}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("what ended after a signal of ours did not fail by itself, unless it shows so") {
+  const Case cases[] = {
+      {"by that signal, by a code for it, by any code, by SIGKILL after the grace",
+       {exited(0, 5, 7), stopped(1, 6), told(exited(2, 7, 143)), told(exited(3, 8, 1)),
+        told(killed(4, 9, SIGTERM), SIGKILL), stopped(5, 10, SIGKILL)},
+       0,
+       7,
+       {},
+       {},
+       {1, 2, 3, 4, 5}},
+      {"a crash meanwhile, or a SIGKILL that was not ours",
+       {exited(0, 5, 7), told(killed(1, 6, SIGSEGV)), told(killed(2, 7, SIGKILL))},
+       0,
+       7,
+       {1, 2},
+       {},
+       {}},
+      {"an error file of its own",
+       {exited(0, 5, 7), notes(told(exited(1, 6, 1)), kException)},
+       0,
+       7,
+       {1},
+       {},
+       {}},
+      {"a KeyboardInterrupt is the answer to our SIGINT",
+       {exited(0, 5, 7), says(told(exited(1, 6, 1), SIGINT),
+                              {"Traceback (most recent call last):", "KeyboardInterrupt"})},
+       0,
+       7,
+       {},
+       {},
+       {1}},
+      {"all had our signal before we saw them end: an exit code speaks",
+       {stopped(0, 5), told(exited(1, 6, 3)), stopped(2, 7)},
+       1,
+       3,
+       {},
+       {},
+       {0, 2}},
+      {"nothing speaks", {stopped(0, 5), stopped(1, 6)}, 0, 143, {}, {}, {1}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("a worker that libdlring told of a lost peer is a consequence") {
+  const Case cases[] = {
+      {"though it ended first",
+       {lost(2, exited(0, 10, 1)), lost(2, exited(1, 11, 1)), killed(2, 12, SIGSEGV)},
+       2,
+       139,
+       {},
+       {0, 1},
+       {}},
+      {"though nobody caught the exception",
+       {lost(2, killed(0, 10, SIGABRT)), killed(2, 12, SIGSEGV)},
+       2,
+       139,
+       {},
+       {0},
+       {}},
+      {"whenever it ended",
+       {killed(2, 1, SIGSEGV), lost(2, exited(0, 60000, 1))},
+       2,
+       139,
+       {},
+       {0},
+       {}},
+      {"in a chain",
+       {lost(1, exited(0, 10, 1)), lost(2, exited(1, 11, 1)), exited(2, 12, 5)},
+       2,
+       5,
+       {},
+       {0, 1},
+       {}},
+      {"we stopped the peer while its exception was on its way out",
+       {lost(1, exited(0, 10, 3)), notes(stopped(1, 12), kException)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"or while it exited",
+       {lost(1, exited(0, 10, 3)), told(exited(1, 12, 4))},
+       1,
+       4,
+       {},
+       {0},
+       {}},
+      {"the peer's own connection broke",
+       {lost(1, exited(0, 10, 3)), says(exited(1, 12, 4), kReset)},
+       1,
+       4,
+       {},
+       {0},
+       {}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("a lost peer that had left early is named") {
+  const auto f = facts({exited(1, 5, 0), lost(1, exited(0, 10, 3)), lost(1, exited(2, 11, 1))});
+  const auto verdict = judge(f);
+  CHECK(verdict.left_early == 1);
+  CHECK(verdict.root == 1u);
+  CHECK(verdict.exit_code == 3);
+  CHECK(verdict.consequences == std::vector<std::size_t>{2});
+  // Through another that lost it.
+  const auto chain =
+      judge(facts({exited(2, 5, 0), lost(1, exited(0, 10, 3)), lost(2, exited(1, 11, 4))}));
+  CHECK(chain.left_early == 2);
+  CHECK(chain.root == 2u);
+}
+
+TEST_CASE("a loss that nothing explains is told as such") {
+  auto verdict = judge(facts({lost(1, exited(0, 10, 3)), stopped(1, 20)}));
+  CHECK(verdict.root == 0u);
+  CHECK(verdict.lost_unseen == 1);
+  CHECK(verdict.exit_code == 3);
+  // It ended well, but only when told to.
+  CHECK(judge(facts({lost(1, exited(0, 10, 3)), told(exited(1, 20, 0))})).lost_unseen == 1);
+  // A rank of another node.
+  CHECK(judge(facts({lost(9, exited(0, 10, 3))})).lost_unseen == 9);
+  verdict = judge(facts({lost(1, exited(0, 10, 3)), lost(0, exited(1, 11, 4))}));
+  CHECK(verdict.lost_each_other);
+  CHECK(verdict.root == 0u);
+  CHECK(verdict.lost_unseen == -1);
+  // Better explained by one whose connection broke.
+  verdict =
+      judge(facts({lost(1, exited(0, 10, 3)), says(exited(2, 11, 5), kReset), stopped(1, 20)}));
+  CHECK(verdict.root == 1u);
+  CHECK(verdict.lost_unseen == -1);
+}
+
+TEST_CASE("words of a broken connection only break ties within two seconds") {
+  const auto reset = says(exited(0, 10, 1), kReset);
+  const Case cases[] = {
+      {"another failed soon after", {reset, exited(1, 1500, 3)}, 1, 3, {}, {0}, {}},
+      {"just within", {reset, exited(1, 2010, 3)}, 1, 3, {}, {0}, {}},
+      {"just not", {reset, exited(1, 2011, 3)}, 0, 1, {1}, {}, {}},
+      {"another failed before", {exited(1, 5, 3), reset}, 1, 3, {}, {0}, {}},
+      {"but long before", {exited(1, 5, 3), says(exited(0, 5000, 1), kReset)}, 1, 3, {0}, {}, {}},
+      {"nobody else failed by itself", {reset, stopped(1, 20)}, 0, 1, {}, {}, {1}},
+      {"all complain", {reset, says(exited(1, 11, 2), kReset)}, 0, 1, {}, {1}, {}},
+      {"nobody caught the exception",
+       {says(killed(0, 10, SIGABRT), kReset), exited(1, 20, 3)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"a crash is a cause of its own",
+       {says(killed(0, 10, SIGSEGV), kReset), exited(1, 20, 3)},
+       0,
+       139,
+       {1},
+       {},
+       {}},
+      {"SIGPIPE needs no words", {killed(0, 10, SIGPIPE), exited(1, 20, 3)}, 1, 3, {}, {0}, {}},
+      {"not its last words",
+       {says(exited(0, 10, 1), {"Broken pipe", "1", "2", "3", "4", "5", "6", "7", "8"}),
+        exited(1, 20, 3)},
+       0,
+       1,
+       {1},
+       {},
+       {}},
+      {"the error file says it",
+       {notes(exited(0, 10, 1), kBrokenPeer), exited(1, 20, 3)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"the error file says otherwise",
+       {notes(says(exited(0, 10, 1), kReset), kException), exited(1, 20, 3)},
+       0,
+       1,
+       {1},
+       {},
+       {}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("a worker that was still dying of an exception when we stopped it is the root") {
+  const auto reset = says(exited(0, 10, 1), kReset);
+  const Case cases[] = {
+      {"its traceback stood there; our signal hid its code",
+       {reset, says(stopped(1, 20), kTraceback), stopped(2, 21)},
+       1,
+       1,
+       {},
+       {0},
+       {2}},
+      {"its error file", {reset, notes(told(exited(1, 20, 5)), kException)}, 1, 5, {}, {0}, {}},
+      {"an exception long after is no cause",
+       {reset, notes(told(exited(1, 3000, 5)), kException)},
+       0,
+       1,
+       {1},
+       {},
+       {}},
+      {"an exception that only complains",
+       {reset, notes(told(exited(1, 20, 5)), kBrokenPeer)},
+       0,
+       1,
+       {},
+       {},
+       {1}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("exit codes of our own") {
+  CHECK(judge(facts({}, JobEnd::succeeded)).exit_code == 0);
+  CHECK(judge(facts({}, JobEnd::timed_out)).exit_code == kExitTimeout);
+  CHECK(judge(facts({}, JobEnd::setup_failed)).exit_code == kExitCannotCreate);
+  CHECK(judge(facts({}, JobEnd::worker_failed)).exit_code == kExitInternal);
+  auto f = facts({stopped(0, 5), told(killed(1, 6, SIGSEGV))}, JobEnd::interrupted);
+  f.signal_received = SIGTERM;
+  const auto verdict = judge(f);
+  CHECK(verdict.exit_code == 143);
+  CHECK_FALSE(verdict.root);
+  CHECK(verdict.stopped == std::vector<std::size_t>{0});
+  CHECK(verdict.own_failures == std::vector<std::size_t>{1});
+  f = facts({}, JobEnd::spawn_failed);
+  f.failed_stage = Stage::exec;
+  f.failed_errno = ENOENT;
+  CHECK(judge(f).exit_code == kExitNotFound);
+  f.failed_errno = EACCES;
+  CHECK(judge(f).exit_code == kExitCannotExec);
+  f.failed_stage = Stage::chdir;
+  CHECK(judge(f).exit_code == kExitSystem);
+}
+
+TEST_CASE("whatever happened, everybody who failed stands in exactly one place") {
+  // Each of three workers in each of these ways, in each order: 13^3 jobs.
+  using Make = WorkerEnd (*)(int rank, int ms);
+  const Make ways[] = {
+      [](int r, int ms) { return exited(r, ms, 0); },
+      [](int r, int ms) { return exited(r, ms, 7); },
+      [](int r, int ms) { return killed(r, ms, SIGSEGV); },
+      [](int r, int ms) { return killed(r, ms, SIGPIPE); },
+      [](int r, int ms) { return stopped(r, ms); },
+      [](int r, int ms) { return told(exited(r, ms, 0)); },
+      [](int r, int ms) { return told(exited(r, ms, 1)); },
+      [](int r, int ms) { return told(killed(r, ms, SIGSEGV)); },
+      [](int r, int ms) { return lost((r + 1) % 3, exited(r, ms, 1)); },
+      [](int r, int ms) { return lost((r + 2) % 3, stopped(r, ms)); },
+      [](int r, int ms) { return says(exited(r, ms, 1), kReset); },
+      [](int r, int ms) { return notes(told(exited(r, ms, 1)), kException); },
+      [](int r, int ms) { return says(stopped(r, ms), kTraceback); },
+  };
+  for (const Make a : ways) {
+    for (const Make b : ways) {
+      for (const Make c : ways) {
+        const auto f = facts({a(0, 10), b(1, 20), c(2, 2500)});
+        const auto verdict = judge(f);
+        std::multiset<std::size_t> placed;
+        if (verdict.root) placed.insert(*verdict.root);
+        for (const auto* group : {&verdict.own_failures, &verdict.consequences, &verdict.stopped}) {
+          placed.insert(group->begin(), group->end());
+        }
+        std::multiset<std::size_t> failed;
+        for (std::size_t i = 0; i < 3; ++i) {
+          if (f.workers[i].signal != 0 || f.workers[i].exit_code != 0) failed.insert(i);
+        }
+        CHECK(placed == failed);
+        CHECK(verdict.root.has_value() == !failed.empty());
+        if (verdict.root) CHECK(verdict.exit_code != 0);
+      }
+    }
+  }
+}

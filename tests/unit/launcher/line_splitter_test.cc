@@ -1,0 +1,168 @@
+// Cutting a stream into the lines that are shown.
+#include "launcher/line_splitter.h"
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart(1000s);
+using Lines = std::vector<std::string>;
+
+// Continued pieces end in "+".
+struct Splitter {
+  LineSplitter lines;
+  Lines seen;
+  auto emit() {
+    return [this](std::string_view line, bool continued) {
+      seen.push_back(std::string(line) + (continued ? "+" : ""));
+    };
+  }
+  Lines feed(std::string_view bytes, TimePoint now = kStart) {
+    lines.feed(now, bytes, emit());
+    return std::exchange(seen, {});
+  }
+  Lines end() {
+    lines.finish(emit());
+    return std::exchange(seen, {});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("lines come whole, however the stream is cut") {
+  const std::string text = "one\n\ntwo two\r\n\r\nthree\nlast";
+  for (std::size_t piece = 1; piece <= text.size(); ++piece) {
+    CAPTURE(piece);
+    Splitter s;
+    Lines got;
+    auto add = [&](const Lines& lines) { got.insert(got.end(), lines.begin(), lines.end()); };
+    for (std::size_t at = 0; at < text.size(); at += piece) add(s.feed(text.substr(at, piece)));
+    add(s.end());
+    CHECK(got == Lines{"one", "", "two two", "", "three", "last"});
+  }
+}
+
+TEST_CASE("random lines in random pieces come back byte for byte") {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    std::string text;
+    for (int i = 0; i < 40; ++i) {
+      for (auto n = random() % 20; n > 0; --n) text += static_cast<char>(random() % 256);
+      text += '\n';
+    }
+    std::erase(text, '\r');
+    Splitter s;
+    std::string back;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t n = 1 + random() % 50;
+      for (const auto& line : s.feed(std::string_view(text).substr(at, n))) back += line + '\n';
+      at += n;
+    }
+    CHECK(back == text);
+    CHECK(s.end().empty());
+  }
+}
+
+TEST_CASE("a line of more than a MiB comes in marked pieces and loses nothing") {
+  const std::string text(LineSplitter::kMaxLine * 2 + 10, 'x');
+  for (const bool with_newline : {true, false}) {
+    Splitter s;
+    Lines got;
+    auto add = [&](const Lines& lines) { got.insert(got.end(), lines.begin(), lines.end()); };
+    for (std::size_t at = 0; at < text.size(); at += 70001)
+      add(s.feed(std::string_view(text).substr(at, 70001)));
+    if (with_newline) add(s.feed("\n"));
+    add(s.end());
+    REQUIRE(got.size() == 3);
+    CHECK(got[0].size() == LineSplitter::kMaxLine + 1);
+    CHECK(got[0].back() == '+');
+    CHECK(got[1].back() == '+');
+    CHECK(got[2] == std::string(10, 'x'));
+  }
+  Splitter s;
+  const std::string whole(LineSplitter::kMaxLine, 'x');
+  CHECK(s.feed(whole + "\n") == Lines{whole});
+}
+
+TEST_CASE("a long line is not cut within a UTF-8 character") {
+  Splitter s;
+  std::string text(LineSplitter::kMaxLine - 1, 'x');
+  text += "\xe2\x82\xac and more";  // the euro sign lies across the limit
+  const Lines got = s.feed(text + "\n");
+  REQUIRE(got.size() == 2);
+  CHECK(got[0].size() == LineSplitter::kMaxLine - 1 + 1);
+  CHECK(got[1] == "\xe2\x82\xac and more");
+}
+
+TEST_CASE("a progress bar is shown once a second, and its last state always") {
+  Splitter s;
+  Lines got;
+  auto add = [&](const Lines& lines) { got.insert(got.end(), lines.begin(), lines.end()); };
+  for (int i = 0; i < 1000; ++i) {
+    const auto now = kStart + i * 10ms;
+    if (s.lines.deadline() && *s.lines.deadline() <= now) s.lines.show_progress(now, s.emit());
+    add(s.feed("\r" + std::to_string(i) + " of 1000", now));
+  }
+  add(s.feed("\n", kStart + 10s));
+  CHECK(got.size() >= 10);
+  CHECK(got.size() <= 12);
+  CHECK(got.front() == "0 of 1000");
+  CHECK(got.back() == "999 of 1000");
+}
+
+TEST_CASE("a bar that stands still is shown when its second is over, and not again at its end") {
+  Splitter s;
+  CHECK(s.feed("\r10%") == Lines{"10%"});
+  CHECK(s.feed("\r20%", kStart + 100ms).empty());
+  CHECK(s.feed("\r30%", kStart + 200ms).empty());
+  REQUIRE(s.lines.deadline() == kStart + LineSplitter::kProgressInterval);
+  s.lines.show_progress(kStart + 1s, s.emit());
+  CHECK(std::exchange(s.seen, {}) == Lines{"30%"});
+  CHECK_FALSE(s.lines.deadline());
+  CHECK(s.feed("\nnext\n", kStart + 2s) == Lines{"next"});
+}
+
+TEST_CASE("a bar's last state is shown, whichever way it ends") {
+  struct Case {
+    const char* text;
+    Lines shown;
+  };
+  const Case cases[] = {
+      {"\r1%\r2%\n", {"2%"}},              // carriage returns in front, as tqdm does
+      {"1%\r2%\r\n", {"2%"}},              // behind
+      {"1%\r2%\r", {"2%"}},                // without a newline
+      {"\r1%\r  \rdone\n", {"done"}},      // blanked out and written over
+      {"\r1%\r\x1b[2K\r\n", {"1%"}},       // erased: the last state is worth more than nothing
+      {"\r1%\r\x1b[K2%\n", {"\x1b[K2%"}},  // the sequence stays, the state counts
+      {"a\rb\nplain\n", {"b", "plain"}},
+      {"\r\r\n", {""}},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.text);
+    Splitter s;
+    Lines got = s.feed(c.text);
+    const Lines rest = s.end();
+    got.insert(got.end(), rest.begin(), rest.end());
+    CHECK(got == c.shown);
+  }
+}
+
+TEST_CASE("bars that run for hours keep no memory of the past") {
+  Splitter s;
+  std::size_t shown = 0;
+  for (int i = 0; i < 100000; ++i) {
+    shown += s.feed("\r" + std::string(100, '#') + std::to_string(i), kStart).size();
+  }
+  CHECK(shown == 1);  // the clock stood still
+  const Lines got = s.end();
+  REQUIRE(got.size() == 1);
+  CHECK(got[0] == std::string(100, '#') + "99999");
+}
