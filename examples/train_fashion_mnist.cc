@@ -9,14 +9,15 @@
 
 #include <malloc.h>
 
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -169,7 +170,9 @@ class Trainer {
         train_(load_fashion_mnist(options.data, "train", options.limit)),
         test_(load_fashion_mnist(options.data, "t10k", 0)) {
     initialise(model_, options.seed);
-    if (comm.rank() == 0 && !options.losses.empty()) losses_.open(options.losses);
+    if (comm.rank() != 0 || options.losses.empty()) return;
+    losses_.open(options.losses);
+    if (!losses_) throw std::runtime_error("cannot write the losses to " + options.losses);
   }
 
   void run() {
@@ -184,7 +187,12 @@ class Trainer {
                   train_.size() / took.count());
       std::fflush(stdout);
     }
-    if (comm_.rank() == 0 && !options_.model.empty()) write_model(model_, options_.model);
+    if (comm_.rank() != 0) return;
+    losses_.close();
+    if (!options_.losses.empty() && !losses_) {
+      throw std::runtime_error("cannot write the losses to " + options_.losses);
+    }
+    if (!options_.model.empty()) write_model(model_, options_.model);
   }
 
  private:
@@ -241,6 +249,32 @@ class Trainer {
   std::ofstream losses_;
 };
 
+constexpr const char* kUsage =
+    "usage: train_fashion_mnist [--data DIR] [--epochs N] [--batch N] [--lr RATE] [--seed N]\n"
+    "                           [--limit IMAGES] [--model FILE] [--losses FILE]\n"
+    "--batch counts the images of all ranks together. Run it under dlaunch.\n";
+
+int whole_number(const std::string& flag, const std::string& text, int low) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value < low) {
+    throw std::invalid_argument(flag + " needs a whole number of at least " + std::to_string(low) +
+                                ", not '" + text + "'");
+  }
+  return value;
+}
+
+float positive_number(const std::string& flag, const std::string& text) {
+  float value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || !(value > 0) || !std::isfinite(value)) {
+    throw std::invalid_argument(flag + " needs a number above 0, not '" + text + "'");
+  }
+  return value;
+}
+
 Options parse(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
@@ -254,20 +288,18 @@ Options parse(int argc, char** argv) {
     else if (flag == "--losses")
       o.losses = value;
     else if (flag == "--epochs")
-      o.epochs = std::atoi(value);
+      o.epochs = whole_number(flag, value, 1);
     else if (flag == "--batch")
-      o.batch = std::atoi(value);
+      o.batch = whole_number(flag, value, 1);
     else if (flag == "--lr")
-      o.rate = std::strtof(value, nullptr);
+      o.rate = positive_number(flag, value);
     else if (flag == "--seed")
-      o.seed = static_cast<unsigned>(std::atoi(value));
+      o.seed = static_cast<unsigned>(whole_number(flag, value, 0));
     else if (flag == "--limit")
-      o.limit = std::atoi(value);
+      o.limit = whole_number(flag, value, 0);
     else
       throw std::invalid_argument("unknown flag " + flag);
   }
-  if (o.batch < 1 || o.epochs < 1)
-    throw std::invalid_argument("--batch and --epochs are at least 1");
   return o;
 }
 
@@ -278,6 +310,7 @@ int main(int argc, char** argv) {
   // time would cost more in page faults than the products themselves.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) return std::fputs(kUsage, stdout) < 0;
   try {
     const Options options = parse(argc, argv);
     auto comm = dl::Communicator::init();
