@@ -1,6 +1,8 @@
-// How dlaunch-bench prints: nccl-tests' table, CSV, or JSON. Rank 0 only.
+// How dlaunch-bench prints: nccl-tests' table, CSV, JSON, each to a place of its own. Rank 0 only.
 #pragma once
 
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +23,17 @@ struct Row {
   std::optional<Timing> in_place;
 };
 
-enum class Format { table, csv, json };
+struct CloseFile {
+  void operator()(std::FILE* file) const {
+    if (file != stdout) std::fclose(file);
+  }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+// Where each form goes; null: not wanted.
+struct Outputs {
+  File table, csv, json;
+};
 
 struct Header {
   std::string transport;
@@ -31,17 +43,19 @@ struct Header {
 
 class Printer {
  public:
-  Printer(Format format, const KindInfo& kind, Header header, bool checked);
+  Printer(Outputs outputs, const KindInfo& kind, Header header, bool checked);
   void row(const Row& row);
-  void finish();
-  bool any_wrong() const { return wrong_ > 0; }
+  // The last lines. False if something could not be written (a full disk); errno says why.
+  bool finish();
 
  private:
-  void table_side(const Row& row, const std::optional<Timing>& timing);
+  std::string table_side(const Row& row, const std::optional<Timing>& timing) const;
+  void table_row(const Row& row);
   void csv_side(const Row& row, const char* place, const std::optional<Timing>& timing);
+  void print_json();
   double algbw(const Row& row, const Timing& timing) const;
 
-  Format format_;
+  Outputs outputs_;
   const KindInfo& kind_;
   Header header_;
   bool checked_;

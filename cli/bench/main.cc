@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -29,7 +33,7 @@ struct Options {
   double factor = 2;
   int iterations = 0, warmup = 5, check = 1, root = 0;
   std::string dtype = "float", op = "sum";
-  bool csv = false, json = false;
+  std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 
 // What a rank does on an error: says it in one line and ends the job through its exit code.
@@ -68,7 +72,7 @@ std::vector<std::size_t> sizes(const Options& options) {
   const std::size_t last = options.max_bytes.empty() ? first : parse_size("-e", options.max_bytes);
   const std::size_t step = options.step_bytes.empty() ? 0 : parse_size("-i", options.step_bytes);
   if (last < first) throw Failure{dlaunch::kExitUsage, "-e is smaller than -b"};
-  if (step == 0 && options.factor <= 1) {
+  if (step == 0 && !(options.factor > 1 && std::isfinite(options.factor))) {
     throw Failure{dlaunch::kExitUsage, "-f: the factor must be above 1"};
   }
   std::vector<std::size_t> all;
@@ -151,47 +155,141 @@ std::vector<std::string> places(dl_comm* comm) {
   return out;
 }
 
-int run(const Options& options) {
-  const KindInfo* kind = find_kind(options.collective);
-  if (kind == nullptr) {
+// An error that all ranks have alike. The others stay until rank 0 has said it: the launcher ends a
+// job as soon as its first worker has failed.
+int refuse(dl_comm* comm, const Failure& failure) {
+  if (dl_rank(comm) == 0) std::fprintf(stderr, "dlaunch-bench: %s\n", failure.what.c_str());
+  dl_barrier(comm);
+  return failure.exit_code;
+}
+int refuse(const Failure& failure) {
+  dl_comm* comm = nullptr;
+  if (dl_init(nullptr, nullptr, &comm) != DL_OK) {
+    std::fprintf(stderr, "dlaunch-bench: %s\n", failure.what.c_str());
+    return failure.exit_code;
+  }
+  const int exit_code = refuse(comm, failure);
+  dl_finalize(comm);
+  return exit_code;
+}
+
+// What the command line asks for, checked.
+struct Plan {
+  const KindInfo* kind;
+  std::vector<std::size_t> sizes;
+  std::vector<int> dtypes, ops;
+};
+
+Plan make_plan(const Options& options) {
+  Plan plan{find_kind(options.collective), {}, {}, {}};
+  if (plan.kind == nullptr) {
     std::string known;
     for (const auto& k : kinds()) known += std::string(" ") + k.name;
     throw Failure{dlaunch::kExitUsage, "'" + options.collective + "' is none of:" + known};
   }
-  const auto dtypes = select("-d", options.dtype, kDtypeNames);
-  const auto ops = kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
-  const auto all_sizes = kind->kind == Kind::barrier ? std::vector<std::size_t>{0} : sizes(options);
+  plan.dtypes = select("-d", options.dtype, kDtypeNames);
+  plan.ops = plan.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
+  if (plan.ops[0] >= DL_BAND && plan.dtypes[0] >= DL_FLOAT16) {  // all others come before these
+    throw Failure{dlaunch::kExitUsage, "-o " + options.op + " is for integers; choose another -d"};
+  }
+  plan.sizes = plan.kind->kind == Kind::barrier ? std::vector<std::size_t>{0} : sizes(options);
+  if (options.csv == "-" && options.json == "-") {
+    throw Failure{dlaunch::kExitUsage, "--csv and --json cannot both go to standard output"};
+  }
+  return plan;
+}
 
-  dl_comm* comm = nullptr;
-  require(dl_init(nullptr, nullptr, &comm), nullptr);
-  if (options.root < 0 || options.root >= dl_size(comm)) {
-    throw Failure{dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)};
+File open_output(const std::string& path) {
+  if (path.empty()) return nullptr;
+  if (path == "-") return File(stdout);
+  File file(std::fopen(path.c_str(), "we"));
+  if (!file) {
+    throw Failure{dlaunch::kExitCannotCreate, "cannot write " + path + ": " + std::strerror(errno)};
   }
+  return file;
+}
+
+Outputs open_outputs(const Options& options) {
+  Outputs outputs;
+  outputs.csv = open_output(options.csv);
+  outputs.json = open_output(options.json);
+  if (options.csv != "-" && options.json != "-") outputs.table = File(stdout);
+  return outputs;
+}
+
+// Collective: rank 0 opens its files, and all ranks learn whether it could.
+int start_printer(dl_comm* comm, const Options& options, const KindInfo& kind,
+                  std::optional<Printer>& printer) {
   const Header header{dl_transport(comm), dl_size(comm), places(comm)};
-  std::optional<Printer> printer;
+  Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
-    const Format format = options.csv ? Format::csv : options.json ? Format::json : Format::table;
-    printer.emplace(format, *kind, header, options.check != 0);
+    try {
+      printer.emplace(open_outputs(options), kind, header, options.check != 0);
+    } catch (const Failure& e) {
+      failure = e;
+    }
   }
-  Bench bench(comm, options, all_sizes.back());
+  std::int32_t exit_code = failure.exit_code;
+  require(dl_broadcast(comm, &exit_code, 1, DL_INT32, 0), comm);
+  failure.exit_code = exit_code;
+  return exit_code == 0 ? 0 : refuse(comm, failure);
+}
+
+// Returns the number of wrong elements.
+std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
+                        std::optional<Printer>& printer) {
   std::size_t wrong = 0;
-  for (const std::size_t size : all_sizes) {
-    for (const int d : dtypes) {
-      for (const int o : ops) {
+  for (const std::size_t size : plan.sizes) {
+    for (const int d : plan.dtypes) {
+      for (const int o : plan.ops) {
         const auto dtype = static_cast<dl_dtype>(d);
         const auto op = static_cast<dl_op>(o);
         if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // has no meaning
-        Row row{make_case(kind->kind, dtype, op, options.root, size, dl_size(comm)), {}, {}};
-        if (kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
-        if (kind->kind != Kind::sendrecv) row.in_place = bench.measure(row.c, true);
+        Row row{make_case(plan.kind->kind, dtype, op, root, size, ranks), {}, {}};
+        if (plan.kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
+        if (plan.kind->kind != Kind::sendrecv) row.in_place = bench.measure(row.c, true);
         wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
         if (printer) printer->row(row);
       }
     }
   }
-  if (printer) printer->finish();
-  dl_finalize(comm);
+  return wrong;
+}
+
+int run(const Options& options, dl_comm* comm, const Plan& plan) {
+  if (options.root >= dl_size(comm)) {
+    return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
+  }
+  std::optional<Bench> bench;
+  std::int32_t lacking = 0;
+  try {
+    bench.emplace(comm, options, plan.sizes.back());
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    lacking = 1;
+  }
+  require(dl_all_reduce(comm, &lacking, &lacking, 1, DL_INT32, DL_MAX), comm);
+  if (lacking != 0) {
+    return refuse(comm, {dlaunch::kExitSystem,
+                         "no memory for the buffers, twice the largest size "
+                         "on every rank; choose a smaller -e"});
+  }
+  std::optional<Printer> printer;
+  const int refused = start_printer(comm, options, *plan.kind, printer);
+  if (refused != 0) return refused;
+  const std::size_t wrong = measure_all(*bench, plan, options.root, dl_size(comm), printer);
+  if (printer && !printer->finish()) {
+    throw Failure{dlaunch::kExitCannotCreate, "the results could not be written completely"};
+  }
   return wrong == 0 ? 0 : 1;
+}
+
+int run(const Options& options) {
+  const Plan plan = make_plan(options);
+  dl_comm* comm = nullptr;
+  require(dl_init(nullptr, nullptr, &comm), nullptr);
+  const int exit_code = run(options, comm, plan);
+  dl_finalize(comm);
+  return exit_code;
 }
 
 }  // namespace
@@ -209,14 +307,27 @@ int main(int argc, char** argv) {
   app.add_option("-e,--maxbytes", options.max_bytes, "last size (the first)");
   app.add_option("-f,--stepfactor", options.factor, "next size: this one times the factor (2)");
   app.add_option("-i,--stepbytes", options.step_bytes, "next size: this one plus these bytes");
-  app.add_option("-n,--iters", options.iterations, "timed operations (as many as take 0.25 s)");
-  app.add_option("-w,--warmup_iters", options.warmup, "operations before (5)");
-  app.add_option("-c,--check", options.check, "0: do not check results");
+  app.add_option("-n,--iters", options.iterations, "timed operations (as many as take 0.25 s)")
+      ->check(CLI::Range(1, 1000000000));
+  app.add_option("-w,--warmup_iters", options.warmup, "operations before (5)")
+      ->check(CLI::Range(0, 1000000000));
+  app.add_option("-c,--check", options.check, "0: do not check results")->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", options.dtype, "element type, or all (float)");
   app.add_option("-o,--op", options.op, "reduction, or all (sum)");
-  app.add_option("-r,--root", options.root, "root of a broadcast (0)");
-  auto* csv = app.add_flag("--csv", options.csv, "comma-separated values instead of the table");
-  app.add_flag("--json", options.json, "JSON instead of the table")->excludes(csv);
+  app.add_option("-r,--root", options.root, "root of a broadcast (0)")
+      ->check(CLI::NonNegativeNumber);
+  const auto add_output = [&app](const char* flag, std::string& path, const char* what) {
+    app.add_option_function<std::vector<std::string>>(
+           flag,
+           [&path](const std::vector<std::string>& words) {
+             path = words.empty() || words[0].empty() ? "-" : words[0];
+           },
+           what)
+        ->expected(0, 1)
+        ->type_name("[FILE]");
+  };
+  add_output("--csv", options.csv, "comma-separated values; to a file, or in place of the table");
+  add_output("--json", options.json, "JSON; to a file, or in place of the table");
   const char* rank = std::getenv("RANK");
   const bool speaks = rank == nullptr || std::strcmp(rank, "0") == 0;
   try {
@@ -224,10 +335,10 @@ int main(int argc, char** argv) {
     return bench::run(options);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return speaks ? app.exit(e) : 0;  // --help
-    if (speaks) std::fprintf(stderr, "dlaunch-bench: %s; see --help\n", e.what());
-    return dlaunch::kExitUsage;
+    return bench::refuse({dlaunch::kExitUsage, std::string(e.what()) + "; see --help"});
   } catch (const bench::Failure& e) {
-    if (speaks || e.exit_code == 1) std::fprintf(stderr, "dlaunch-bench: %s\n", e.what.c_str());
+    if (e.exit_code == dlaunch::kExitUsage) return bench::refuse(e);
+    std::fprintf(stderr, "dlaunch-bench: %s\n", e.what.c_str());
     return e.exit_code;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "dlaunch-bench: %s\n", e.what());

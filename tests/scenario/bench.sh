@@ -16,6 +16,18 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce_perf -b 8 -e 64K -f 8
 expect_code 0; expect_out 'Out of bounds values : 0 OK'; expect_out 'out-of-place'
 run dlaunch --nproc 2 --output raw dlaunch-bench all_gather -b 1K --json
 python3 -c 'import json; r = json.load(open("out")); assert r["ranks"] == 2 and r["results"][0]["wrong"] == 0' || fail "JSON"
-run dlaunch --nproc 2 dlaunch-bench nothing; expect_code 64
+run dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 8 -e 64 -r 1 --csv a.csv --json a.json
+expect_code 0; expect_out 'Avg bus bandwidth'
+[ "$(head -n 1 a.csv)" = "$header" ] && [ "$(wc -l <a.csv)" = 5 ] || fail "the CSV file"
+python3 -c 'import json; assert len(json.load(open("a.json"))["results"]) == 4' || fail "the JSON file"
+# Narrow sums of many ranks wrap; that is no error.
+run dlaunch --nproc 13 --output raw dlaunch-bench all_reduce -b 4K -d all -o all -n 1 -w 0
+expect_code 0; expect_out 'Out of bounds values : 0 OK'
+
+run dlaunch --nproc 2 dlaunch-bench nothing; expect_code 64; expect_err "'nothing' is none of"
+run dlaunch --nproc 2 dlaunch-bench all_reduce -n -3; expect_code 64; expect_err 'not in range'
+run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T; expect_code 71; expect_err 'no memory for the buffers'
+run dlaunch --nproc 2 dlaunch-bench all_reduce -b 8 --csv /no/such/x; expect_code 73; expect_err 'cannot write /no/such/x'
+run dlaunch --nproc 2 dlaunch-bench all_reduce -d half -o band; expect_code 64; expect_err 'for integers'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
 run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
