@@ -66,7 +66,7 @@ std::optional<LineMerger::Key> LineMerger::last_to_let_go(TimePoint now) const {
   return std::max(last, std::optional(passed_by_all));
 }
 
-std::vector<LineMerger::Merged> LineMerger::let_go_until(const Key& last) {
+std::vector<LineMerger::Merged> LineMerger::let_go_until(Key last) {
   auto later = [](const Held* a, const Held* b) { return a->key.arrival > b->key.arrival; };
   std::priority_queue<Held*, std::vector<Held*>, decltype(later)> ready(later);
   const auto end = held_.upper_bound(last);

@@ -69,7 +69,7 @@ class LineMerger {
   Held* find_equal(const std::optional<Key>& after, std::string_view line) const;
   Key key_behind(const std::optional<Key>& after) const;
   std::optional<Key> last_to_let_go(TimePoint now) const;
-  std::vector<Merged> let_go_until(const Key& last);
+  std::vector<Merged> let_go_until(Key last);
 
   RankSet present_;
   std::map<Key, HeldPtr> held_;

@@ -1,7 +1,10 @@
 // The C API over Communicator: no exception leaves it, and every error becomes a code and a text.
-#include <cstring>
 #include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "dlaunch/ring.h"
 #include "ring/communicator.h"
@@ -14,12 +17,15 @@ using dlaunch::Result;
 
 struct dl_comm {
   std::unique_ptr<dlaunch::Communicator> impl;
+  // Each thread's last failure.
+  std::mutex mutex;
+  std::map<std::thread::id, std::string> errors;
 };
 
 namespace {
 
-thread_local const dl_comm* t_failed = nullptr;
-thread_local std::string t_error;
+// Of dl_init, which has no communicator to keep it in.
+thread_local std::string t_init_error;
 
 dl_result code_of(Errc code) {
   switch (code) {
@@ -46,20 +52,25 @@ dl_result code_of(Errc code) {
   return DL_ERR_PROTOCOL;
 }
 
-dl_result failed(const dl_comm* comm, const Error& error) {
-  t_failed = comm;
-  t_error = error.what;
-  return code_of(error.code);
+void keep_error(dl_comm* comm, const std::string& what) {
+  if (comm == nullptr) {
+    t_init_error = what;
+    return;
+  }
+  const std::lock_guard lock(comm->mutex);
+  comm->errors[std::this_thread::get_id()] = what;
 }
 
 // Runs body(), which returns a Result<void>; third-party exceptions (memory) end here.
 template <class Body>
-dl_result guarded(const dl_comm* comm, Body body) {
+dl_result guarded(dl_comm* comm, Body body) noexcept {
   try {
     const Result<void> done = body();
-    return done ? DL_OK : failed(comm, done.error());
-  } catch (const std::exception& e) {
-    return failed(comm, Error{.code = Errc::io, .what = e.what()});
+    if (done) return DL_OK;
+    keep_error(comm, done.error().what);
+    return code_of(done.error().code);
+  } catch (const std::exception&) {
+    return DL_ERR_IO;
   }
 }
 
@@ -94,12 +105,18 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
     if (!job) return job.error();
     auto joined = dlaunch::Communicator::join(*job);
     if (!joined) return joined.error();
-    *comm = new dl_comm{std::move(*joined)};
+    *comm = new dl_comm;
+    (*comm)->impl = std::move(*joined);
     return {};
   });
 }
 
-void dl_finalize(dl_comm* comm) { delete comm; }
+void dl_finalize(dl_comm* comm) {
+  if (comm == nullptr) return;
+  // In a forked child it is the parent's, and its memory ends with the child.
+  if (comm->impl->forked()) return;
+  delete comm;
+}
 
 void dl_abort(dl_comm* comm) {
   (void)guarded(comm, [&]() -> Result<void> {
@@ -144,7 +161,13 @@ dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int pe
   return transfer(comm, {.recv = buf, .count = count, .dtype = dtype, .peer = peer, .tag = tag});
 }
 
-const char* dl_last_error(const dl_comm* comm) { return t_failed == comm ? t_error.c_str() : ""; }
+const char* dl_last_error(const dl_comm* given) {
+  if (given == nullptr) return t_init_error.c_str();
+  auto* const comm = const_cast<dl_comm*>(given);
+  const std::lock_guard lock(comm->mutex);
+  const auto error = comm->errors.find(std::this_thread::get_id());
+  return error == comm->errors.end() ? "" : error->second.c_str();
+}
 
 int dl_peer_lost(const dl_comm* comm) { return comm == nullptr ? -1 : comm->impl->peer_lost(); }
 

@@ -1,61 +1,38 @@
 #include "ring/communicator.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <map>
-#include <mutex>
-#include <thread>
+#include <cstring>
+#include <exception>
+#include <string>
 
-#include "base/log.h"
-#include "rendezvous/store.h"
-#include "rendezvous/store_server_thread.h"
-#include "ring/mesh.h"
+#include <fmt/format.h>
+
+#include "ring/meeting.h"
 #include "ring/reduce.h"
-#include "ring/shm_plane.h"
 
 namespace dlaunch {
 namespace {
 
 Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
-// The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
-// ranks may still be reading when this one is done, and the next communicator meets there again.
-Result<void> host_store(const JobView& job, const Secret& secret) {
-  static std::mutex mutex;
-  static auto* const hosted = new std::map<std::string, std::unique_ptr<StoreServerThread>>;
-  const std::lock_guard lock(mutex);
-  if (hosted->contains(job.store_url)) return {};
-  auto endpoint = parse_endpoint(std::string_view(job.store_url).substr(6));
-  if (!endpoint) return endpoint.error();
-  auto server = StoreServerThread::start(*endpoint, job.job_id, secret);
-  if (!server) return server.error();
-  hosted->emplace(job.store_url, std::move(*server));
-  return {};
-}
-
-// The k-th communicator of every rank's process meets the k-th of the others.
-std::uint64_t next_communicator() {
-  static std::atomic<std::uint64_t> count{0};
-  return ++count;
-}
-
-int usable_cores(const JobView& job) {
-  if (job.local_cores > 0) return job.local_cores;
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
 // A world of one: the reduction of one operand.
 Result<void> run_alone(const Call& call) {
   const std::size_t bytes = call.count * dtype_bytes(call.dtype);
   if (bytes > 0 && call.in != call.out) std::memmove(call.out, call.in, bytes);
   return {};
+}
+
+// What a plane throws is the standard library's, for want of memory.
+template <class Body>
+Result<void> without_exceptions(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    return Error{.code = Errc::io, .what = e.what()};
+  }
 }
 
 struct Range {
@@ -67,50 +44,49 @@ struct Range {
   }
 };
 
+// Leaves a note for the launcher, which then knows this rank's failure for a consequence.
+void note_peer_lost(const JobView& job, const Error& error) {
+  if (job.round_dir.empty()) return;
+  const std::string path = job.round_dir + "/peer_lost." + std::to_string(job.rank);
+  const std::string fresh = path + ".new";
+  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const std::string note = std::to_string(error.rank) + "\n" + error.what + "\n";
+  if (fd && ::write(fd.get(), note.data(), note.size()) == static_cast<ssize_t>(note.size())) {
+    ::rename(fresh.c_str(), path.c_str());
+  }
+}
+
+Error forked_error() {
+  return usage("this process was forked from the one that joined: a communicator stays there");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job) {
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (job.size > 1) {
-    if (auto ok = comm->connect(); !ok) return ok.error();
+    if (auto ok = comm->connect(); !ok) {
+      if (ok.error().code == Errc::peer_lost) note_peer_lost(job, ok.error());
+      return ok.error();
+    }
+    add_process_events(*comm);
   }
   return comm;
 }
 
-Communicator::~Communicator() { links_.reset(); }
+Communicator::~Communicator() {
+  remove_process_events(*this);
+  links_.reset();
+}
 
 Result<void> Communicator::connect() {
-  const auto deadline = deadline_after(steady_now(), job_.init_timeout);
-  Secret secret;
-  if (!job_.secret_file.empty()) {
-    auto loaded = Secret::load(job_.secret_file);
-    if (!loaded) return loaded.error();
-    secret = std::move(*loaded);
-  }
-  if (job_.hosts_store) {
-    if (auto ok = host_store(job_, secret); !ok) return ok.error();
-  }
-  const std::string who =
-      "rank " + std::to_string(job_.rank) + " (pid " + std::to_string(::getpid()) + ")";
-  auto store = open_store(job_.store_url, {job_.job_id, secret, who}, deadline);
-  if (!store) return store.error();
-  const std::string prefix =
-      "ring/r" + std::to_string(job_.round) + "/c" + std::to_string(next_communicator());
-  auto mesh = connect_mesh(job_, secret, **store, prefix, deadline);
-  if (!mesh) return mesh.error();
-
-  if (job_.transport != "tcp" && mesh->one_host()) {
-    if (auto ok = share_memory(*mesh, deadline); !ok) return ok;
-  }
-  if (job_.transport == "shm" && !shm_) {
-    return Error{.code = Errc::unsupported,
-                 .what =
-                     "transport shm: the ranks are not all on one host, or it has no memory to "
-                     "share"};
-  }
+  auto met = meet(job_, abort_);
+  if (!met) return met.error();
+  shm_ = std::move(met->shm);
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data;
-  for (auto& peer : mesh->peers) {
+  for (auto& peer : met->mesh.peers) {
+    data_sockets_.push_back(peer.data.get());
     links.push_back({std::move(peer.who), std::move(peer.link)});
     data.push_back(std::move(peer.data));
   }
@@ -124,44 +100,15 @@ Result<void> Communicator::connect() {
   return {};
 }
 
-// Every rank votes with every other, so that all come to the same answer: one rank without memory
-// sends all to the sockets.
-Result<void> Communicator::share_memory(Mesh& mesh, TimePoint deadline) {
-  auto own = make_shm_data(job_.size);
-  Result<UniqueFd> control = job_.rank == 0 ? make_shm_control(job_.size) : UniqueFd();
-  bool agreed = own.has_value() && control.has_value();
-  if (!agreed) {
-    log_warn("rank {}: {}; using sockets instead", job_.rank,
-             own ? control.error().what : own.error().what);
+void Communicator::on_forked() {
+  forked_ = true;
+  links_->close_in_child();
+  for (const int fd : data_sockets_) {
+    if (fd >= 0) ::close(fd);
   }
-  for (const auto& peer : mesh.peers) {
-    if (!peer.link) continue;
-    std::vector<int> fds;
-    if (agreed) fds.push_back(own->fd.get());
-    if (agreed && job_.rank == 0) fds.push_back(control->get());
-    const bool vote = own.has_value() && control.has_value();
-    if (auto sent = send_descriptors(peer.link.get(), vote, fds, deadline); !sent) return sent;
-  }
-  std::vector<UniqueFd> data(mesh.peers.size());
-  for (std::size_t r = 0; r < mesh.peers.size(); ++r) {
-    if (!mesh.peers[r].link) continue;
-    auto got = receive_descriptors(mesh.peers[r].link.get(), deadline);
-    if (!got) return got.error();
-    const std::size_t expected = r == 0 ? 2 : 1;
-    if (!got->agreed || got->fds.size() != expected) {
-      agreed = false;
-      continue;
-    }
-    data[r] = std::move(got->fds[0]);
-    if (r == 0) control = std::move(got->fds[1]);
-  }
-  if (!agreed) return {};
-  auto plane = make_shm_plane(job_.rank, job_.size, *control, std::move(*own), std::move(data),
-                              abort_, {.usable_cores = usable_cores(job_)});
-  if (!plane) return plane.error();
-  shm_ = std::move(*plane);
-  return {};
 }
+
+void Communicator::on_exit() { links_->say_goodbye(); }
 
 const char* Communicator::transport() const {
   if (job_.size == 1) return "self";
@@ -169,7 +116,7 @@ const char* Communicator::transport() const {
 }
 
 int Communicator::peer_lost() const {
-  if (!abort_.raised()) return -1;
+  if (forked_ || !abort_.raised()) return -1;
   const Error error = abort_.error();
   return error.code == Errc::peer_lost ? error.rank : -1;
 }
@@ -179,30 +126,30 @@ TimePoint Communicator::op_deadline() const {
 }
 
 Result<void> Communicator::check(const Call& call) const {
-  const std::string name(collective_name(call.collective));
+  const auto wrong = [&](std::string_view what) {
+    return usage(fmt::format("{}: {}", collective_name(call.collective), what));
+  };
   const std::size_t element = dtype_bytes(call.dtype);
   const auto n = static_cast<std::size_t>(job_.size);
-  if (element == 0) return usage(name + ": dtype is not a dl_dtype");
-  if (call.op < DL_SUM || call.op > DL_BXOR) return usage(name + ": op is not a dl_op");
-  if (call.count > PTRDIFF_MAX / element / n) return usage(name + ": count is too large");
+  if (element == 0) return wrong("dtype is not a dl_dtype");
+  if (call.op < DL_SUM || call.op > DL_BXOR) return wrong("op is not a dl_op");
+  if (call.count > PTRDIFF_MAX / element / n) return wrong("count is too large");
   if (call.collective == Collective::barrier) return {};
   if (call.count > 0 && (call.in == nullptr || call.out == nullptr)) {
-    return usage(name + ": a buffer is null");
+    return wrong("a buffer is null");
   }
   if (call.collective == Collective::broadcast) {
-    if (call.root < 0 || call.root >= job_.size) {
-      return usage(name + ": root " + std::to_string(call.root) + " is not a rank");
-    }
-    return {};
-  }
-  const bool reduces = call.collective != Collective::all_gather;
-  if (reduces && !reducible(call.dtype, call.op)) {
-    return Error{.code = Errc::unsupported,
-                 .what = name + ": " + std::string(op_name(call.op)) + " of " +
-                         std::string(dtype_name(call.dtype)) + " has no meaning"};
+    if (call.root >= 0 && call.root < job_.size) return {};
+    return wrong(fmt::format("root {} is not a rank", call.root));
   }
   const bool scatter = call.collective == Collective::reduce_scatter;
   const bool gather = call.collective == Collective::all_gather;
+  if (!gather && !reducible(call.dtype, call.op)) {
+    return Error{
+        .code = Errc::unsupported,
+        .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
+                            op_name(call.op), dtype_name(call.dtype))};
+  }
   const std::size_t bytes = call.count * element;
   const Range in{static_cast<const char*>(call.in), scatter ? bytes * n : bytes};
   const Range out{static_cast<const char*>(call.out), gather ? bytes * n : bytes};
@@ -210,39 +157,52 @@ Result<void> Communicator::check(const Call& call) const {
   const bool in_place = scatter  ? out.begin == in.begin + share
                         : gather ? in.begin == out.begin + share
                                  : in.begin == out.begin;
-  if (!in_place && in.overlaps(out)) {
-    return usage(name + ": in and out overlap without being in place");
+  if (!in_place && in.overlaps(out)) return wrong("in and out overlap without being in place");
+  return {};
+}
+
+Result<void> Communicator::check(const Message& message) const {
+  const auto wrong = [&](std::string_view what) {
+    return usage(fmt::format("{}: {}", message.is_send ? "send" : "recv", what));
+  };
+  const std::size_t element = dtype_bytes(message.dtype);
+  if (element == 0) return wrong("dtype is not a dl_dtype");
+  if (message.count > PTRDIFF_MAX / element) return wrong("count is too large");
+  if (message.count > 0 && message.send == nullptr && message.recv == nullptr) {
+    return wrong("the buffer is null");
   }
+  if (message.peer < 0 || message.peer >= job_.size || message.peer == job_.rank) {
+    return wrong(fmt::format("peer {} is not another rank", message.peer));
+  }
+  if (message.tag < 0) return wrong("the tag is negative");
   return {};
 }
 
 Result<void> Communicator::collective(Call call) {
+  if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());
   if (auto ok = check(call); !ok) return ok;
   if (job_.size == 1) return run_alone(call);
   call.seq = ++seq_;
   call.deadline = op_deadline();
   links_->enter(call.seq);
-  return finish(shm_ ? shm_->run(call) : stream_->run(call));
+  auto done = without_exceptions([&] { return shm_ ? shm_->run(call) : stream_->run(call); });
+  if (done) links_->complete(call.seq);
+  return finish(std::move(done));
 }
 
 Result<void> Communicator::transfer(Message message) {
+  if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());
-  const char* name = message.is_send ? "send" : "recv";
-  const std::size_t element = dtype_bytes(message.dtype);
-  if (element == 0) return usage(std::string(name) + ": dtype is not a dl_dtype");
-  if (message.count > PTRDIFF_MAX / element)
-    return usage(std::string(name) + ": count is too large");
-  if (message.count > 0 && message.send == nullptr && message.recv == nullptr) {
-    return usage(std::string(name) + ": the buffer is null");
-  }
-  if (message.peer < 0 || message.peer >= job_.size || message.peer == job_.rank) {
-    return usage(std::string(name) + ": peer " + std::to_string(message.peer) +
-                 " is not another rank");
-  }
-  if (message.tag < 0) return usage(std::string(name) + ": the tag is negative");
+  if (auto ok = check(message); !ok) return ok;
   message.deadline = op_deadline();
-  return finish(stream_->transfer(message));
+  auto done = without_exceptions([&] { return stream_->transfer(message); });
+  if (!done && done.error().code == Errc::peer_lost && links_->has_left(message.peer)) {
+    Error error = done.error();
+    error.what += ": it has left in good order";
+    done = std::move(error);
+  }
+  return finish(std::move(done));
 }
 
 // The first failure ends the communicator for everybody: peers that wait in the same operation
@@ -251,30 +211,21 @@ Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
   if (!abort_.raised()) links_->abort(done.error());
   const Error error = abort_.error();
-  if (error.code == Errc::peer_lost) note_peer_lost(error);
+  if (error.code == Errc::peer_lost && !noted_) {
+    noted_ = true;
+    note_peer_lost(job_, error);
+  }
   return error;
 }
 
 void Communicator::abort() {
+  if (forked_) return;
   const Error error{
       .code = Errc::aborted, .what = "dl_abort() was called on this rank", .rank = -1};
   if (links_)
     links_->abort(error);
   else
     abort_.raise(error);
-}
-
-// Leaves a note for the launcher, which then knows this rank's failure for a consequence.
-void Communicator::note_peer_lost(const Error& error) {
-  if (noted_ || job_.round_dir.empty()) return;
-  noted_ = true;
-  const std::string path = job_.round_dir + "/peer_lost." + std::to_string(job_.rank);
-  const std::string fresh = path + ".new";
-  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string note = std::to_string(error.rank) + "\n" + error.what + "\n";
-  if (fd && ::write(fd.get(), note.data(), note.size()) == static_cast<ssize_t>(note.size())) {
-    ::rename(fresh.c_str(), path.c_str());
-  }
 }
 
 }  // namespace dlaunch

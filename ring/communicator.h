@@ -6,26 +6,31 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "ring/abort_flag.h"
 #include "ring/bootstrap.h"
 #include "ring/links.h"
 #include "ring/plane.h"
+#include "ring/process_hooks.h"
 #include "ring/stream_plane.h"
 
 namespace dlaunch {
 
-class Communicator {
+class Communicator : private ProcessEvents {
  public:
   // Meets all ranks; blocks until they have come or job.init_timeout has passed.
   static Result<std::unique_ptr<Communicator>> join(const JobView& job);
-  ~Communicator();
+  ~Communicator() override;
 
   int rank() const { return job_.rank; }
   int size() const { return job_.size; }
   const char* transport() const;
   int peer_lost() const;  // -1: nobody
+  // This process was forked from the one that joined: nothing works here, and the object must not
+  // be destroyed, because the parent still uses what it would close.
+  bool forked() const { return forked_; }
 
   // `call` lacks its number and deadline. Errc::usage and Errc::unsupported leave the communicator
   // as it was; any other error is final.
@@ -37,11 +42,12 @@ class Communicator {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect();
-  Result<void> share_memory(struct Mesh& mesh, TimePoint deadline);
   Result<void> check(const Call& call) const;
+  Result<void> check(const Message& message) const;
   Result<void> finish(Result<void> done);
-  void note_peer_lost(const Error& error);
   TimePoint op_deadline() const;
+  void on_forked() override;
+  void on_exit() override;
 
   JobView job_;
   // Destroyed from the bottom up: links first (their thread raises the flag), then the planes
@@ -50,8 +56,10 @@ class Communicator {
   std::unique_ptr<Plane> shm_;
   std::unique_ptr<StreamPlane> stream_;
   std::unique_ptr<Links> links_;
+  std::vector<int> data_sockets_;  // the stream plane's
   std::uint64_t seq_ = 0;
   bool noted_ = false;
+  bool forked_ = false;
 };
 
 }  // namespace dlaunch

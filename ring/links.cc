@@ -1,14 +1,15 @@
 #include "ring/links.h"
 
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <exception>
 #include <limits>
 
 #include "base/codec.h"
+#include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {
@@ -39,7 +40,7 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, false, false});
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}});
   }
 }
 
@@ -58,27 +59,21 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
     if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
   }
   if (!added) return errno_error("control thread: epoll_ctl", errno);
-  // The program's signals are for the program's own threads.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  links->thread_ = std::thread([self = links.get()] { self->watch(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  auto thread = start_quiet_thread([self = links.get()] { self->watch(); });
+  if (!thread) return thread.error();
+  links->thread_ = std::move(*thread);
   return links;
 }
 
 Links::~Links() {
   if (!thread_.joinable()) return;
-  if (!abort_.raised()) {
-    const std::lock_guard lock(send_mutex_);
-    tell_all(encode(kGoodbye, Errc::aborted, rank_, entered_, ""));
-  }
+  say_goodbye();
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
   thread_.join();
 }
 
-void Links::watch() {
+void Links::watch() try {
   epoll_event events[16];
   while (true) {
     const int n = ::epoll_wait(epoll_.get(), events, 16, reset_peer_ >= 0 ? kResetPatienceMs : -1);
@@ -88,6 +83,9 @@ void Links::watch() {
       on_readable(static_cast<int>(events[i].data.u32));
     }
   }
+} catch (const std::exception&) {
+  // No memory, not even for a sentence: without its watch the communicator must not go on.
+  abort_.raise({.code = Errc::io, .what = "out of memory"});
 }
 
 void Links::on_readable(int peer) {
@@ -115,35 +113,41 @@ void Links::on_message(int peer, std::string_view message) {
   in.get<std::uint16_t>();
   const auto rank = in.get<std::int32_t>();
   const auto seq = in.get<std::uint64_t>();
-  auto& from = peers_[static_cast<std::size_t>(peer)];
+  const auto& who = peers_[static_cast<std::size_t>(peer)].who;
   if (type == kGoodbye) {
-    from.left = true;
     left_after_[static_cast<std::size_t>(peer)] = seq;
     any_left_ = true;
-    return raise_if_needed(peer);
+    return abort_if_needed(peer);
   }
-  if (type != kAbort) return;
+  const bool sound = type == kAbort && code <= Errc::unsupported && rank >= -1 &&
+                     rank < static_cast<int>(peers_.size());
+  if (!sound) {
+    return abort({.code = Errc::protocol,
+                  .what = who + " sent bytes on its control link that make no sense",
+                  .rank = peer});
+  }
   Error error{.code = code, .what = std::string(in.get_raw(in.left())), .rank = rank};
   if (code == Errc::aborted) {
-    error = {.code = Errc::peer_lost, .what = from.who + " aborted: " + error.what, .rank = peer};
+    error = {.code = Errc::peer_lost, .what = who + " aborted: " + error.what, .rank = peer};
   }
   abort(error);
 }
 
 void Links::on_end(int peer) {
-  auto& from = peers_[static_cast<std::size_t>(peer)];
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, from.link.get(), nullptr);
-  from.gone = true;
-  if (!from.left) lose(peer);
+  stop_watching(peer);
+  if (!has_left(peer)) lose(peer);
 }
 
 // A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
 // with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
 void Links::on_reset(int peer) {
-  auto& from = peers_[static_cast<std::size_t>(peer)];
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, from.link.get(), nullptr);
-  from.gone = true;
-  if (!from.left && reset_peer_ < 0) reset_peer_ = peer;
+  stop_watching(peer);
+  if (!has_left(peer) && reset_peer_ < 0) reset_peer_ = peer;
+}
+
+void Links::stop_watching(int peer) {
+  const auto& link = peers_[static_cast<std::size_t>(peer)].link;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.get(), nullptr);
 }
 
 // Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
@@ -154,22 +158,26 @@ void Links::lose(int peer) {
          .rank = peer});
 }
 
-// A rank that left after its collective s took full part in all up to s.
-void Links::raise_if_needed(int peer) {
+bool Links::has_left(int peer) const {
+  return left_after_[static_cast<std::size_t>(peer)] != kStays;
+}
+
+// A rank that left after its collective s took full part in all up to s. The others are told: this
+// rank may end because of it before they come to need the one that left.
+void Links::abort_if_needed(int peer) {
   const auto after = left_after_[static_cast<std::size_t>(peer)].load();
   const auto entered = entered_.load();
   if (after == kStays || entered <= after) return;
-  abort_.raise({.code = Errc::peer_lost,
-                .what = peers_[static_cast<std::size_t>(peer)].who +
-                        " has left after collective #" + std::to_string(after) + "; #" +
-                        std::to_string(entered) + " needs it",
-                .rank = peer});
+  abort({.code = Errc::peer_lost,
+         .what = peers_[static_cast<std::size_t>(peer)].who + " has left after collective #" +
+                 std::to_string(after) + "; #" + std::to_string(entered) + " needs it",
+         .rank = peer});
 }
 
 void Links::enter(std::uint64_t seq) {
   entered_ = seq;
   if (!any_left_) return;
-  for (std::size_t r = 0; r < peers_.size(); ++r) raise_if_needed(static_cast<int>(r));
+  for (std::size_t r = 0; r < peers_.size(); ++r) abort_if_needed(static_cast<int>(r));
 }
 
 // Tells before it raises, and passes on what it hears: a rank whose caller has got the error may
@@ -185,11 +193,24 @@ void Links::abort(const Error& error) {
   abort_.raise(error);
 }
 
+void Links::say_goodbye() {
+  const std::lock_guard lock(send_mutex_);
+  const std::uint64_t completed = completed_;
+  if (abort_.raised() || completed != entered_) return;
+  tell_all(encode(kGoodbye, Errc::aborted, rank_, completed, ""));
+}
+
+void Links::close_in_child() {
+  for (auto& peer : peers_) peer.link.reset();
+  epoll_.reset();
+  stop_.reset();
+}
+
 void Links::tell_all(std::string_view message) {
   for (const auto& peer : peers_) {
     // A handful of small messages in a connection's life: its buffer takes them, or the peer is
     // beyond hearing anyway.
-    if (peer.link && !peer.gone) {
+    if (peer.link) {
       (void)::send(peer.link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   }

@@ -30,24 +30,31 @@ class Links {
 
   // Starts the thread. The flag must outlive this object.
   static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort);
-  ~Links();  // says goodbye if nothing was aborted, stops the thread, closes the links
+  ~Links();  // says goodbye, stops the thread, closes the links
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  // The caller is about to run collective `seq`. Raises the flag if a peer has left that the
-  // collective needs.
+  // Around collective `seq`, by the caller's thread. enter() raises the flag if a peer that the
+  // collective needs has left.
   void enter(std::uint64_t seq);
+  void complete(std::uint64_t seq) { completed_ = seq; }
   // Tells every peer that the communicator is over because of `error`, noticed here, and raises the
   // flag. Any thread. Peers that hear of Errc::aborted take this rank for lost.
   void abort(const Error& error);
+  // Tells every peer that this rank leaves after the last collective it has completed; says nothing
+  // if one is under way, or after an abort. Any thread.
+  void say_goodbye();
+  // The peer has said goodbye.
+  bool has_left(int peer) const;
+  // In a forked child, where the thread does not exist: closes the child's copies of the links.
+  // The object cannot be used there any more, nor destroyed.
+  void close_in_child();
 
  private:
   struct Watched {
     std::string who;
     UniqueFd link;
     std::string input;
-    bool left = false;
-    bool gone = false;
   };
 
   Links(int rank, std::vector<Peer> peers, AbortFlag& abort);
@@ -56,8 +63,9 @@ class Links {
   void on_message(int peer, std::string_view message);
   void on_end(int peer);
   void on_reset(int peer);
+  void stop_watching(int peer);
   void lose(int peer);
-  void raise_if_needed(int peer);
+  void abort_if_needed(int peer);
   void tell_all(std::string_view message);  // under send_mutex_
 
   const int rank_;
@@ -66,6 +74,7 @@ class Links {
   // What each peer's GOODBYE said; kStays while it has not come.
   std::unique_ptr<std::atomic<std::uint64_t>[]> left_after_;
   std::atomic<std::uint64_t> entered_{0};
+  std::atomic<std::uint64_t> completed_{0};
   std::atomic<bool> any_left_{false};
   int reset_peer_ = -1;  // whose connection was reset, while better evidence may still come
   std::mutex send_mutex_;

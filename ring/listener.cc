@@ -159,6 +159,10 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       if (fds[local ? 0 : 1].revents == 0) continue;
       UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
+      // Those that hung up while they waited are nobody's trouble.
+      if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        return errno_error("accept a peer's connection", errno);
+      }
       auto nonce = random_bytes(kNonceBytes);
       if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
     }

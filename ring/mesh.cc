@@ -1,11 +1,12 @@
 #include "ring/mesh.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
+#include <exception>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -15,15 +16,20 @@
 #include "base/units.h"
 #include "rendezvous/handshake.h"
 #include "ring/listener.h"
+#include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMaxText = 256;
+// How long an address at which nobody answers is taken for a leftover that its rank will replace.
+constexpr Duration kStalePatience = std::chrono::seconds(5);
+constexpr int kRetryMs = 20;
 
 // What a rank publishes about itself.
 struct Address {
   std::string who;
+  int ranks = 0;  // in the world as it knows it
   std::string unix_name;
   Endpoint tcp;
 };
@@ -31,6 +37,7 @@ struct Address {
 std::string encode(const Address& address) {
   Writer out;
   out.put_string(address.who);
+  out.put(static_cast<std::int32_t>(address.ranks));
   out.put_string(address.unix_name);
   out.put_string(address.tcp.host);
   out.put(address.tcp.port);
@@ -41,6 +48,7 @@ Result<Address> decode(std::string_view bytes) {
   Reader in(bytes);
   Address address;
   address.who = in.get_string(kMaxText);
+  address.ranks = in.get<std::int32_t>();
   address.unix_name = in.get_string(100);
   address.tcp.host = in.get_string(kMaxText);
   address.tcp.port = in.get<std::uint16_t>();
@@ -65,26 +73,29 @@ std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
 }
 
-// The store knows who has come as far as publishing an address.
-Error not_arrived(const JobView& job, Store& store, const std::string& prefix, Duration waited) {
-  RankSet missing;
-  const auto soon = steady_now() + std::chrono::seconds(2);
-  for (int r = 0; r < job.size; ++r) {
-    const auto value = store.try_get(key_of(prefix, r), soon);
-    if (value && !value->has_value()) missing.insert(r);
-  }
-  const std::string who = missing.empty() ? "all ranks have arrived but not all could connect"
-                                          : "rank " + format_rank_set(missing) + " of " +
-                                                std::to_string(job.size) + " have not arrived";
-  return Error{.code = Errc::timeout,
-               .what = "init: after " + format_duration(waited) + ": " + who};
+// Nobody is there, or whoever was has gone.
+bool means_gone(const Error& error) {
+  return error.os_errno == ECONNREFUSED || error.os_errno == ECONNRESET ||
+         error.os_errno == EPIPE ||
+         (error.code == Errc::io && error.os_errno == 0);  // closed during the handshake
+}
+
+bool has_ended(const UniqueFd& socket) {
+  char byte;
+  const ssize_t n = ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 class MeshBuilder {
  public:
   MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
               TimePoint deadline)
-      : job_(job), secret_(secret), store_(store), prefix_(prefix), deadline_(deadline) {
+      : job_(job),
+        secret_(secret),
+        store_(store),
+        prefix_(prefix),
+        deadline_(deadline),
+        seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
 
@@ -92,14 +103,19 @@ class MeshBuilder {
 
  private:
   Result<void> publish();
-  std::thread start_acceptor(Result<void>& accepted);
+  Result<void> claim(const std::string& own);
+  Result<std::thread> start_acceptor(Result<void>& accepted);
   Result<void> connect_all_lower();
-  Result<void> connect_lower(int peer, const Address& address);
+  Result<Address> address_of(int peer);
+  Result<void> connect_lower(int peer, Address address);
+  Result<void> try_connect(int peer, const Address& address);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
+  Error not_arrived();
   HandshakeIdentity identity(Purpose purpose, int to) const {
     return {purpose, job_.job_id, job_.round, job_.rank, to, self().who};
   }
+  Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
   const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }
 
   const JobView& job_;
@@ -110,95 +126,143 @@ class MeshBuilder {
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh mesh_;
+  RankSet seen_;  // whose addresses have been read, and this rank
 };
 
 Result<Mesh> MeshBuilder::build() {
-  mesh_.peers[static_cast<std::size_t>(job_.rank)].who = describe_self(job_.rank);
+  peer(job_.rank).who = describe_self(job_.rank);
   if (auto ok = publish(); !ok) return ok.error();
-  if (!listener_) {
-    if (auto ok = connect_all_lower(); !ok) return ok.error();
-    return std::move(mesh_);
-  }
   // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
   Result<void> accepted;
-  std::thread acceptor = start_acceptor(accepted);
+  auto acceptor = start_acceptor(accepted);
+  if (!acceptor) return acceptor.error();
   const auto connected = connect_all_lower();
-  if (!connected) listener_->stop();
-  acceptor.join();
-  if (!connected) return connected.error();
-  if (accepted) return std::move(mesh_);
-  if (accepted.error().code != Errc::timeout) return accepted.error();
-  return not_arrived(job_, store_, prefix_, steady_now() - started_);
+  const bool nobody_to_come = job_.rank == job_.size - 1;
+  if (!connected || nobody_to_come) listener_->stop();
+  acceptor->join();
+  const Result<void>& outcome = connected ? accepted : connected;
+  if (outcome) return std::move(mesh_);
+  // Of a time-out without a rank only this side can tell whom it has waited for.
+  const Error& error = outcome.error();
+  return error.code == Errc::timeout && error.rank < 0 ? not_arrived() : error;
 }
 
-std::thread MeshBuilder::start_acceptor(Result<void>& accepted) {
-  // The program's signals are for the program's own threads.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::thread thread([this, &accepted] { accepted = accept_higher(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  return thread;
+Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted) {
+  return start_quiet_thread([this, &accepted] {
+    try {
+      accepted = accept_higher();
+    } catch (const std::exception&) {
+      accepted = Error{.code = Errc::io, .what = "init: out of memory"};
+    }
+  });
+}
+
+Result<void> MeshBuilder::publish() {
+  const auto towards = local_address_towards(store_host(job_.store_url));
+  auto listener = Listener::open(towards, job_.transport != "tcp");
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
+  return claim(encode({self().who, job_.size, listener_->unix_name(), listener_->tcp_endpoint()}));
+}
+
+// The rank's key is free, or holds the address of a process that has gone.
+Result<void> MeshBuilder::claim(const std::string& own) {
+  const std::string key = key_of(prefix_, job_.rank);
+  std::optional<std::string> held;
+  while (true) {
+    auto stands = store_.compare_and_set(key, held, own, deadline_);
+    if (!stands) return stands.error();
+    if (*stands == own) return {};
+    auto holder = decode(*stands);
+    if (!holder) return holder.error();
+    const auto there =
+        connect_tcp(holder->tcp, std::min(deadline_, steady_now() + kHandshakeTimeout));
+    if (there || there.error().os_errno != ECONNREFUSED) {
+      return Error{.code = Errc::usage,
+                   .what = fmt::format("init: this process (pid {}) is to be rank {}, which is "
+                                       "there already: {}",
+                                       ::getpid(), job_.rank, holder->who),
+                   .rank = job_.rank};
+    }
+    held = std::move(*stands);
+  }
+}
+
+Result<Address> MeshBuilder::address_of(int rank) {
+  auto value = store_.get(key_of(prefix_, rank), deadline_);
+  if (!value) return value.error();
+  auto address = decode(*value);
+  if (!address) return address.error();
+  if (address->ranks != job_.size) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("init: {} is one of {} ranks, {} is one of {}", self().who,
+                                     job_.size, address->who, address->ranks),
+                 .rank = rank};
+  }
+  seen_.insert(rank);
+  return address;
 }
 
 Result<void> MeshBuilder::connect_all_lower() {
   // All addresses first: once a rank has connected to rank 0 it needs the store no more.
   std::vector<Address> lower;
   for (int r = 0; r < job_.rank; ++r) {
-    auto value = store_.get(key_of(prefix_, r), deadline_);
-    if (!value && value.error().code == Errc::timeout) {
-      return not_arrived(job_, store_, prefix_, steady_now() - started_);
-    }
-    if (!value) return value.error();
-    auto address = decode(*value);
+    auto address = address_of(r);
     if (!address) return address.error();
     lower.push_back(std::move(*address));
   }
   for (int r = 0; r < job_.rank; ++r) {
-    if (auto ok = connect_lower(r, lower[static_cast<std::size_t>(r)]); !ok) return ok;
+    if (auto ok = connect_lower(r, std::move(lower[static_cast<std::size_t>(r)])); !ok) return ok;
   }
   return {};
 }
 
-// The highest rank connects to all others: nobody calls it, so it does not listen.
-Result<void> MeshBuilder::publish() {
-  Address own{self().who, "", {}};
-  if (job_.rank + 1 < job_.size) {
-    const auto towards = local_address_towards(store_host(job_.store_url));
-    auto listener = Listener::open(towards, job_.transport != "tcp");
-    if (!listener) return listener.error();
-    listener_ = std::move(*listener);
-    own.unix_name = listener_->unix_name();
-    own.tcp = listener_->tcp_endpoint();
-  }
-  return store_.set(key_of(prefix_, job_.rank), encode(own), deadline_);
-}
-
-Result<void> MeshBuilder::connect_lower(int peer, const Address& address) {
-  Peer& entry = mesh_.peers[static_cast<std::size_t>(peer)];
-  entry.who = address.who;
-  for (const Purpose purpose : {Purpose::ring_link, Purpose::ring_data}) {
-    auto fd = connect_one(peer, address, purpose, entry.same_host);
-    if (!fd) {
-      Error error = fd.error();
+// Tries again where the other side was too busy to keep its own time limit, or where the address
+// was that of an earlier process.
+Result<void> MeshBuilder::connect_lower(int rank, Address address) {
+  auto patience = deadline_;
+  while (true) {
+    const auto connected = try_connect(rank, address);
+    if (connected) return {};
+    Error error = connected.error();
+    const bool gone = means_gone(error);
+    if (error.os_errno == ECONNREFUSED) {
+      patience = std::min(patience, steady_now() + kStalePatience);
+    }
+    if (!gone || steady_now() >= patience) {
       error.what = "init: connect to " + address.who + ": " + error.what;
-      error.rank = peer;
-      if (error.code == Errc::io) error.code = Errc::peer_lost;
+      error.rank = rank;
+      if (gone) error.code = Errc::peer_lost;
       return error;
     }
-    (purpose == Purpose::ring_link ? entry.link : entry.data) = std::move(*fd);
+    ::poll(nullptr, 0, kRetryMs);
+    auto fresh = address_of(rank);
+    if (!fresh) return fresh.error();
+    address = std::move(*fresh);
+  }
+}
+
+Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
+  Peer& entry = peer(rank);
+  entry.who = address.who;
+  for (const Purpose purpose : {Purpose::ring_link, Purpose::ring_data}) {
+    UniqueFd& slot = purpose == Purpose::ring_link ? entry.link : entry.data;
+    if (slot && !has_ended(slot)) continue;
+    auto fd = connect_one(rank, address, purpose, entry.same_host);
+    if (!fd) return fd.error();
+    slot = std::move(*fd);
   }
   return {};
 }
 
-Result<UniqueFd> MeshBuilder::connect_one(int peer, const Address& address, Purpose purpose,
+Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purpose purpose,
                                           bool& is_unix) {
   is_unix = false;
   if (job_.transport != "tcp" && !address.unix_name.empty()) {
     auto local = connect_unix(address.unix_name);
     if (local) {
-      auto proven = handshake_connect(local->get(), secret_, identity(purpose, peer), deadline_);
+      auto proven = handshake_connect(local->get(), secret_, identity(purpose, rank), deadline_);
       if (!proven) return proven.error();
       is_unix = true;
       return local;
@@ -206,117 +270,63 @@ Result<UniqueFd> MeshBuilder::connect_one(int peer, const Address& address, Purp
   }
   auto fd = connect_tcp(address.tcp, deadline_);
   if (!fd) return fd;
-  auto proven = handshake_connect(fd->get(), secret_, identity(purpose, peer), deadline_);
+  auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);
   if (!proven) return proven.error();
   return fd;
 }
 
 Result<void> MeshBuilder::accept_higher() {
   int missing = 2 * (job_.size - 1 - job_.rank);
-  auto take = [&](UniqueFd fd, const HandshakeIdentity& peer, bool is_unix) {
-    if (peer.from_rank <= job_.rank || peer.from_rank >= job_.size) return false;
-    Peer& entry = mesh_.peers[static_cast<std::size_t>(peer.from_rank)];
-    UniqueFd& slot = peer.purpose == Purpose::ring_link ? entry.link : entry.data;
-    if (slot) return false;  // the pair is connected already: a second claim is not believed
-    entry.who = peer.who;
+  auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
+    if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
+    Peer& entry = peer(from.from_rank);
+    UniqueFd& slot = from.purpose == Purpose::ring_link ? entry.link : entry.data;
+    // A second claim is believed only where the first one's process has gone.
+    if (slot && !has_ended(slot)) return false;
+    missing -= slot ? 0 : 1;
+    entry.who = from.who;
     entry.same_host = is_unix;
     slot = std::move(fd);
-    return --missing == 0;
+    return missing == 0;
   };
   HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
   expected.from_rank = -1;
-  return listener_->accept_until(secret_, expected, take, deadline_);
+  // The highest rank turns strangers away until it is stopped.
+  const bool nobody_to_come = missing == 0;
+  auto outcome = listener_->accept_until(secret_, expected, take, deadline_);
+  return nobody_to_come ? Result<void>() : outcome;
 }
 
-Result<void> wait_for(int fd, short events, TimePoint deadline) {
-  pollfd p{fd, events, 0};
-  while (::poll(&p, 1, poll_timeout_ms(steady_now(), deadline)) <= 0) {
-    if (steady_now() >= deadline) {
-      return Error{.code = Errc::timeout, .what = "init: a peer does not answer on its link"};
-    }
+// The store knows who has come as far as publishing an address.
+Error MeshBuilder::not_arrived() {
+  RankSet missing;
+  const auto soon = steady_now() + std::chrono::seconds(2);
+  for (int r = 0; r < job_.size; ++r) {
+    if (seen_.contains(r) || peer(r).link) continue;
+    const auto value = store_.try_get(key_of(prefix_, r), soon);
+    if (value && !value->has_value()) missing.insert(r);
   }
-  return {};
+  const auto waited = std::chrono::round<std::chrono::milliseconds>(steady_now() - started_);
+  std::string what = fmt::format("init: after {}: ", format_duration(waited));
+  if (missing.empty()) {
+    what += "all ranks have arrived but not all could connect";
+  } else {
+    what += fmt::format("rank {} of {} {} not arrived", format_rank_set(missing), job_.size,
+                        missing.size() == 1 ? "has" : "have");
+  }
+  return {.code = Errc::timeout, .what = std::move(what)};
 }
-
-constexpr char kVoteYes = 'Y', kVoteNo = 'N';
-constexpr std::size_t kMaxFds = 4;
 
 }  // namespace
 
 bool Mesh::one_host() const {
-  for (const auto& peer : peers) {
-    if (peer.link && !peer.same_host) return false;
-  }
-  return true;
+  return std::all_of(peers.begin(), peers.end(),
+                     [](const Peer& peer) { return !peer.link || peer.same_host; });
 }
 
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
                           const std::string& prefix, TimePoint deadline) {
   return MeshBuilder(job, secret, store, prefix, deadline).build();
-}
-
-Result<void> send_descriptors(int link, bool agreed, const std::vector<int>& fds,
-                              TimePoint deadline) {
-  char vote = agreed ? kVoteYes : kVoteNo;
-  iovec payload{&vote, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
-  msghdr message{};
-  message.msg_iov = &payload;
-  message.msg_iovlen = 1;
-  if (!fds.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-  }
-  while (::sendmsg(link, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
-    if (errno == EAGAIN) {
-      if (auto ready = wait_for(link, POLLOUT, deadline); !ready) return ready;
-    } else if (errno != EINTR) {
-      return errno_error("init: pass shared memory", errno);
-    }
-  }
-  return {};
-}
-
-Result<Descriptors> receive_descriptors(int link, TimePoint deadline) {
-  char vote = 0;
-  iovec payload{&vote, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
-  msghdr message{};
-  ssize_t n = -1;
-  while (n < 0) {
-    if (auto ready = wait_for(link, POLLIN, deadline); !ready) return ready.error();
-    message = {};
-    message.msg_iov = &payload;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    n = ::recvmsg(link, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) {
-      return errno_error("init: receive shared memory", errno);
-    }
-  }
-  Descriptors got;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      got.fds.emplace_back(fd);
-    }
-  }
-  if (n == 0) return Error{.code = Errc::peer_lost, .what = "init: a peer ended"};
-  if (vote != kVoteYes && vote != kVoteNo) {
-    return Error{.code = Errc::protocol, .what = "init: a peer sent something else than its vote"};
-  }
-  got.agreed = vote == kVoteYes;
-  return got;
 }
 
 }  // namespace dlaunch

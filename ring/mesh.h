@@ -4,8 +4,6 @@
 // before anybody was told; the higher rank connects to the lower.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +16,7 @@
 namespace dlaunch {
 
 struct Peer {
-  std::string who;         // "rank 3 (pid 4711 on host a)"
+  std::string who;         // "rank 3 (pid 4711 on a)"
   UniqueFd link;           // read by the control thread
   UniqueFd data;           // the stream plane's
   bool same_host = false;  // connected by AF_UNIX, so that descriptors can be passed
@@ -29,20 +27,13 @@ struct Mesh {
   bool one_host() const;
 };
 
-// `prefix` keeps this communicator's keys apart from others' in the store. Blocks until every pair
-// is connected. A time-out names the ranks that have not arrived. Connections that do not prove the
-// secret, the job, the round and a rank are dropped and harm nobody.
+// Each rank publishes its addresses in the store under `prefix`, which keeps this communicator
+// apart from others. Blocks until every pair is connected. A time-out names the ranks that have not
+// arrived. Connections that do not prove the secret, the job, the round and a rank are dropped and
+// harm nobody. An address at which nobody is any more, left over from an earlier program, gives way
+// to the new one; a second living process with the same rank is refused (Errc::usage), naming the
+// first, as is one that believes in another number of ranks (Errc::mismatch).
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
                           const std::string& prefix, TimePoint deadline);
-
-// Passes descriptors between two ranks of one host over their link, before the control thread owns
-// it. `agreed` is this rank's vote whether shared memory is to be used; fds may be empty.
-Result<void> send_descriptors(int link, bool agreed, const std::vector<int>& fds,
-                              TimePoint deadline);
-struct Descriptors {
-  bool agreed = false;
-  std::vector<UniqueFd> fds;
-};
-Result<Descriptors> receive_descriptors(int link, TimePoint deadline);
 
 }  // namespace dlaunch

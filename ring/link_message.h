@@ -1,0 +1,36 @@
+// LinkMessage: what two ranks tell each other over their control link while they come together,
+// before the control thread owns it: whether this side could do its part, with descriptors where
+// both are on one host. On the wire: u8 answer, u8 error code, u16 text length, i32 rank, text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+struct LinkMessage {
+  enum class Answer : std::uint8_t {
+    yes = 1,
+    no = 2,      // not possible here, says `error.what`; the ranks do without
+    failed = 3,  // this rank gives up because of `error`
+  };
+  Answer answer = Answer::yes;
+  Error error;
+  std::vector<UniqueFd> fds;  // of a message received
+};
+
+inline constexpr std::size_t kMaxPassedFds = 4;
+
+// `fds` are passed along, by AF_UNIX links only; the caller keeps its own.
+Result<void> send_link_message(int link, const LinkMessage& message, const std::vector<int>& fds,
+                               TimePoint deadline);
+// Errc::peer_lost if the peer ended. The caller names the rank. Fewer descriptors than were sent
+// means that this process may not have more of them.
+Result<LinkMessage> receive_link_message(int link, TimePoint deadline);
+
+}  // namespace dlaunch

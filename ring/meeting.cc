@@ -1,0 +1,213 @@
+#include "ring/meeting.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "rendezvous/store.h"
+#include "rendezvous/store_server_thread.h"
+#include "ring/link_message.h"
+#include "ring/shm_plane.h"
+
+namespace dlaunch {
+namespace {
+
+using Answer = LinkMessage::Answer;
+
+// The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
+// ranks may still be reading when this one is done, and the next communicator meets there again.
+Result<void> host_store(const JobView& job, const Secret& secret) {
+  static std::mutex mutex;
+  static auto* const hosted =
+      new std::map<std::pair<std::string, std::string>, std::unique_ptr<StoreServerThread>>;
+  const std::lock_guard lock(mutex);
+  const auto key = std::pair(job.store_url, job.job_id);
+  if (hosted->contains(key)) return {};
+  auto endpoint = parse_endpoint(std::string_view(job.store_url).substr(6));
+  if (!endpoint) return endpoint.error();
+  auto server = StoreServerThread::start(*endpoint, job.job_id, secret);
+  if (!server) return server.error();
+  hosted->emplace(key, std::move(*server));
+  return {};
+}
+
+class Meeting {
+ public:
+  Meeting(const JobView& job, Store& store, std::string prefix, AbortFlag& abort,
+          TimePoint deadline)
+      : job_(job), store_(store), prefix_(std::move(prefix)), abort_(abort), deadline_(deadline) {}
+
+  Result<Met> hold(const Secret& secret);
+
+ private:
+  // What this rank brings to the agreement. Unable to share memory is an answer, not a failure.
+  LinkMessage try_sharing();
+  Result<void> exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
+                        const Result<ShmData>& own, LinkMessage& answer);
+  Result<LinkMessage> agree(LinkMessage own);
+  LinkMessage hear_all(LinkMessage own);
+  Peer& peer(int rank) { return met_.mesh.peers[static_cast<std::size_t>(rank)]; }
+  LinkMessage failed_at(int rank, Error error);
+
+  const JobView& job_;
+  Store& store_;
+  const std::string prefix_;
+  AbortFlag& abort_;
+  const TimePoint deadline_;
+  Met met_;
+};
+
+LinkMessage no(std::string why) {
+  return {.answer = Answer::no, .error = {.code = Errc::unsupported, .what = std::move(why)}};
+}
+
+LinkMessage Meeting::failed_at(int rank, Error error) {
+  error.what = "init: " + peer(rank).who + ": " + error.what;
+  error.rank = rank;
+  return {.answer = Answer::failed, .error = std::move(error)};
+}
+
+Result<Met> Meeting::hold(const Secret& secret) {
+  auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_);
+  if (!mesh) return mesh.error();
+  met_.mesh = std::move(*mesh);
+
+  const bool may_share = job_.transport != "tcp" && met_.mesh.one_host();
+  auto verdict = agree(may_share ? try_sharing() : no("the ranks are not all on one host"));
+  if (!verdict) return verdict.error();
+  if (verdict->answer == Answer::failed) return verdict->error;
+  if (verdict->answer == Answer::no) {
+    met_.shm.reset();
+    if (job_.transport == "shm") {
+      return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
+    }
+    if (may_share && job_.rank == 0) {
+      log_warn("no shared memory, using sockets instead: {}", verdict->error.what);
+    }
+  }
+  return std::move(met_);
+}
+
+LinkMessage Meeting::try_sharing() {
+  const std::string self = "rank " + std::to_string(job_.rank) + ": ";
+  auto own = make_shm_data(job_.size);
+  Result<UniqueFd> control = job_.rank == 0 ? make_shm_control(job_.size) : UniqueFd();
+  LinkMessage answer;
+  if (!own) answer = no(self + own.error().what);
+  if (!control) answer = no(self + control.error().what);
+
+  std::vector<UniqueFd> data(met_.mesh.peers.size());
+  if (auto ok = exchange(data, control, own, answer); !ok) {
+    return {.answer = Answer::failed, .error = ok.error()};
+  }
+  if (answer.answer != Answer::yes) return answer;
+  auto plane = make_shm_plane(job_.rank, job_.size, *control, std::move(*own), std::move(data),
+                              abort_, {.usable_cores = usable_cores(job_)});
+  if (!plane) return no(self + plane.error().what);
+  met_.shm = std::move(*plane);
+  return {};
+}
+
+// Passes every rank's data segment, and rank 0's control segment, to every other rank.
+Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
+                               const Result<ShmData>& own, LinkMessage& answer) {
+  std::vector<int> fds;
+  if (answer.answer == Answer::yes) {
+    fds.push_back(own->fd.get());
+    if (job_.rank == 0) fds.push_back(control->get());
+  }
+  for (int r = 0; r < job_.size; ++r) {
+    if (r == job_.rank) continue;
+    auto sent = send_link_message(peer(r).link.get(), answer, fds, deadline_);
+    if (!sent) return failed_at(r, sent.error()).error;
+  }
+  for (int r = 0; r < job_.size; ++r) {
+    if (r == job_.rank) continue;
+    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    if (!got) return failed_at(r, got.error()).error;
+    if (answer.answer != Answer::yes) continue;
+    if (got->answer != Answer::yes) {
+      answer = std::move(*got);
+    } else if (got->fds.size() != (r == 0 ? 2u : 1u)) {
+      answer = no("rank " + std::to_string(job_.rank) +
+                  ": no room for more descriptors: is 'ulimit -n' too low?");
+    } else {
+      data[static_cast<std::size_t>(r)] = std::move(got->fds[0]);
+      if (r == 0) control = std::move(got->fds[1]);
+    }
+  }
+  return {};
+}
+
+// All tell rank 0, and rank 0 tells all: `yes` if all said so, else the first who did not.
+Result<LinkMessage> Meeting::agree(LinkMessage own) {
+  if (job_.rank == 0) {
+    auto verdict = hear_all(std::move(own));
+    // Nobody needs the addresses any more, and whoever meets here next must not find them. Before
+    // anybody's init returns, so that nobody comes back too early.
+    if (verdict.answer != Answer::failed) {
+      if (auto ok = store_.delete_prefix(prefix_ + "/addr/", deadline_); !ok) {
+        verdict = {.answer = Answer::failed, .error = ok.error()};
+      }
+    }
+    for (int r = 1; r < job_.size; ++r) {
+      auto sent = send_link_message(peer(r).link.get(), verdict, {}, deadline_);
+      if (!sent && verdict.answer != Answer::failed) verdict = failed_at(r, sent.error());
+    }
+    return verdict;
+  }
+  // Where rank 0 has ended it has said before why, if it could.
+  auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
+  auto verdict = receive_link_message(peer(0).link.get(), deadline_);
+  if (verdict) return verdict;
+  if (own.answer == Answer::failed) return own.error;
+  return failed_at(0, sent ? verdict.error() : sent.error()).error;
+}
+
+LinkMessage Meeting::hear_all(LinkMessage own) {
+  for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
+    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    if (!got) return failed_at(r, got.error());
+    if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
+  }
+  return own;
+}
+
+}  // namespace
+
+int usable_cores(const JobView& job) {
+  if (job.local_cores > 0) return job.local_cores;
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+Result<Met> meet(const JobView& job, AbortFlag& abort) {
+  const auto deadline = deadline_after(steady_now(), job.init_timeout);
+  Secret secret;
+  if (!job.secret_file.empty()) {
+    auto loaded = Secret::load(job.secret_file);
+    if (!loaded) return loaded.error();
+    secret = std::move(*loaded);
+  }
+  if (job.hosts_store) {
+    if (auto ok = host_store(job, secret); !ok) return ok.error();
+  }
+  const std::string who =
+      "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
+  auto store = open_store(job.store_url, {job.job_id, secret, who}, deadline);
+  if (!store) return store.error();
+
+  // One communicator after another meets under the same keys: by the time anybody is back, those of
+  // the one before are gone.
+  return Meeting(job, **store, "ring/r" + std::to_string(job.round), abort, deadline).hold(secret);
+}
+
+}  // namespace dlaunch

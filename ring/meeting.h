@@ -1,0 +1,31 @@
+// Meeting: how the ranks of one communicator come together. They find each other through the store,
+// connect to one another, agree on whether to share memory, and all learn from rank 0 that all are
+// there. Only then does anybody's dl_init() return, and by then nothing of the meeting is left in
+// the store: the same ranks, or the next program of the same job, can meet there again.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "ring/abort_flag.h"
+#include "ring/bootstrap.h"
+#include "ring/mesh.h"
+#include "ring/plane.h"
+
+namespace dlaunch {
+
+struct Met {
+  Mesh mesh;
+  std::unique_ptr<Plane> shm;  // null: the ranks do not share memory
+};
+
+// For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this
+// process, from the first meeting on until the process ends. Memory that some rank does not get
+// sends all to the sockets, with one warning by rank 0; with transport "shm" it is
+// Errc::unsupported on all. The flag must outlive the plane.
+Result<Met> meet(const JobView& job, AbortFlag& abort);
+
+// Cores that the ranks of this host may use together.
+int usable_cores(const JobView& job);
+
+}  // namespace dlaunch

@@ -1,0 +1,175 @@
+// Control links of three ranks in one process, over socket pairs.
+#include "ring/links.h"
+
+#include <sys/socket.h>
+
+#include <future>
+#include <memory>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "base/clock.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Rank {
+  AbortFlag flag;
+  std::promise<void> promise;
+  std::shared_future<void> raised = promise.get_future().share();
+  std::unique_ptr<Links> links;
+
+  Rank() {
+    flag.on_raise([this] { promise.set_value(); });
+  }
+  Error error() {
+    REQUIRE(raised.wait_for(10s) == std::future_status::ready);
+    return flag.error();
+  }
+};
+
+// Ranks whose links are socket pairs. The link of a rank that is not started can be taken.
+class Trio {
+ public:
+  explicit Trio(int started = 3) {
+    for (int a = 0; a < 3; ++a) {
+      for (int b = a + 1; b < 3; ++b) {
+        int fds[2];
+        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+        ends_[a][b].reset(fds[0]);
+        ends_[b][a].reset(fds[1]);
+      }
+    }
+    for (int r = 0; r < started; ++r) start(r);
+  }
+  Rank& operator[](int r) { return ranks_[r]; }
+  UniqueFd& end(int of, int to) { return ends_[of][to]; }
+  // As the kernel does it for a process that is killed.
+  void kill(int unstarted) {
+    for (auto& fd : ends_[unstarted]) fd.reset();
+  }
+  void leave(int r) { ranks_[r].links.reset(); }
+
+ private:
+  void start(int r) {
+    std::vector<Links::Peer> peers;
+    for (int p = 0; p < 3; ++p) {
+      peers.push_back({"rank " + std::to_string(p), std::move(ends_[r][p])});
+    }
+    auto links = Links::start(r, std::move(peers), ranks_[r].flag);
+    REQUIRE(links);
+    ranks_[r].links = std::move(*links);
+  }
+
+  UniqueFd ends_[3][3];
+  Rank ranks_[3];
+};
+
+}  // namespace
+
+TEST_CASE("links: the end of a rank that has not said goodbye is its loss") {
+  Trio trio(2);
+  trio.kill(2);
+  for (int r = 0; r < 2; ++r) {
+    const Error error = trio[r].error();
+    CHECK(error.code == Errc::peer_lost);
+    CHECK(error.rank == 2);
+    CHECK(error.what == "rank 2 was lost: its connection ended");
+  }
+}
+
+TEST_CASE("links: who hears of a loss passes it on, so that all name the same rank") {
+  Trio trio(2);
+  trio.end(2, 0).reset();  // rank 1 sees nothing of it by itself
+  CHECK(trio[1].error().what == trio[0].error().what);
+  CHECK(trio[1].error().rank == 2);
+}
+
+TEST_CASE("links: a rank that left is missed by who needs it, and those are told who do not yet") {
+  Trio trio;
+  for (int r = 0; r < 3; ++r) {
+    trio[r].links->enter(1);
+    trio[r].links->complete(1);
+  }
+  trio.leave(2);
+  // Comes after the goodbye was heard or before: both must end in the same words.
+  trio[0].links->enter(2);
+  CHECK(trio[0].error().code == Errc::peer_lost);
+  CHECK(trio[0].error().what == "rank 2 has left after collective #1; #2 needs it");
+  // Rank 1 is not in collective 2, and rank 0 may end now.
+  trio.leave(0);
+  CHECK(trio[1].error().rank == 2);
+}
+
+TEST_CASE("links: all may leave in any order and nobody complains") {
+  Trio trio;
+  for (int r = 0; r < 3; ++r) {
+    trio[r].links->enter(1);
+    trio[r].links->complete(1);
+  }
+  for (int r = 2; r >= 0; --r) trio.leave(r);
+  for (int r = 0; r < 3; ++r) CHECK_FALSE(trio[r].flag.raised());
+}
+
+TEST_CASE("links: no goodbye in the middle of a collective") {
+  Trio trio;
+  trio[2].links->enter(1);
+  trio.leave(2);
+  CHECK(trio[0].error().what == "rank 2 was lost: its connection ended");
+}
+
+TEST_CASE("links: an abort reaches all; of a rank that called dl_abort it means its loss") {
+  Trio trio;
+  SUBCASE("mismatch") {
+    trio[1].links->abort({.code = Errc::mismatch, .what = "rank 1 and rank 2", .rank = 2});
+    for (int r = 0; r < 3; ++r) {
+      CHECK(trio[r].error().code == Errc::mismatch);
+      CHECK(trio[r].flag.error().what == "rank 1 and rank 2");
+      CHECK(trio[r].flag.error().rank == 2);
+    }
+  }
+  SUBCASE("dl_abort") {
+    trio[1].links->abort({.code = Errc::aborted, .what = "dl_abort()"});
+    CHECK(trio[1].error().code == Errc::aborted);
+    for (const int r : {0, 2}) {
+      CHECK(trio[r].error().code == Errc::peer_lost);
+      CHECK(trio[r].flag.error().rank == 1);
+      CHECK(trio[r].flag.error().what == "rank 1 aborted: dl_abort()");
+    }
+  }
+}
+
+TEST_CASE("links: the first error stands, here and in what others hear") {
+  Trio trio;
+  trio[0].links->abort({.code = Errc::timeout, .what = "first"});
+  trio[0].links->abort({.code = Errc::mismatch, .what = "second"});
+  for (int r = 0; r < 3; ++r) CHECK(trio[r].error().what == "first");
+}
+
+TEST_CASE("links: bytes that make no sense end the communicator with the sender's name") {
+  const std::string nonsense[] = {
+      std::string(16, '\x07'),                                          // no such type
+      std::string("\x01\xff\0\0\0\0\0\0", 8) + std::string(8, '\0'),    // no such error
+      std::string("\x01\x05\0\0\x63\0\0\0", 8) + std::string(8, '\0'),  // rank 99
+  };
+  for (const auto& bytes : nonsense) {
+    Trio trio(2);
+    std::string padded = bytes;
+    padded.resize(4096, '\0');  // whatever length the header claims
+    REQUIRE(::send(trio.end(2, 0).get(), padded.data(), padded.size(), 0) == 4096);
+    const Error error = trio[0].error();
+    CHECK(error.code == Errc::protocol);
+    CHECK(error.rank == 2);
+  }
+}
+
+TEST_CASE("links: a reset connection is a loss too") {
+  Trio trio(2);
+  // A goodbye that rank 2 has not read makes the kernel reset the link when rank 2 ends.
+  trio[0].links->say_goodbye();
+  trio.kill(2);
+  CHECK(trio[0].error().rank == 2);
+}

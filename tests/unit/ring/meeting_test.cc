@@ -1,0 +1,282 @@
+// How ranks come together, and what they are told when they cannot.
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "process_world.h"
+#include "rendezvous/store.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr const char* kVariables[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+
+int sums(int rank, dl_comm* comm, int expected) {
+  int x = 1;
+  EXPECT(dl_all_reduce(comm, &x, &x, 1, DL_INT32, DL_SUM) == DL_OK);
+  EXPECT(x == expected);
+  return 0;
+}
+
+bool says(const char* text, const char* words) {
+  if (std::strstr(text, words) != nullptr) return true;
+  std::fprintf(stderr, "'%s' lacks '%s'\n", text, words);
+  return false;
+}
+
+// Until the rank has told the others where it can be reached.
+void wait_for_address(const Folder& folder, int rank) {
+  auto store = open_store(folder.url(), {.job_id = "default", .secret = {}, .who = "the test"},
+                          steady_now() + 10s);
+  REQUIRE(store);
+  REQUIRE((*store)->get("ring/r1/addr/" + std::to_string(rank), steady_now() + 10s));
+}
+
+}  // namespace
+
+TEST_CASE("meeting: one communicator after another, and two at once at different places") {
+  const Folder a, b;
+  all_well({2}, [&](int rank, dl_comm*& comm) {
+    for (int i = 0; i < 5; ++i) {
+      dl_comm* next = nullptr;
+      EXPECT(join(a.url(), {2}, rank, next) == DL_OK);
+      EXPECT(sums(rank, next, 2) == 0);
+      dl_finalize(next);
+    }
+    dl_comm *one = nullptr, *two = nullptr;
+    EXPECT(join(a.url(), {2}, rank, one) == DL_OK);
+    EXPECT(join(b.url(), {2}, rank, two) == DL_OK);
+    EXPECT(sums(rank, two, 2) == 0);
+    EXPECT(sums(rank, one, 2) == 0);
+    // Each communicator has its own last failure.
+    EXPECT(dl_broadcast(one, &rank, 1, DL_INT32, 7) == DL_ERR_INVALID);
+    EXPECT(dl_send(two, &rank, 1, DL_INT32, 9, 0) == DL_ERR_INVALID);
+    EXPECT(says(dl_last_error(one), "root 7"));
+    EXPECT(says(dl_last_error(two), "peer 9"));
+    dl_finalize(one);
+    EXPECT(sums(rank, two, 2) == 0);
+    dl_finalize(two);
+    return 0;
+  });
+}
+
+TEST_CASE("meeting: one program after another in the same place") {
+  const Folder folder;
+  // No rank waits for the others' first programs to end.
+  const auto twice = [&](int rank) {
+    return start([&, rank] {
+      for (int program = 0; program < 2; ++program) {
+        const auto body = [](int r, dl_comm*& comm) { return sums(r, comm, 3); };
+        if (const int code = end_of(start_rank(folder.url(), {3}, rank, body)); code != 0) {
+          return code;
+        }
+      }
+      return 0;
+    });
+  };
+  const pid_t pids[] = {twice(0), twice(1), twice(2)};
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: what a killed job has left in the place does not disturb the next one") {
+  const Folder folder;
+  const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
+  // Rank 1 never comes to the first job. That the others have been there shows in the journal.
+  const pid_t first = start_rank(folder.url(), {3}, 0, body);
+  const pid_t third = start_rank(folder.url(), {3}, 2, body);
+  wait_for_address(folder, 0);
+  wait_for_address(folder, 2);
+  ::kill(first, SIGKILL);
+  ::kill(third, SIGKILL);
+  CHECK(end_of(first) == 128 + SIGKILL);
+  CHECK(end_of(third) == 128 + SIGKILL);
+
+  // Rank 1 is there first and finds the dead rank 0's address.
+  const pid_t pids[] = {start_rank(folder.url(), {3}, 1, body),
+                        start_rank(folder.url(), {3}, 2, body),
+                        start_rank(folder.url(), {3}, 0, body)};
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: a failed attempt can be made again") {
+  const Folder folder;
+  Gate come;
+  const pid_t early = start([&] {
+    const int rank = 0;
+    dl_comm* comm = nullptr;
+    World impatient{2};
+    impatient.init_timeout_s = 0.1;
+    EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
+    EXPECT(says(dl_last_error(nullptr), "rank 1 of 2 has not arrived"));
+    come.open();
+    EXPECT(join(folder.url(), {2}, rank, comm) == DL_OK);
+    EXPECT(sums(rank, comm, 2) == 0);
+    dl_finalize(comm);
+    return 0;
+  });
+  const pid_t late = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    come.pass();
+    EXPECT(join(folder.url(), {2}, rank, comm) == DL_OK);
+    EXPECT(sums(rank, comm, 2) == 0);
+    dl_finalize(comm);
+    return 0;
+  });
+  CHECK(end_of(early) == 0);
+  CHECK(end_of(late) == 0);
+}
+
+TEST_CASE("meeting: ranks that never come are named") {
+  const Folder folder;
+  std::vector<pid_t> pids;
+  for (const int rank : {0, 3}) {
+    pids.push_back(start([&, rank] {
+      dl_comm* comm = nullptr;
+      World impatient{5};
+      impatient.init_timeout_s = 0.5;
+      EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
+      EXPECT(comm == nullptr);
+      EXPECT(says(dl_last_error(nullptr), "rank 1-2,4 of 5 have not arrived"));
+      return 0;
+    }));
+  }
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: a second process with a rank is refused by name, the job is unharmed") {
+  const Folder folder;
+  const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
+  const pid_t one = start_rank(folder.url(), {3}, 1, body);
+  wait_for_address(folder, 1);
+  const pid_t twin = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    EXPECT(join(folder.url(), {3}, rank, comm) == DL_ERR_INVALID);
+    EXPECT(says(dl_last_error(nullptr), "to be rank 1, which is there already: rank 1 (pid "));
+    return 0;
+  });
+  CHECK(end_of(twin) == 0);
+  const pid_t zero = start_rank(folder.url(), {3}, 0, body);
+  const pid_t two = start_rank(folder.url(), {3}, 2, body);
+  for (const pid_t pid : {zero, one, two}) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: ranks that believe in worlds of different sizes are told so") {
+  const Folder folder;
+  World small{2};
+  small.init_timeout_s = 0.5;
+  const pid_t zero = start_rank(folder.url(), small, 0, [](int, dl_comm*&) { return 0; });
+  const pid_t one = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    EXPECT(join(folder.url(), {3}, rank, comm) == DL_ERR_MISMATCH);
+    EXPECT(says(dl_last_error(nullptr), "is one of 3 ranks, rank 0 (pid "));
+    EXPECT(says(dl_last_error(nullptr), "is one of 2"));
+    return 0;
+  });
+  CHECK(end_of(one) == 0);
+  CHECK(end_of(zero) == 100 + DL_ERR_TIMEOUT);
+}
+
+TEST_CASE("meeting: where one rank gets no memory to share, all use sockets, with one warning") {
+  const Folder folder;
+  const std::string said = folder.path() + "/stderr";
+  const auto poor_2 = [&](const char* transport) {
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      pids.push_back(start([&, rank, transport] {
+        if (rank == 2) {
+          ::signal(SIGXFSZ, SIG_IGN);
+          const rlimit small{64 << 10, 64 << 10};
+          ::setrlimit(RLIMIT_FSIZE, &small);
+        }
+        if (std::freopen(said.c_str(), "a", stderr) == nullptr) return 99;
+        dl_comm* comm = nullptr;
+        const dl_result joined = join(folder.url(), {3, transport}, rank, comm);
+        if (joined != DL_OK) {
+          return says(dl_last_error(nullptr), "transport shm: rank 2: shared memory: allocate")
+                     ? static_cast<int>(joined)
+                     : 99;
+        }
+        EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
+        EXPECT(sums(rank, comm, 3) == 0);
+        dl_finalize(comm);
+        return 0;
+      }));
+    }
+    std::vector<int> codes;
+    for (const pid_t pid : pids) codes.push_back(end_of(pid));
+    return codes;
+  };
+  CHECK(poor_2("auto") == std::vector<int>(3, 0));
+  std::ifstream file(said);
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string warning = "no shared memory, using sockets instead: rank 2: shared memory";
+  const auto at = text.str().find(warning);
+  CHECK(at != std::string::npos);
+  CHECK(text.str().find("no shared memory", at + 1) == std::string::npos);
+
+  CHECK(poor_2("shm") == std::vector<int>(3, DL_ERR_UNSUPPORTED));
+}
+
+TEST_CASE("meeting: ranks that want different transports meet on sockets") {
+  const Folder folder;
+  std::vector<pid_t> pids;
+  for (int started = 0; started < 3; ++started) {
+    const World world{3, started == 1 ? "tcp" : "auto"};
+    pids.push_back(start_rank(folder.url(), world, started, [](int rank, dl_comm*& comm) {
+      EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
+      return sums(rank, comm, 3);
+    }));
+  }
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: started by hand, rank 0 serves the store and the others may come first") {
+  // Held as a launcher holds MASTER_PORT: bound, never listening, so that nobody else gets it.
+  const UniqueFd held(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(held.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(held.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(held.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+
+  for (const bool environment : {false, true}) {
+    CAPTURE(environment);
+    std::vector<pid_t> pids;
+    for (const int rank : {2, 1, 0}) {
+      pids.push_back(start([&, rank] {
+        dl_comm* comm = nullptr;
+        if (environment) {
+          const std::string values[] = {std::to_string(rank), "3", "127.0.0.1", port};
+          for (int i = 0; i < 4; ++i) ::setenv(kVariables[i], values[i].c_str(), 1);
+          EXPECT(dl_init("env://", nullptr, &comm) == DL_OK);
+        } else {
+          EXPECT(join("tcp://127.0.0.1:" + port, {3}, rank, comm) == DL_OK);
+        }
+        EXPECT(sums(rank, comm, 3) == 0);
+        dl_finalize(comm);
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  }
+}

@@ -1,0 +1,167 @@
+// What other processes learn when a rank forks, exits or is killed.
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "process_world.h"
+
+using namespace dlaunch;
+
+TEST_CASE("process: a child that outlives a killed rank does not hide its loss") {
+  for (const char* transport : kTransports) {
+    CAPTURE(transport);
+    Gate over;
+    const auto codes = run({3, transport}, [&](int rank, dl_comm*& comm) {
+      EXPECT(dl_barrier(comm) == DL_OK);
+      if (rank == 1) {
+        start([&] {
+          over.pass();
+          return 0;
+        });
+        ::raise(SIGKILL);
+      }
+      EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+      EXPECT(dl_peer_lost(comm) == 1);
+      return 0;
+    });
+    over.open();
+    CHECK(codes == std::vector<int>{0, 128 + SIGKILL, 0});
+  }
+}
+
+TEST_CASE("process: nothing works in a forked child, and nothing there harms the parent") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      EXPECT(dl_barrier(comm) == DL_OK);
+      const pid_t child = start([&] {
+        float x = 1;
+        EXPECT(dl_all_reduce(comm, &x, &x, 1, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+        EXPECT(std::strstr(dl_last_error(comm), "forked") != nullptr);
+        EXPECT(dl_send(comm, &x, 1, DL_FLOAT32, 1 - rank, 0) == DL_ERR_INVALID);
+        EXPECT(dl_rank(comm) == rank);
+        EXPECT(dl_peer_lost(comm) == -1);
+        dl_abort(comm);
+        dl_finalize(comm);
+        ::exit(0);
+      });
+      EXPECT(end_of(child) == 0);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      std::vector<float> x(1 << 20, 1.0f);
+      EXPECT(dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM) == DL_OK);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("process: exit() without dl_finalize is a departure, missed only by who needs the rank") {
+  for (const char* transport : kTransports) {
+    CAPTURE(transport);
+    const Folder folder;
+    Gate gone, answered;
+    std::vector<pid_t> pids;
+    for (int started = 0; started < 3; ++started) {
+      pids.push_back(
+          start_rank(folder.url(), {3, transport}, started, [&](int rank, dl_comm*& comm) {
+            EXPECT(dl_barrier(comm) == DL_OK);
+            if (rank == 1) ::exit(0);
+            gone.pass();
+            // The two that are left can still talk to each other.
+            int x = rank;
+            if (rank == 0) EXPECT(dl_send(comm, &x, 1, DL_INT32, 2, 5) == DL_OK);
+            EXPECT(dl_recv(comm, &x, 1, DL_INT32, 2 - rank, 5) == DL_OK);
+            EXPECT(x == 2 - rank);
+            if (rank == 2) {
+              EXPECT(dl_send(comm, &rank, 1, DL_INT32, 0, 5) == DL_OK);
+              answered.pass();  // a barrier before rank 0 has the answer would cost it that
+            }
+            EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+            EXPECT(dl_peer_lost(comm) == 1);
+            EXPECT(std::strstr(dl_last_error(comm), "has left after collective #1; #2 needs it"));
+            return 0;
+          }));
+    }
+    CHECK(end_of(pids[1]) == 0);
+    gone.open(2);
+    CHECK(end_of(pids[0]) == 0);
+    answered.open();
+    CHECK(end_of(pids[2]) == 0);
+  }
+}
+
+TEST_CASE("process: all exit right after their last collective and nobody complains") {
+  for (const char* transport : kTransports) {
+    CAPTURE(transport);
+    for (int round = 0; round < 10; ++round) {
+      const auto codes = run({4, transport}, [](int rank, dl_comm*& comm) {
+        std::vector<float> x(1 << 16, 1.0f);
+        for (int i = 0; i < 5; ++i) {
+          EXPECT(dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_MAX) == DL_OK);
+        }
+        ::exit(0);
+        return 0;
+      });
+      REQUIRE(codes == std::vector<int>(4, 0));
+    }
+  }
+}
+
+TEST_CASE("process: what was sent before dl_finalize arrives; what was not is missed by name") {
+  for (const char* transport : kTransports) {
+    CAPTURE(transport);
+    const Folder folder;
+    Gate gone;
+    const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [](int rank, dl_comm*& comm) {
+      const int x = 42;
+      EXPECT(dl_send(comm, &x, 1, DL_INT32, 1, 0) == DL_OK);
+      return 0;
+    });
+    const pid_t receiver =
+        start_rank(folder.url(), {2, transport}, 1, [&](int rank, dl_comm*& comm) {
+          int x = 0;
+          gone.pass();
+          EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_OK);
+          EXPECT(x == 42);
+          EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_ERR_PEER_LOST);
+          EXPECT(dl_peer_lost(comm) == 0);
+          EXPECT(std::strstr(dl_last_error(comm), "rank 0") != nullptr);
+          EXPECT(std::strstr(dl_last_error(comm), "left in good order") != nullptr);
+          return 0;
+        });
+    CHECK(end_of(sender) == 0);
+    gone.open();
+    CHECK(end_of(receiver) == 0);
+  }
+}
+
+TEST_CASE("process: the launcher finds a note of the lost rank from each survivor") {
+  const Folder notes;
+  ::setenv("DLAUNCH_ROUND_DIR", notes.path().c_str(), 1);
+  const auto codes = run({3, "auto"}, [&](int rank, dl_comm*& comm) {
+    EXPECT(dl_barrier(comm) == DL_OK);
+    if (rank == 2) ::raise(SIGKILL);
+    EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+    return 0;
+  });
+  ::unsetenv("DLAUNCH_ROUND_DIR");
+  CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(notes.path())) {
+    ++files;
+    const std::string name = entry.path().filename();
+    CHECK((name == "peer_lost.0" || name == "peer_lost.1"));
+    std::ifstream file(entry.path());
+    std::string lost, sentence;
+    std::getline(file, lost);
+    std::getline(file, sentence);
+    CHECK(lost == "2");
+    CHECK(sentence.find("was lost") != std::string::npos);
+  }
+  CHECK(files == 2);
+}

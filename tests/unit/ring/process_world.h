@@ -1,0 +1,123 @@
+// Processes as ranks: forked from the test, joined through the C API.
+#pragma once
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <dlaunch/ring.h>
+#include <doctest/doctest.h>
+
+#include "base/unique_fd.h"
+
+// In a rank, where `rank` and `comm` are known: a failed expectation is told and ends it with 1.
+#define EXPECT(condition)                                                                        \
+  do {                                                                                           \
+    if (!(condition)) {                                                                          \
+      std::fprintf(stderr, "rank %d, line %d: %s; last error: %s\n", rank, __LINE__, #condition, \
+                   dl_last_error(comm));                                                         \
+      return 1;                                                                                  \
+    }                                                                                            \
+  } while (false)
+
+namespace dlaunch {
+
+// A fresh place to meet; removed with all it holds.
+class Folder {
+ public:
+  Folder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string url() const { return "file://" + path_; }
+
+ private:
+  std::string path_ = "/tmp/dl-ring-test-XXXXXX";
+};
+
+// Holds processes until another one lets them through.
+class Gate {
+ public:
+  void open(int processes = 1) { ::eventfd_write(fd_.get(), static_cast<eventfd_t>(processes)); }
+  void pass() {
+    eventfd_t one;
+    ::eventfd_read(fd_.get(), &one);
+  }
+
+ private:
+  UniqueFd fd_{::eventfd(0, EFD_SEMAPHORE)};
+};
+
+struct World {
+  int ranks;
+  const char* transport = "auto";
+  double init_timeout_s = 30;
+  double op_timeout_s = 30;
+};
+
+inline dl_result join(const std::string& url, const World& world, int rank, dl_comm*& comm) {
+  dl_options options;
+  dl_options_init(&options);
+  options.rank = rank;
+  options.size = world.ranks;
+  options.transport = world.transport;
+  options.init_timeout_s = world.init_timeout_s;
+  options.op_timeout_s = world.op_timeout_s;
+  return dl_init(url.c_str(), &options, &comm);
+}
+
+inline pid_t start(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(body());
+  return pid;
+}
+
+// The exit code, or 128 and the signal.
+inline int end_of(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+using Body = std::function<int(int rank, dl_comm*& comm)>;
+
+// A process that joins, runs body and leaves in good order. A failed dl_init is 100 + its code.
+inline pid_t start_rank(const std::string& url, const World& world, int rank, const Body& body) {
+  return start([&] {
+    dl_comm* comm = nullptr;
+    const dl_result joined = join(url, world, rank, comm);
+    const int code = joined == DL_OK ? body(rank, comm) : 100 + joined;
+    dl_finalize(comm);
+    return code;
+  });
+}
+
+// Runs body in one process a rank, but for `absent`, which never comes.
+inline std::vector<int> run(const World& world, const Body& body, int absent = -1) {
+  const Folder folder;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    if (rank != absent) pids.push_back(start_rank(folder.url(), world, rank, body));
+  }
+  std::vector<int> codes;
+  for (const pid_t pid : pids) codes.push_back(end_of(pid));
+  return codes;
+}
+
+inline void all_well(const World& world, const Body& body) {
+  CAPTURE(world.transport);
+  CHECK(run(world, body) == std::vector<int>(static_cast<std::size_t>(world.ranks), 0));
+}
+
+inline constexpr const char* kTransports[] = {"shm", "tcp"};
+
+}  // namespace dlaunch

@@ -1,0 +1,47 @@
+/* The header is C11 by itself, and a C program links to the library and uses it, alone. */
+#include <stdio.h>
+#include <string.h>
+
+#include <dlaunch/ring.h>
+
+static int failures;
+
+static void expect(int condition, const char* what) {
+  if (condition) return;
+  fprintf(stderr, "failed: %s\n", what);
+  ++failures;
+}
+#define EXPECT(condition) expect((condition), #condition)
+
+int main(void) {
+  dl_options options;
+  dl_options_init(&options);
+  EXPECT(options.struct_size == sizeof options);
+  options.rank = 0;
+  options.size = 1;
+  dl_comm* comm = NULL;
+  EXPECT(dl_init(NULL, &options, &comm) == DL_OK);
+  EXPECT(dl_rank(comm) == 0 && dl_size(comm) == 1);
+  EXPECT(strcmp(dl_transport(comm), "self") == 0);
+
+  const double in[2] = {1.5, 2.5};
+  double out[2] = {0, 0};
+  EXPECT(dl_all_reduce(comm, in, out, 2, DL_FLOAT64, DL_AVG) == DL_OK && out[1] == 2.5);
+  EXPECT(dl_reduce_scatter(comm, in, out, 1, DL_FLOAT64, DL_MIN) == DL_OK && out[0] == 1.5);
+  EXPECT(dl_all_gather(comm, in, out, 2, DL_FLOAT64) == DL_OK);
+  EXPECT(dl_broadcast(comm, out, 2, DL_FLOAT64, 0) == DL_OK);
+  EXPECT(dl_barrier(comm) == DL_OK);
+  EXPECT(strcmp(dl_last_error(comm), "") == 0);
+  EXPECT(dl_send(comm, in, 2, DL_FLOAT64, 0, 0) == DL_ERR_INVALID);
+  EXPECT(dl_recv(comm, out, 2, DL_FLOAT64, 1, 0) == DL_ERR_INVALID);
+  EXPECT(strcmp(dl_last_error(comm), "recv: peer 1 is not another rank") == 0);
+  EXPECT(dl_peer_lost(comm) == -1);
+  dl_abort(comm);
+  EXPECT(dl_barrier(comm) == DL_ERR_ABORTED);
+  dl_finalize(comm);
+
+  EXPECT(dl_dtype_bytes(DL_BFLOAT16) == 2 && dl_dtype_bytes((dl_dtype)99) == 0);
+  EXPECT(strcmp(dl_result_name(DL_ERR_PEER_LOST), "DL_ERR_PEER_LOST") == 0);
+  EXPECT(strlen(dl_version()) > 0);
+  return failures > 0;
+}
