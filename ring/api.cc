@@ -81,6 +81,28 @@ dl_result collective(dl_comm* comm, const Call& call) {
   });
 }
 
+dl_result with_counts(dl_comm* comm, Call call, const size_t* counts) {
+  return guarded(comm, [&]() -> Result<void> {
+    if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
+    if (counts == nullptr) return Error{.code = Errc::usage, .what = "counts is null"};
+    call.counts = counts;
+    call.count = counts[comm->impl->rank()];
+    return comm->impl->collective(call);
+  });
+}
+
+dl_result with_list(dl_comm* comm, Call call, size_t tensors, const void* const* in,
+                    void* const* out, const size_t* counts) {
+  return guarded(comm, [&]() -> Result<void> {
+    if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
+    auto list = dlaunch::make_tensor_list(tensors, in, out, counts);
+    if (!list) return list.error();
+    call.list = &*list;
+    call.count = list->ends.empty() ? 0 : list->ends.back();
+    return comm->impl->collective(call);
+  });
+}
+
 dl_result transfer(dl_comm* comm, const dlaunch::Message& message) {
   return guarded(comm, [&]() -> Result<void> {
     if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
@@ -147,6 +169,47 @@ dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, 
 
 dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root) {
   return collective(comm, {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                    dl_op op, int root) {
+  return collective(comm, {Collective::reduce, in, out, count, dtype, op, root});
+}
+
+dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                          dl_dtype dtype) {
+  return with_counts(comm, {Collective::all_gather, in, out, 0, dtype}, counts);
+}
+
+dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                    int root) {
+  return collective(comm, {Collective::gather, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                      dl_dtype dtype, int root) {
+  return with_counts(comm, {Collective::gather, in, out, 0, dtype, DL_SUM, root}, counts);
+}
+
+dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                     int root) {
+  return collective(comm, {Collective::scatter, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
+  return collective(comm, {Collective::all_to_all, in, out, count, dtype});
+}
+
+dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in, void* const* out,
+                             const size_t* counts, dl_dtype dtype, dl_op op) {
+  return with_list(comm, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op}, tensors, in, out,
+                   counts);
+}
+
+dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
+                            dl_dtype dtype, int root) {
+  return with_list(comm, {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root}, tensors,
+                   bufs, bufs, counts);
 }
 
 dl_result dl_barrier(dl_comm* comm) { return collective(comm, {Collective::barrier}); }

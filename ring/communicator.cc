@@ -18,10 +18,19 @@ namespace {
 
 Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
-// A world of one: the reduction of one operand.
+// A world of one: the reduction of one operand, or its delivery to itself.
 Result<void> run_alone(const Call& call) {
-  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
-  if (bytes > 0 && call.in != call.out) std::memmove(call.out, call.in, bytes);
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto move = [&](void* to, const void* from, std::size_t count) {
+    if (count > 0 && to != from) std::memmove(to, from, count * element);
+  };
+  if (call.list == nullptr) {
+    move(call.out, call.in, call.count);
+    return {};
+  }
+  for (std::size_t i = 0, begin = 0; i < call.list->ends.size(); begin = call.list->ends[i++]) {
+    move(call.list->out[i], call.list->in[i], call.list->ends[i] - begin);
+  }
   return {};
 }
 
@@ -43,6 +52,14 @@ struct Range {
            other.begin < begin + bytes;
   }
 };
+
+// Where a buffer may lie in the other so that a call is in place: in bytes, `out` behind `in`.
+std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
+  const auto& traits = traits_of(shape.collective);
+  const auto own = static_cast<std::ptrdiff_t>(part_of(shape, rank).first * shape.element_bytes);
+  if (traits.in_parts == traits.out_parts) return 0;
+  return traits.in_parts ? own : -own;
+}
 
 // Leaves a note for the launcher, which then knows this rank's failure for a consequence.
 void note_peer_lost(const JobView& job, const Error& error) {
@@ -134,30 +151,32 @@ Result<void> Communicator::check(const Call& call) const {
   if (element == 0) return wrong("dtype is not a dl_dtype");
   if (call.op < DL_SUM || call.op > DL_BXOR) return wrong("op is not a dl_op");
   if (call.count > PTRDIFF_MAX / element / n) return wrong("count is too large");
-  if (call.collective == Collective::barrier) return {};
-  if (call.count > 0 && (call.in == nullptr || call.out == nullptr)) {
-    return wrong("a buffer is null");
+  for (std::size_t r = 0; call.counts != nullptr && r < n; ++r) {
+    if (call.counts[r] > PTRDIFF_MAX / element / n) return wrong("a count is too large");
   }
-  if (call.collective == Collective::broadcast) {
-    if (call.root >= 0 && call.root < job_.size) return {};
+  if (call.collective == Collective::barrier) return {};
+  const auto& traits = traits_of(call.collective);
+  if (traits.rooted && (call.root < 0 || call.root >= job_.size)) {
     return wrong(fmt::format("root {} is not a rank", call.root));
   }
-  const bool scatter = call.collective == Collective::reduce_scatter;
-  const bool gather = call.collective == Collective::all_gather;
-  if (!gather && !reducible(call.dtype, call.op)) {
-    return Error{
-        .code = Errc::unsupported,
-        .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
-                            op_name(call.op), dtype_name(call.dtype))};
+  if (traits.reduces && !reducible(call.dtype, call.op)) {
+    return Error{.code = Errc::unsupported,
+                 .what = fmt::format("{}: {} of {} has no meaning", traits.name, op_name(call.op),
+                                     dtype_name(call.dtype))};
   }
-  const std::size_t bytes = call.count * element;
-  const Range in{static_cast<const char*>(call.in), scatter ? bytes * n : bytes};
-  const Range out{static_cast<const char*>(call.out), gather ? bytes * n : bytes};
-  const std::size_t share = bytes * static_cast<std::size_t>(job_.rank);
-  const bool in_place = scatter  ? out.begin == in.begin + share
-                        : gather ? in.begin == out.begin + share
-                                 : in.begin == out.begin;
-  if (!in_place && in.overlaps(out)) return wrong("in and out overlap without being in place");
+  if (call.list != nullptr) return {};
+  const Shape shape = shape_of(call, job_.size);
+  const Range in{static_cast<const char*>(call.in),
+                 in_count(shape, job_.rank, job_.size) * element};
+  const Range out{static_cast<const char*>(call.out),
+                  out_count(shape, job_.rank, job_.size) * element};
+  if ((in.bytes > 0 && in.begin == nullptr) || (out.bytes > 0 && out.begin == nullptr)) {
+    return wrong("a buffer is null");
+  }
+  if (!in.overlaps(out)) return {};
+  const bool in_place = out.begin - in.begin == in_place_distance(shape, job_.rank);
+  if (call.collective == Collective::all_to_all) return wrong("in and out must not overlap");
+  if (!in_place) return wrong("in and out overlap without being in place");
   return {};
 }
 

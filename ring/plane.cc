@@ -1,6 +1,7 @@
 #include "ring/plane.h"
 
 #include <iterator>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -9,8 +10,19 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::string_view kCollectives[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                             "broadcast", "barrier"};
+constexpr CollectiveTraits kCollectives[] = {
+    {.name = "all_reduce", .reduces = true},
+    {.name = "reduce_scatter", .reduces = true, .in_parts = true},
+    {.name = "all_gather", .out_parts = true},
+    {.name = "broadcast", .rooted = true},
+    {.name = "barrier"},
+    {.name = "reduce", .reduces = true, .rooted = true, .out_at_root = true},
+    {.name = "gather", .rooted = true, .out_parts = true, .out_at_root = true},
+    {.name = "scatter", .rooted = true, .in_parts = true, .in_at_root = true},
+    {.name = "all_to_all", .in_parts = true, .out_parts = true},
+};
+constexpr CollectiveTraits kUnknown = {.name = "unknown"};
+constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 constexpr std::string_view kDtypes[] = {"int8",   "uint8", "int32",    "uint32", "int64",
                                         "uint64", "half",  "bfloat16", "float",  "double"};
 constexpr std::string_view kOps[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
@@ -21,23 +33,32 @@ std::string_view name_at(const std::string_view (&names)[N], std::size_t index) 
 }
 
 std::string describe(const CallSignature& s) {
-  const auto collective = static_cast<Collective>(s.packed & 0xff);
-  std::string text(collective_name(collective));
-  if (collective == Collective::barrier) return text;
-  text +=
-      fmt::format("(count {}, {}", s.count, dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
-  if (collective == Collective::all_reduce || collective == Collective::reduce_scatter) {
+  const bool with_counts = (s.packed & kWithCounts) != 0;
+  const auto& traits = traits_of(static_cast<Collective>(s.packed & (kWithCounts - 1)));
+  std::string text(traits.name);
+  if (traits.name == kCollectives[static_cast<int>(Collective::barrier)].name) return text;
+  text += with_counts ? fmt::format("_v(counts {:#x}", s.count) : fmt::format("(count {}", s.count);
+  text += fmt::format(", {}", dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
+  if (traits.reduces) {
     text += fmt::format(", {}", op_name(static_cast<dl_op>(s.packed >> 12 & 0xf)));
   }
-  if (collective == Collective::broadcast) text += fmt::format(", root {}", s.packed >> 16);
+  if (traits.rooted) text += fmt::format(", root {}", s.packed >> 16);
   return text + ")";
+}
+
+std::uint64_t hash_of(const std::size_t* counts, int ranks) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (int r = 0; r < ranks; ++r) hash = (hash ^ counts[r]) * 0x100000001b3;
+  return hash;
 }
 
 }  // namespace
 
-std::string_view collective_name(Collective collective) {
-  return name_at(kCollectives, static_cast<std::size_t>(collective));
+const CollectiveTraits& traits_of(Collective collective) {
+  const auto index = static_cast<std::size_t>(collective);
+  return index < std::size(kCollectives) ? kCollectives[index] : kUnknown;
 }
+std::string_view collective_name(Collective collective) { return traits_of(collective).name; }
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypes, dtype); }
 std::string_view op_name(dl_op op) { return name_at(kOps, op); }
 std::size_t dtype_bytes(dl_dtype dtype) {
@@ -46,10 +67,85 @@ std::size_t dtype_bytes(dl_dtype dtype) {
 }
 bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
 
-CallSignature signature_of(const Call& call) {
+Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
+                                    const std::size_t* counts) {
+  const auto wrong = [](std::string what) {
+    return Error{.code = Errc::usage, .what = std::move(what)};
+  };
+  if (tensors > 0 && (in == nullptr || out == nullptr || counts == nullptr)) {
+    return wrong("an array of a list is null");
+  }
+  TensorList list;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    if (counts[i] == 0) continue;
+    if (in[i] == nullptr || out[i] == nullptr) return wrong(fmt::format("tensor {} is null", i));
+    if (__builtin_add_overflow(total, counts[i], &total)) return wrong("count is too large");
+    list.in.push_back(in[i]);
+    list.out.push_back(out[i]);
+    list.ends.push_back(total);
+  }
+  return list;
+}
+
+Shape shape_of(const Call& call, int ranks) {
+  Shape shape{.collective = call.collective,
+              .count = call.count,
+              .element_bytes = dtype_bytes(call.dtype),
+              .root = call.root,
+              .counts = {}};
+  if (call.counts == nullptr) return shape;
+  shape.count = 0;  // differs between ranks
+  shape.counts.assign(call.counts, call.counts + ranks);
+  return shape;
+}
+
+Part part_of(const Shape& shape, int r) {
+  const auto at = static_cast<std::size_t>(r);
+  if (shape.counts.empty()) return {at * shape.count, shape.count};
+  const auto begin = shape.counts.begin();
+  return {std::accumulate(begin, begin + r, std::size_t{0}), shape.counts[at]};
+}
+
+std::size_t in_count(const Shape& shape, int rank, int ranks) {
+  const auto& traits = traits_of(shape.collective);
+  if (traits.in_at_root && rank != shape.root) return 0;
+  return traits.in_parts ? shape.count * static_cast<std::size_t>(ranks)
+                         : part_of(shape, rank).count;
+}
+
+std::size_t out_count(const Shape& shape, int rank, int ranks) {
+  const auto& traits = traits_of(shape.collective);
+  if (traits.out_at_root && rank != shape.root) return 0;
+  if (!traits.out_parts) return shape.count;
+  const Part last = part_of(shape, ranks - 1);
+  return last.first + last.count;
+}
+
+Delivery delivery(const Shape& shape, int giver, int taker) {
+  const Part by_giver = part_of(shape, giver), by_taker = part_of(shape, taker);
+  switch (shape.collective) {
+    case Collective::all_gather:
+      return {true, 0, by_giver.first, by_giver.count};
+    case Collective::gather:
+      return {taker == shape.root, 0, by_giver.first, by_giver.count};
+    case Collective::broadcast:
+      return {giver == shape.root, 0, 0, shape.count};
+    case Collective::scatter:
+      return {giver == shape.root, by_taker.first, 0, by_taker.count};
+    case Collective::all_to_all:
+      return {true, by_taker.first, by_giver.first, by_giver.count};
+    default:
+      return {};
+  }
+}
+
+CallSignature signature_of(const Call& call, int ranks) {
   const auto root = static_cast<std::uint32_t>(call.root & 0xffff);
-  return CallSignature{.count = call.count,
+  const bool with_counts = call.counts != nullptr;
+  return CallSignature{.count = with_counts ? hash_of(call.counts, ranks) : call.count,
                        .packed = static_cast<std::uint32_t>(call.collective) |
+                                 (with_counts ? kWithCounts : 0) |
                                  static_cast<std::uint32_t>(call.dtype) << 8 |
                                  static_cast<std::uint32_t>(call.op) << 12 | root << 16,
                        .seq = static_cast<std::uint32_t>(call.seq)};

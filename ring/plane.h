@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -14,14 +15,45 @@
 
 namespace dlaunch {
 
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  barrier,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+};
 
+// What a collective is like, for all that treat them alike.
+struct CollectiveTraits {
+  std::string_view name;
+  bool reduces = false;    // takes an op
+  bool rooted = false;     // takes a root
+  bool in_parts = false;   // `in` has a part of `count` elements for each rank
+  bool out_parts = false;  // `out` has one from each rank
+  bool in_at_root = false, out_at_root = false;  // only the root has that buffer
+};
+const CollectiveTraits& traits_of(Collective collective);
 std::string_view collective_name(Collective collective);
 std::string_view dtype_name(
     dl_dtype dtype);                 // "float32"; the words of nccl-tests: "float", "half" …
 std::string_view op_name(dl_op op);  // "sum"
 bool dtype_is_float(dl_dtype dtype);
 std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
+
+// Tensors that one call treats as one buffer, end to end. The same lengths on all ranks.
+struct TensorList {
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  std::vector<std::size_t> ends;  // elements up to and with this tensor
+};
+
+// Errc::usage where a tensor that has elements is null, or the counts add up to too many.
+Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
+                                    const std::size_t* counts);
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
@@ -31,21 +63,58 @@ struct Call {
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
-  int root = -1;          // broadcast only
+  int root = -1;          // of rooted collectives
   std::uint64_t seq = 0;  // number of this collective on the communicator, from 1
   TimePoint deadline = kNever;
+  // Elements of each rank's part, for all_gather and gather of parts that differ; `count` is then
+  // this rank's own. Null: all parts have `count`.
+  const std::size_t* counts = nullptr;
+  // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
+  const TensorList* list = nullptr;
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
-  std::uint64_t count = 0;
-  std::uint32_t packed = 0;  // collective, dtype, op, root
+  std::uint64_t count = 0;   // with Call::counts: a hash of them
+  std::uint32_t packed = 0;  // collective, whether with counts, dtype, op, root
   std::uint32_t seq = 0;     // low half of Call::seq
 
   bool operator==(const CallSignature&) const = default;
 };
-CallSignature signature_of(const Call& call);
+CallSignature signature_of(const Call& call, int ranks);
+
+// What the movements of a call depend on, apart from where its buffers lie.
+struct Shape {
+  Collective collective = Collective::barrier;
+  std::size_t count = 0;  // as in ring.h; 0 with `counts`
+  std::size_t element_bytes = 1;
+  int root = -1;                    // -1 except for rooted collectives
+  std::vector<std::size_t> counts;  // as Call::counts; empty: all parts have `count`
+  bool operator==(const Shape&) const = default;
+};
+Shape shape_of(const Call& call, int ranks);
+
+// Elements of a buffer.
+struct Part {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+// Rank r's part of a buffer with a part for each rank.
+Part part_of(const Shape& shape, int r);
+// The elements of a rank's buffers, in all parts together; 0 where it has none.
+std::size_t in_count(const Shape& shape, int rank, int ranks);
+std::size_t out_count(const Shape& shape, int rank, int ranks);
+
+// What one rank gives another, or itself, where data is only moved: gather, scatter, all_gather,
+// all_to_all, broadcast.
+struct Delivery {
+  bool exists = false;
+  std::size_t from = 0;  // first element in the giver's `in`
+  std::size_t to = 0;    // first element in the taker's `out`
+  std::size_t count = 0;
+};
+Delivery delivery(const Shape& shape, int giver, int taker);
 
 // "rank 2 called all_reduce(count 10, float32, sum), rank 0 called broadcast(count 4, int8, root
 // 1)"

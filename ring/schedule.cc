@@ -92,27 +92,44 @@ std::size_t granule_of(const Shape& shape, const Tuning& tuning) {
   return std::max(tuning.granule_bytes / shape.element_bytes, std::size_t{1}) * shape.element_bytes;
 }
 
-// The part of the data that rank `owner` reduces. For all_reduce: near-equal parts of count
-// elements; for the others every rank has its own count elements.
+Cut cut_of(const Shape& shape, std::size_t first, std::size_t count, const Tuning& tuning) {
+  return {.begin = first * shape.element_bytes,
+          .bytes = count * shape.element_bytes,
+          .granule = granule_of(shape, tuning)};
+}
+
+// The part of the data that rank `owner` reduces: for all_reduce and reduce near-equal slices of
+// count elements, for the others every rank's own part.
 Cut slice_of(const Shape& shape, int owner, int ranks, const Tuning& tuning) {
-  const std::size_t granule = granule_of(shape, tuning);
-  if (shape.collective != Collective::all_reduce) {
-    const std::size_t bytes = shape.count * shape.element_bytes;
-    return {.begin = owner * bytes, .bytes = bytes, .granule = granule};
+  if (shape.collective != Collective::all_reduce && shape.collective != Collective::reduce) {
+    const Part part = part_of(shape, owner);
+    return cut_of(shape, part.first, part.count, tuning);
   }
   const std::size_t each = shape.count / ranks, rest = shape.count % ranks;
   const auto start = [&](std::size_t r) { return each * r + std::min(r, rest); };
   const auto o = static_cast<std::size_t>(owner);
-  return {.begin = start(o) * shape.element_bytes,
-          .bytes = (start(o + 1) - start(o)) * shape.element_bytes,
-          .granule = granule};
+  return cut_of(shape, start(o), start(o + 1) - start(o), tuning);
 }
 
-// Where the reduced granule i of this rank's slice belongs.
-Place result_place(const Shape& shape, const Cut& own, std::size_t i) {
-  const std::size_t shift = shape.collective == Collective::reduce_scatter ? own.begin : 0;
-  return {Region::out, own.offset(i) - shift};
-}
+// Where the reduced granules of a rank's slice belong. A reduce leaves them in scratch memory, from
+// `spare` on, where this rank is not the root.
+class Results {
+ public:
+  Results(const Shape& shape, const Cut& own, int rank, std::size_t spare) : own_(own) {
+    if (shape.collective == Collective::reduce_scatter) shift_ = own.begin;
+    if (shape.collective != Collective::reduce || rank == shape.root) return;
+    region_ = Region::scratch;
+    shift_ = own.begin - spare;  // wraps, and wraps back
+    bytes_ = own.bytes;
+  }
+  Place at(std::size_t granule) const { return {region_, own_.offset(granule) - shift_}; }
+  std::size_t scratch_bytes() const { return bytes_; }
+
+ private:
+  const Cut own_;
+  Region region_ = Region::out;
+  std::size_t shift_ = 0, bytes_ = 0;
+};
 
 void exchange_all_reduce(const Shape& shape, Builder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
@@ -129,20 +146,25 @@ void exchange_all_reduce(const Shape& shape, Builder& b) {
   b.scratch(bytes * (b.ranks() - 1));
 }
 
-// Rank 0 combines and answers: 2(n-1) frames in all instead of n(n-1).
-void star_all_reduce(const Shape& shape, Builder& b) {
+// One rank combines, and answers if all want to know: 2(n-1) frames instead of n(n-1).
+void star_reduction(const Shape& shape, Builder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
-  if (b.rank() != 0) {
-    b.send(0, {Region::in, 0}, bytes, kNoStep);
-    b.recv(0, {Region::out, 0}, bytes, kNoStep);
+  const bool answers = shape.collective == Collective::all_reduce;
+  const int centre = answers ? 0 : shape.root;
+  if (b.rank() != centre) {
+    b.send(centre, {Region::in, 0}, bytes, kNoStep);
+    if (answers) b.recv(centre, {Region::out, 0}, bytes, kNoStep);
     return;
   }
+  const auto slot = [&](int peer) {
+    return Place{Region::scratch, bytes * (peer < centre ? peer : peer - 1)};
+  };
   const auto sum = b.reduce({Region::out, 0}, bytes, true);
-  b.operand({Region::in, 0});
-  for (int r = 1; r < b.ranks(); ++r) b.operand({Region::scratch, bytes * (r - 1)});
-  for (int r = 1; r < b.ranks(); ++r) {
-    b.recv(r, {Region::scratch, bytes * (r - 1)}, bytes, kNoStep, sum);
-    b.send(r, {Region::out, 0}, bytes, sum);
+  for (int r = 0; r < b.ranks(); ++r) b.operand(r == centre ? Place{Region::in, 0} : slot(r));
+  for (int r = 0; r < b.ranks(); ++r) {
+    if (r == centre) continue;
+    b.recv(r, slot(r), bytes, kNoStep, sum);
+    if (answers) b.send(r, {Region::out, 0}, bytes, sum);
   }
   b.scratch(bytes * (b.ranks() - 1));
 }
@@ -161,16 +183,21 @@ void for_each_between(std::size_t contributions, std::size_t results, std::size_
 }
 
 void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
-  const bool gather = shape.collective == Collective::all_reduce;
+  const auto wants_results = [&](int rank) {
+    return shape.collective == Collective::all_reduce ||
+           (shape.collective == Collective::reduce && rank == shape.root);
+  };
   const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
   const std::size_t slots = std::min(tuning.window, own.count());
+  const std::size_t staging = slots * own.granule * (b.ranks() - 1);
+  const Results results(shape, own, b.rank(), staging);
   const auto slot = [&](int peer, std::size_t i) {
     const int index = peer < b.rank() ? peer : peer - 1;
     return Place{Region::scratch, (index * slots + i % slots) * own.granule};
   };
   std::vector<std::int32_t> sums;
   for (std::size_t i = 0; i < own.count(); ++i) {
-    sums.push_back(b.reduce(result_place(shape, own, i), own.size(i), true));
+    sums.push_back(b.reduce(results.at(i), own.size(i), true));
     for (int r = 0; r < b.ranks(); ++r) {
       b.operand(r == b.rank() ? Place{Region::in, own.offset(i)} : slot(r, i));
     }
@@ -179,15 +206,15 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
     const int to = b.at_distance(d);
     const Cut theirs = slice_of(shape, to, b.ranks(), tuning);
     for_each_between(
-        theirs.count(), gather ? own.count() : 0, tuning.window,
+        theirs.count(), wants_results(to) ? own.count() : 0, tuning.window,
         [&](std::size_t i) {
           b.send(to, {Region::in, theirs.offset(i)}, theirs.size(i), kNoStep);
         },
-        [&](std::size_t i) { b.send(to, result_place(shape, own, i), own.size(i), sums[i]); });
+        [&](std::size_t i) { b.send(to, results.at(i), own.size(i), sums[i]); });
     const int from = b.at_distance(-d);
     const Cut other = slice_of(shape, from, b.ranks(), tuning);
     for_each_between(
-        own.count(), gather ? other.count() : 0, tuning.window,
+        own.count(), wants_results(b.rank()) ? other.count() : 0, tuning.window,
         [&](std::size_t i) {
           b.recv(from, slot(from, i), own.size(i), i < slots ? kNoStep : sums[i - slots], sums[i]);
         },
@@ -195,7 +222,7 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
           b.recv(from, {Region::out, other.offset(i)}, other.size(i), kNoStep);
         });
   }
-  b.scratch(slots * own.granule * (b.ranks() - 1));
+  b.scratch(staging + results.scratch_bytes());
 }
 
 // The cut-through ring. Granules go round in windows: for each window, for each of the steps of the
@@ -206,14 +233,18 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
 void ring_schedule(const Shape& shape, const Tuning& tuning, Builder& b) {
   const int n = b.ranks();
   const bool reduces = shape.collective != Collective::all_gather;
-  const bool gathers = shape.collective != Collective::reduce_scatter;
+  const bool gathers =
+      shape.collective == Collective::all_reduce || shape.collective == Collective::all_gather;
   const int next = b.at_distance(1), previous = b.at_distance(-1);
   const std::size_t granule = granule_of(shape, tuning), slots = 2 * tuning.window;
   const auto chunk = [&](int distance) {
     return slice_of(shape, b.at_distance(distance), n, tuning);
   };
   const Cut own = chunk(0);
-  const std::size_t granules = slice_of(shape, 0, n, tuning).count();
+  const Results results(shape, own, b.rank(), slots * granule);
+  std::size_t granules = 0;
+  for (int d = 0; d < n; ++d) granules = std::max(granules, chunk(d).count());
+  std::vector<std::int32_t> sums(granules, kNoStep);  // by granule of the own chunk
   std::vector<std::int32_t> slot_free(slots, kNoStep);
   std::size_t slot = 0;
 
@@ -234,8 +265,9 @@ void ring_schedule(const Shape& shape, const Tuning& tuning, Builder& b) {
 
         const std::size_t mine = slot++ % slots;
         const Place staged{Region::scratch, mine * granule};
-        source[k] = last ? result_place(shape, own, g) : staged;
+        source[k] = last ? results.at(g) : staged;
         ready[k] = b.reduce(source[k], in_chunk.size(g), last);
+        if (last) sums[g] = ready[k];
         b.operand(staged);
         b.operand({Region::in, in_chunk.offset(g)});
         b.recv(previous, staged, in_chunk.size(g), slot_free[mine], ready[k]);
@@ -255,16 +287,33 @@ void ring_schedule(const Shape& shape, const Tuning& tuning, Builder& b) {
       }
     }
   }
-  if (reduces) b.scratch(slots * granule);
+  if (reduces) b.scratch(slots * granule + results.scratch_bytes());
+  if (shape.collective != Collective::reduce) return;
+  for (std::size_t g = 0; b.rank() != shape.root && g < own.count(); ++g) {
+    b.send(shape.root, results.at(g), own.size(g), sums[g]);
+  }
+  for (int d = 1; b.rank() == shape.root && d < n; ++d) {
+    const Cut theirs = chunk(d);
+    for (std::size_t g = 0; g < theirs.count(); ++g) {
+      b.recv(b.at_distance(d), {Region::out, theirs.offset(g)}, theirs.size(g), kNoStep);
+    }
+  }
 }
 
-void direct_all_gather(const Shape& shape, const Tuning& tuning, Builder& b) {
-  const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
+void direct_exchange(const Shape& shape, const Tuning& tuning, Builder& b) {
   for (int d = 1; d < b.ranks(); ++d) {
-    const Cut theirs = slice_of(shape, b.at_distance(-d), b.ranks(), tuning);
-    for (std::size_t i = 0; i < own.count(); ++i) {
-      b.send(b.at_distance(d), {Region::in, own.offset(i) - own.begin}, own.size(i), kNoStep);
-      b.recv(b.at_distance(-d), {Region::out, theirs.offset(i)}, theirs.size(i), kNoStep);
+    const int to = b.at_distance(d), from = b.at_distance(-d);
+    if (const Delivery out = delivery(shape, b.rank(), to); out.exists) {
+      const Cut cut = cut_of(shape, out.from, out.count, tuning);
+      for (std::size_t i = 0; i < cut.count(); ++i) {
+        b.send(to, {Region::in, cut.offset(i)}, cut.size(i), kNoStep);
+      }
+    }
+    if (const Delivery in = delivery(shape, from, b.rank()); in.exists) {
+      const Cut cut = cut_of(shape, in.to, in.count, tuning);
+      for (std::size_t i = 0; i < cut.count(); ++i) {
+        b.recv(from, {Region::out, cut.offset(i)}, cut.size(i), kNoStep);
+      }
     }
   }
 }
@@ -313,20 +362,13 @@ void dissemination_barrier(Builder& b) {
   }
 }
 
-void copy_own_data(const Shape& shape, const Tuning& tuning, Builder& b) {
-  const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
-  switch (shape.collective) {
-    case Collective::all_gather:
-      return b.copy({Region::in, 0}, {Region::out, own.begin}, own.bytes);
-    case Collective::broadcast:
-      if (b.rank() == shape.root) b.copy({Region::in, 0}, {Region::out, 0}, own.bytes);
-      return;
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-      if (b.ranks() == 1) b.copy({Region::in, 0}, {Region::out, 0}, own.bytes);
-      return;
-    case Collective::barrier:
-      return;
+void copy_own_data(const Shape& shape, Builder& b) {
+  const std::size_t element = shape.element_bytes;
+  if (const Delivery own = delivery(shape, b.rank(), b.rank()); own.exists) {
+    b.copy({Region::in, own.from * element}, {Region::out, own.to * element}, own.count * element);
+  }
+  if (b.ranks() == 1 && traits_of(shape.collective).reduces) {
+    b.copy({Region::in, 0}, {Region::out, 0}, shape.count * element);
   }
 }
 
@@ -336,29 +378,35 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
   Builder b(rank, ranks);
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool direct = ranks <= tuning.direct_ranks;
-  copy_own_data(shape, tuning, b);
+  copy_own_data(shape, b);
   if (ranks == 1) return b.take();
+  const bool small = bytes <= tuning.small_bytes;
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
         exchange_all_reduce(shape, b);
-      } else if (bytes <= tuning.small_bytes) {
-        star_all_reduce(shape, b);
-      } else if (direct) {
-        direct_reduction(shape, tuning, b);
-      } else {
-        ring_schedule(shape, tuning, b);
+        break;
       }
-      break;
+      [[fallthrough]];
+    case Collective::reduce:
+      if (small) {
+        star_reduction(shape, b);
+        break;
+      }
+      [[fallthrough]];
     case Collective::reduce_scatter:
       direct ? direct_reduction(shape, tuning, b) : ring_schedule(shape, tuning, b);
       break;
     case Collective::all_gather:
-      direct ? direct_all_gather(shape, tuning, b) : ring_schedule(shape, tuning, b);
+      direct ? direct_exchange(shape, tuning, b) : ring_schedule(shape, tuning, b);
+      break;
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+      direct_exchange(shape, tuning, b);
       break;
     case Collective::broadcast:
-      bytes <= tuning.small_bytes ? binomial_broadcast(shape, b)
-                                  : chain_broadcast(shape, tuning, b);
+      small ? binomial_broadcast(shape, b) : chain_broadcast(shape, tuning, b);
       break;
     case Collective::barrier:
       dissemination_barrier(b);

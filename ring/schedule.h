@@ -12,9 +12,13 @@
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. The window keeps what
 //   is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
+// A reduce is the same with results for the root alone.
 // Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
 // forwarded as soon as it is reduced. Its windows bound the buffers; see ring_schedule in the
 // source.
+// What only moves data (gather, scatter, all_to_all, and all_gather up to that many ranks) goes
+// straight from rank to rank, each beginning with the next one round, so that nobody is everybody's
+// first.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +34,6 @@ struct Tuning {
   std::size_t window = 3;                // granules from a peer that may await their reduction
   int exchange_ranks = 4;                // if what each takes in is at most small_bytes
   int direct_ranks = 16;
-};
-
-// What a schedule depends on. Counts as in ring.h; root is -1 except for a broadcast.
-struct Shape {
-  Collective collective = Collective::barrier;
-  std::size_t count = 0;
-  std::size_t element_bytes = 1;
-  int root = -1;
-  bool operator==(const Shape&) const = default;
 };
 
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <optional>
 #include <utility>
 
@@ -40,6 +41,32 @@ constexpr unsigned kRetrySpin = 8;
 // because of another one close their connections too.
 constexpr int kRootCauseMs = 5;
 
+// The programs of the last calls: training repeats a few shapes for ever.
+class ProgramCache {
+ public:
+  const Program& get(Shape shape, int rank, int ranks) {
+    const auto known = std::find_if(kept_.begin(), kept_.end(),
+                                    [&](const auto& entry) { return entry.first == shape; });
+    if (known != kept_.end()) {
+      kept_.splice(kept_.begin(), kept_, known);
+      return kept_.front().second;
+    }
+    auto program = make_program(shape, rank, ranks, Tuning{});
+    steps_ += program.steps.size();
+    kept_.emplace_front(std::move(shape), std::move(program));
+    while (kept_.size() > 1 && (kept_.size() > kMaxPrograms || steps_ > kMaxSteps)) {
+      steps_ -= kept_.back().second.steps.size();
+      kept_.pop_back();
+    }
+    return kept_.front().second;
+  }
+
+ private:
+  static constexpr std::size_t kMaxPrograms = 64, kMaxSteps = 100000;  // of 56 bytes
+  std::list<std::pair<Shape, Program>> kept_;                          // the last used first
+  std::size_t steps_ = 0;
+};
+
 class SocketPlane final : public StreamPlane {
  public:
   SocketPlane(int rank, int ranks, AbortFlag& abort, bool may_spin,
@@ -62,6 +89,7 @@ class SocketPlane final : public StreamPlane {
   // Where the payload that is coming in from a peer goes.
   enum class Sink : std::uint8_t { step, posted, inbox };
 
+  Result<void> run_list(const Call& call);
   // The one blocking call in progress.
   Result<void> drive(TimePoint deadline);
   bool finished() const;
@@ -95,11 +123,11 @@ class SocketPlane final : public StreamPlane {
 
   const Call* call_ = nullptr;
   CallSignature signature_;
-  Shape shape_;
-  Program program_;
+  ProgramCache programs_;
   ProgramRun run_;
   std::vector<std::byte> scratch_;
-  std::vector<bool> arrived_;  // a frame of the call in progress has come from the peer
+  std::vector<std::byte> packed_;  // a list's tensors
+  std::vector<bool> arrived_;      // a frame of the call in progress has come from the peer
 
   const Message* message_ = nullptr;
   bool message_done_ = false;
@@ -120,25 +148,41 @@ Result<void> SocketPlane::keep(Result<void> outcome) {
   return outcome;
 }
 
+// Over sockets a list is packed: beside the copies that the kernel makes, one more is cheap.
+Result<void> SocketPlane::run_list(const Call& call) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  packed_.resize(std::max(packed_.size(), call.count * element));
+  const auto each = [&](auto move) {
+    for (std::size_t i = 0, begin = 0; i < call.list->ends.size(); begin = call.list->ends[i++]) {
+      move(i, packed_.data() + begin * element, (call.list->ends[i] - begin) * element);
+    }
+  };
+  each([&](std::size_t i, std::byte* at, std::size_t bytes) {
+    std::memcpy(at, call.list->in[i], bytes);
+  });
+  Call contiguous = call;
+  contiguous.list = nullptr;
+  contiguous.in = contiguous.out = packed_.data();
+  if (auto done = run(contiguous); !done) return done;
+  each([&](std::size_t i, const std::byte* at, std::size_t bytes) {
+    std::memcpy(call.list->out[i], at, bytes);
+  });
+  return {};
+}
+
 Result<void> SocketPlane::run(const Call& call) {
   if (failed_) return *failed_;
-  const Shape shape{.collective = call.collective,
-                    .count = call.count,
-                    .element_bytes = dtype_bytes(call.dtype),
-                    .root = call.root};
-  if (program_.sends.empty() || shape != shape_) {
-    program_ = make_program(shape, rank_, ranks_, Tuning{});
-    shape_ = shape;
-    if (scratch_.size() < program_.scratch_bytes) scratch_.resize(program_.scratch_bytes);
-  }
+  if (call.list != nullptr) return run_list(call);
+  const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_);
+  if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
   const void* in = call.in != nullptr ? call.in : call.out;
-  run_.begin(program_,
+  run_.begin(program,
              {.in = static_cast<const std::byte*>(in),
               .out = static_cast<std::byte*>(call.out),
               .scratch = scratch_.data()},
              {.dtype = call.dtype, .op = call.op, .ranks = ranks_});
   call_ = &call;
-  signature_ = signature_of(call);
+  signature_ = signature_of(call, ranks_);
   arrived_.assign(ranks_, false);
   return keep(drive(call.deadline));
 }

@@ -172,19 +172,31 @@ const std::vector<std::string> kOpNames = {"sum", "prod", "max", "min",
 
 const std::vector<KindInfo>& kinds() {
   static const std::vector<KindInfo> all = {
-      {Kind::all_reduce, "all_reduce", true, true},
-      {Kind::reduce_scatter, "reduce_scatter", true, true},
-      {Kind::all_gather, "all_gather", false, true},
-      {Kind::broadcast, "broadcast", false, false},
-      {Kind::sendrecv, "sendrecv", false, true},
-      {Kind::barrier, "barrier", false, false},
+      {Kind::all_reduce, "all_reduce", true, true, true, false, false, false},
+      {Kind::reduce_scatter, "reduce_scatter", true, true, true, true, false, false},
+      {Kind::all_gather, "all_gather", false, true, true, false, true, false},
+      {Kind::broadcast, "broadcast", false, false, true, false, false, true},
+      {Kind::reduce, "reduce", true, true, true, false, false, true},
+      {Kind::gather, "gather", false, true, true, false, true, true},
+      {Kind::scatter, "scatter", false, true, true, true, false, true},
+      {Kind::all_to_all, "all_to_all", false, true, false, true, true, false},
+      {Kind::sendrecv, "sendrecv", false, true, false, false, false, false},
+      {Kind::barrier, "barrier", false, false, true, false, false, false},
   };
   return all;
+}
+
+const KindInfo& info(Kind kind) {
+  for (const auto& known : kinds()) {
+    if (known.kind == kind) return known;
+  }
+  return kinds().front();
 }
 
 const KindInfo* find_kind(std::string name) {
   constexpr std::string_view kSuffix = "_perf";
   if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+  if (name == "alltoall") name = "all_to_all";  // nccl-tests' spelling
   for (const auto& kind : kinds()) {
     if (name == kind.name) return &kind;
   }
@@ -194,7 +206,7 @@ const KindInfo* find_kind(std::string name) {
 Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes, int ranks) {
   Case c{kind, dtype, op, root, 0, 0};
   const std::size_t element = dl_dtype_bytes(dtype);
-  const bool parts = kind == Kind::reduce_scatter || kind == Kind::all_gather;
+  const bool parts = info(kind).in_parts || info(kind).out_parts;
   const std::size_t unit = element * static_cast<std::size_t>(parts ? ranks : 1);
   c.count = kind == Kind::barrier ? 0 : bytes / unit;
   c.bytes = c.count * unit;
@@ -208,6 +220,9 @@ double bus_factor(Kind kind, int ranks) {
       return 2 * (n - 1) / n;
     case Kind::reduce_scatter:
     case Kind::all_gather:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::all_to_all:
       return (n - 1) / n;
     default:
       return 1;
@@ -217,25 +232,38 @@ double bus_factor(Kind kind, int ranks) {
 Buffers::Buffers(int rank, int ranks, std::size_t max_bytes)
     : rank_(rank), ranks_(ranks), in_(max_bytes + 64), out_(max_bytes + 64) {}
 
+// In place, the smaller of the two buffers is this rank's part of the larger one.
 char* Buffers::output(const Case& c, bool in_place) {
-  const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
   if (!in_place) return out_.data();
-  return c.kind == Kind::reduce_scatter ? in_.data() + part : in_.data();
+  const auto& kind = info(c.kind);
+  const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
+  return kind.in_parts && !kind.out_parts ? in_.data() + part : in_.data();
 }
 
 char* Buffers::input(const Case& c, bool in_place) {
+  const auto& kind = info(c.kind);
   const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
-  return in_place && c.kind == Kind::all_gather ? in_.data() + part : in_.data();
+  const bool in_output = in_place && kind.out_parts && !kind.in_parts;
+  return in_output && gets_output(c) ? in_.data() + part : in_.data();
+}
+
+bool Buffers::gives_input(const Case& c) const {
+  const bool from_root = c.kind == Kind::broadcast || c.kind == Kind::scatter;
+  return !from_root || rank_ == c.root;
+}
+
+bool Buffers::gets_output(const Case& c) const {
+  const bool to_root = c.kind == Kind::reduce || c.kind == Kind::gather;
+  return !to_root || rank_ == c.root;
 }
 
 void Buffers::fill(const Case& c, bool in_place) {
-  const std::size_t element = dl_dtype_bytes(c.dtype);
   std::memset(out_.data(), 0x5a, c.bytes);
   if (in_place) std::memset(in_.data(), 0x5a, c.bytes);
-  const std::size_t count =
-      c.kind == Kind::reduce_scatter ? c.count * static_cast<std::size_t>(ranks_) : c.count;
-  if (c.kind == Kind::broadcast && rank_ != c.root) return;
-  fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, count, element);
+  if (!gives_input(c)) return;
+  const std::size_t parts = info(c.kind).in_parts ? static_cast<std::size_t>(ranks_) : 1;
+  fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, c.count * parts,
+            dl_dtype_bytes(c.dtype));
 }
 
 dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
@@ -250,6 +278,16 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
       return dl_all_gather(comm, in, out, c.count, c.dtype);
     case Kind::broadcast:
       return dl_broadcast(comm, in, c.count, c.dtype, c.root);
+    case Kind::reduce:
+      return dl_reduce(comm, in, out, c.count, c.dtype, c.op, c.root);
+    case Kind::gather:
+      return dl_gather(comm, in, out, c.count, c.dtype, c.root);
+    case Kind::scatter:
+      // In place on the root; the others write to the start.
+      if (in_place && rank_ != c.root) out = in_.data();
+      return dl_scatter(comm, in, out, c.count, c.dtype, c.root);
+    case Kind::all_to_all:
+      return dl_all_to_all(comm, in, out, c.count, c.dtype);
     case Kind::barrier:
       return dl_barrier(comm);
     case Kind::sendrecv:
@@ -262,28 +300,39 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
 }
 
 std::size_t Buffers::wrong(const Case& c, bool in_place) const {
+  if (!gets_output(c)) return 0;
   const std::size_t element = dl_dtype_bytes(c.dtype);
   const char* got = const_cast<Buffers*>(this)->output(c, in_place);
+  const std::size_t own_part = c.count * static_cast<std::size_t>(rank_);
+  // c.count elements at part `part` of the output, from element `first` of what rank `from` gave.
+  const auto differing_from = [&](int from, std::size_t part, std::size_t first) {
+    return differing(got + part * c.count * element, input_period(c, from, ranks_), first, c.count,
+                     element);
+  };
   switch (c.kind) {
     case Kind::all_reduce:
+    case Kind::reduce:
       return differing(got, result_period(c, ranks_), 0, c.count, element);
     case Kind::reduce_scatter:
-      return differing(got, result_period(c, ranks_), c.count * static_cast<std::size_t>(rank_),
-                       c.count, element);
-    case Kind::all_gather: {
+      return differing(got, result_period(c, ranks_), own_part, c.count, element);
+    case Kind::all_gather:
+    case Kind::gather:
+    case Kind::all_to_all: {
       std::size_t wrong = 0;
+      const std::size_t first = c.kind == Kind::all_to_all ? own_part : 0;
       for (int r = 0; r < ranks_; ++r) {
-        wrong += differing(got + static_cast<std::size_t>(r) * c.count * element,
-                           input_period(c, r, ranks_), 0, c.count, element);
+        wrong += differing_from(r, static_cast<std::size_t>(r), first);
       }
       return wrong;
     }
+    case Kind::scatter:
+      if (in_place && rank_ != c.root) got = in_.data();
+      return differing_from(c.root, 0, own_part);
     case Kind::broadcast:
       return differing(in_.data(), input_period(c, c.root, ranks_), 0, c.count, element);
     case Kind::sendrecv:
       if (ranks_ == 1) return 0;
-      return differing(got, input_period(c, (rank_ + ranks_ - 1) % ranks_, ranks_), 0, c.count,
-                       element);
+      return differing_from((rank_ + ranks_ - 1) % ranks_, 0, 0);
     case Kind::barrier:
       return 0;
   }

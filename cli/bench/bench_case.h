@@ -10,15 +10,30 @@
 
 namespace bench {
 
-enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast, sendrecv, barrier };
+enum class Kind {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  sendrecv,
+  barrier
+};
 
 struct KindInfo {
   Kind kind;
   const char* name;
   bool reduces;       // takes an op
   bool out_of_place;  // has a form whose input and output differ
+  bool in_place;
+  bool in_parts, out_parts;  // a rank's input, or output, has a part for each rank
+  bool rooted;
 };
 const std::vector<KindInfo>& kinds();
+const KindInfo& info(Kind kind);
 // "all_reduce", or nccl-tests' "all_reduce_perf"; nullptr if there is none such.
 const KindInfo* find_kind(std::string name);
 
@@ -54,6 +69,8 @@ class Buffers {
   std::size_t wrong(const Case& c, bool in_place) const;
 
  private:
+  bool gives_input(const Case& c) const;
+  bool gets_output(const Case& c) const;
   char* input(const Case& c, bool in_place);
   char* output(const Case& c, bool in_place);
 

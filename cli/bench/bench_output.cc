@@ -66,7 +66,7 @@ std::string Printer::table_side(const Row& row, const std::optional<Timing>& tim
 }
 
 void Printer::table_row(const Row& row) {
-  const std::string root = row.c.kind == Kind::broadcast ? std::to_string(row.c.root) : "-1";
+  const std::string root = kind_.rooted ? std::to_string(row.c.root) : "-1";
   print(outputs_.table,
         fmt::format(" {:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", row.c.bytes, row.c.count,
                     dtype_of(row.c), op_of(kind_, row.c), root, table_side(row, row.out_of_place),

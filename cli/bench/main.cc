@@ -247,7 +247,7 @@ std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
         if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // has no meaning
         Row row{make_case(plan.kind->kind, dtype, op, root, size, ranks), {}, {}};
         if (plan.kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
-        if (plan.kind->kind != Kind::sendrecv) row.in_place = bench.measure(row.c, true);
+        if (plan.kind->in_place) row.in_place = bench.measure(row.c, true);
         wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
         if (printer) printer->row(row);
       }
@@ -301,7 +301,8 @@ int main(int argc, char** argv) {
       "Times the collectives of libdlring with the flags and columns of nccl-tests.\n"
       "Run it under dlaunch: dlaunch --nproc 4 dlaunch-bench all_reduce -b 8 -e 256M -f 4"};
   app.add_option("collective", options.collective,
-                 "all_reduce reduce_scatter all_gather broadcast sendrecv barrier")
+                 "all_reduce reduce_scatter all_gather broadcast reduce gather scatter "
+                 "all_to_all sendrecv barrier")
       ->required();
   app.add_option("-b,--minbytes", options.min_bytes, "first size (32M)");
   app.add_option("-e,--maxbytes", options.max_bytes, "last size (the first)");
@@ -314,7 +315,7 @@ int main(int argc, char** argv) {
   app.add_option("-c,--check", options.check, "0: do not check results")->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", options.dtype, "element type, or all (float)");
   app.add_option("-o,--op", options.op, "reduction, or all (sum)");
-  app.add_option("-r,--root", options.root, "root of a broadcast (0)")
+  app.add_option("-r,--root", options.root, "root of broadcast, reduce, gather, scatter (0)")
       ->check(CLI::NonNegativeNumber);
   const auto add_output = [&app](const char* flag, std::string& path, const char* what) {
     app.add_option_function<std::vector<std::string>>(

@@ -4,8 +4,8 @@ source "$SOURCE/tests/scenario/common.sh"
 header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong
 for transport in shm tcp; do
   for n in 2 4; do
-    for c in all_reduce reduce_scatter all_gather broadcast sendrecv barrier; do
-      run dlaunch --transport $transport --nproc $n --output raw dlaunch-bench $c -b 4 -e 300K -f 37 -d all -o all -n 2 -w 0 --csv
+    for c in all_reduce reduce_scatter all_gather broadcast reduce gather scatter alltoall sendrecv barrier; do
+      run dlaunch --transport $transport --nproc $n --output raw dlaunch-bench $c -b 4 -e 300K -f 37 -d all -o all -r 1 -n 2 -w 0 --csv
       expect_code 0
       [ "$(head -n 1 out)" = "$header" ] || fail "header: $(head -n 1 out)"
       awk -F, 'NR > 1 && $12 != 0 { bad++ } END { exit bad > 0 || NR < 2 }' out || fail "$transport $n $c: wrong results"

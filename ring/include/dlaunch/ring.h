@@ -122,6 +122,44 @@ DL_API dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, siz
 DL_API dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype);
 
+/* out[i] on rank `root` = op over ranks of in[i]. `out` of other ranks is not used and may be NULL.
+ * In place: out == in. */
+DL_API dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                           dl_op op, int root);
+
+/* all_gather of parts that differ: rank r gives counts[r] elements, and out gets all of them in
+ * rank order. counts: dl_size() numbers, the same on every rank. In place: in == out + the sum of
+ * the counts before the own one. */
+DL_API dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                                 dl_dtype dtype);
+
+/* Every rank gives `count` elements; out of rank `root` gets size*count of them in rank order, or
+ * with dl_gather_v counts[r] of rank r (counts as above). `out` of other ranks is not used and may
+ * be NULL. In place, on the root: in is its own part of out. */
+DL_API dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                           int root);
+DL_API dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                             dl_dtype dtype, int root);
+
+/* in of rank `root` has size*count elements; out of rank r gets elements [r*count, (r+1)*count).
+ * `in` of other ranks is not used and may be NULL. In place, on the root: out is its own part of
+ * in. */
+DL_API dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                            int root);
+
+/* in and out have size*count elements: part p of rank r's `in` becomes part r of rank p's `out`.
+ * They must not overlap. */
+DL_API dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count,
+                               dl_dtype dtype);
+
+/* Lists of tensors treated as one buffer, without copying them together: tensor i has counts[i]
+ * elements at in[i] and out[i] (which may be the same). The same counts on every rank. */
+DL_API dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
+                                    void* const* out, const size_t* counts, dl_dtype dtype,
+                                    dl_op op);
+DL_API dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs,
+                                   const size_t* counts, dl_dtype dtype, int root);
+
 /* buf of rank `root` becomes everybody's buf. */
 DL_API dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root);
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "dlaunch/ring.h"
 
@@ -124,6 +125,57 @@ class Communicator {
   void broadcast(std::span<T> buf, int root = 0) {
     check(dl_broadcast(get(), buf.data(), buf.size(), dtype_of<T>::value, root));
   }
+  // `out` may be empty except on the root.
+  template <class T>
+  void reduce(std::span<const T> in, std::span<T> out, int root = 0, Op op = Op::sum) {
+    if (rank() == root) same(in.size(), out.size(), "reduce: in and out differ in size");
+    check(dl_reduce(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, c_op(op), root));
+  }
+  // out.size() is the sum of the counts, in.size() this rank's
+  template <class T>
+  void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
+    check_counts(in.size(), out.size(), counts, "all_gather_v");
+    check(dl_all_gather_v(get(), in.data(), out.data(), counts.data(), dtype_of<T>::value));
+  }
+  // On the root out.size() == size() * in.size()
+  template <class T>
+  void gather(std::span<const T> in, std::span<T> out, int root = 0) {
+    if (rank() == root) same(out.size(), in.size() * size(), "gather: out must be size() times in");
+    check(dl_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, root));
+  }
+  template <class T>
+  void gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts,
+                int root = 0) {
+    check_counts(in.size(), rank() == root ? out.size() : kAnySize, counts, "gather_v");
+    check(dl_gather_v(get(), in.data(), out.data(), counts.data(), dtype_of<T>::value, root));
+  }
+  // On the root in.size() == size() * out.size()
+  template <class T>
+  void scatter(std::span<const T> in, std::span<T> out, int root = 0) {
+    if (rank() == root)
+      same(in.size(), out.size() * size(), "scatter: in must be size() times out");
+    check(dl_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, root));
+  }
+  // in.size() == out.size(), a multiple of size()
+  template <class T>
+  void all_to_all(std::span<const T> in, std::span<T> out) {
+    same(in.size(), out.size(), "all_to_all: in and out differ in size");
+    same(in.size() % size(), 0, "all_to_all: in is not a multiple of size()");
+    check(dl_all_to_all(get(), in.data(), out.data(), in.size() / size(), dtype_of<T>::value));
+  }
+  // Several tensors as one buffer, without copying them together.
+  template <class T>
+  void all_reduce(std::span<const std::span<T>> tensors, Op op = Op::sum) {
+    const List list(tensors);
+    check(dl_all_reduce_list(get(), list.at.size(), list.at.data(), list.at.data(),
+                             list.counts.data(), dtype_of<T>::value, c_op(op)));
+  }
+  template <class T>
+  void broadcast(std::span<const std::span<T>> tensors, int root = 0) {
+    const List list(tensors);
+    check(dl_broadcast_list(get(), list.at.size(), list.at.data(), list.counts.data(),
+                            dtype_of<T>::value, root));
+  }
   void barrier() { check(dl_barrier(get())); }
   template <class T>
   void send(std::span<const T> buf, int peer, int tag = 0) {
@@ -138,9 +190,30 @@ class Communicator {
   struct Finalize {
     void operator()(dl_comm* comm) const { dl_finalize(comm); }
   };
+  struct List {
+    template <class T>
+    explicit List(std::span<const std::span<T>> tensors) {
+      for (const auto& tensor : tensors) {
+        at.push_back(tensor.data());
+        counts.push_back(tensor.size());
+      }
+    }
+    std::vector<void*> at;
+    std::vector<std::size_t> counts;
+  };
   explicit Communicator(dl_comm* comm) : comm_(comm) {}
 
   static dl_op c_op(Op op) { return static_cast<dl_op>(op); }
+  static constexpr std::size_t kAnySize = static_cast<std::size_t>(-1);
+  void check_counts(std::size_t in, std::size_t out, std::span<const std::size_t> counts,
+                    const char* what) const {
+    const std::string name = what;
+    same(counts.size(), static_cast<std::size_t>(size()), (name + ": size() counts").c_str());
+    same(in, counts[static_cast<std::size_t>(rank())], (name + ": in is not counts[rank]").c_str());
+    std::size_t total = 0;
+    for (const auto count : counts) total += count;
+    if (out != kAnySize) same(out, total, (name + ": out is not the sum of counts").c_str());
+  }
   static void same(std::size_t a, std::size_t b, const char* what) {
     if (a != b) throw Error(DL_ERR_INVALID, what);
   }

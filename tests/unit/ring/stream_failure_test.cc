@@ -285,7 +285,7 @@ TEST_CASE("frames of another round and frames of a wrong length are refused") {
   for (const bool other_round : {false, true}) {
     StreamWorld world(2);
     std::byte frame[kFrameHeaderBytes];
-    encode_frame(collective_frame(signature_of(ones.call), other_round ? 400 : 404),
+    encode_frame(collective_frame(signature_of(ones.call, 2), other_round ? 400 : 404),
                  StreamWorld::kRound - (other_round ? 1 : 0), frame);
     REQUIRE(write(world.raw[1][0], frame, sizeof frame) == sizeof frame);
     const auto outcome = world.planes[0]->run(ones.call);

@@ -1,0 +1,153 @@
+// ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
+// large ones, in blocks.
+//
+// Small messages go in one shot: each rank puts its input where all can read it and, once everybody
+// has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
+// for all and wakes the others, so that each of them is switched in once.
+//
+// Large ones are cut into blocks of one chunk per rank and go through a pipeline of three stages,
+// all in memory that fits the second-level caches: copy the inputs of block i+1 into the staging
+// slots, reduce the own chunk of block i over all ranks, copy the others' results of block i-1 out.
+// The own chunk is never staged. Every element is combined in rank order by one call of reduce(),
+// so that results do not depend on how a vector is cut.
+//
+// Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
+// has read what it needed; an entry or small slot kEntries calls later, when every rank has entered
+// the call after the one it served.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.h"
+#include "ring/abort_flag.h"
+#include "ring/plane.h"
+#include "ring/shm_memory.h"
+#include "ring/shm_plane.h"
+#include "ring/shm_wait.h"
+
+namespace dlaunch {
+
+class ShmPlane : public Plane {
+ public:
+  ShmPlane(int rank, ShmMemory memory, AbortFlag& abort, const ShmOptions& options)
+      : rank_(rank),
+        n_(memory.shape.ranks),
+        memory_(std::move(memory)),
+        layout_(memory_.shape),
+        abort_(abort),
+        meet_(options.usable_cores < n_),
+        waiter_(abort, !meet_),
+        operands_(static_cast<std::size_t>(n_)) {
+    // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
+    abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
+      for (int r = 0; r < n; ++r) ring_bell_always(ranks[r].bell);
+      ring_bell_always(header->bell);
+    });
+  }
+
+  const char* name() const override { return "shm"; }
+  Result<void> run(const Call& call) override;
+
+ private:
+  std::size_t largest_input() const;  // bytes; the same on all ranks
+  std::size_t own_input() const;      // bytes
+  Result<void> await_own_entry();
+  void arrive(std::size_t inline_count);
+  Result<void> await_entry(int r);
+  Result<void> await_all_entries();
+  bool entered(int r, std::uint64_t seq) const;
+  template <class Counter>
+  Result<void> await(int r, Counter ShmRank::*counter, std::uint64_t value);
+  Error failure() const;
+
+  // shm_plane.cc: messages in one shot.
+  Result<void> one_shot();
+  Result<void> meet(bool reduce_for_all);
+  Result<void> await_givers();
+  const char* small_input(int r) const;
+  void finish_one_shot();
+
+  // shm_blocks.cc: large ones.
+  Result<void> reduce_in_blocks();
+  Result<void> deliver_in_blocks();
+  Result<void> give_block(std::size_t block);
+  Result<void> take_block(std::size_t block);
+  // The part of a delivery that a block holds, as elements from its start.
+  Part piece(const Delivery& delivery, std::size_t block) const;
+
+  Part slice(std::size_t block, int r) const;  // a rank's share of a block that is reduced
+  bool takes_results() const;
+  Result<void> stage(std::size_t block);
+  Result<void> reduce_chunk(std::size_t block);
+  Result<void> copy_results(std::size_t block);
+  Result<void> await_free_slot(std::uint64_t block);
+  void publish(ShmCounter ShmRank::*counter, std::uint64_t blocks);
+  // Into the user's buffer.
+  void copy(void* to, const void* from, std::size_t bytes) const;
+
+  // visit(in, out, done, count) for each piece of the user's buffers that lies in one tensor, from
+  // element `first` on; `done`: elements before it.
+  template <class Visit>
+  void each_piece(std::size_t first, std::size_t count, Visit visit) const;
+  void read_input(void* to, std::size_t first, std::size_t count) const;
+  void write_output(std::size_t first, const void* from, std::size_t count) const;
+  const char* staged_by(int r, std::uint64_t block, int chunk) const {
+    return memory_.data[static_cast<std::size_t>(r)] + layout_.staging(block, chunk);
+  }
+  ShmRank& own() const { return memory_.ranks[rank_]; }
+
+  const int rank_;
+  const int n_;
+  const ShmMemory memory_;
+  const ShmShape layout_;
+  AbortFlag& abort_;
+  const bool meet_;  // more ranks than cores
+  const Waiter waiter_;
+
+  Call call_;  // the one being run
+  std::size_t element_ = 1;
+  std::size_t chunk_ = 0;  // elements of a full chunk of this call
+  bool streaming_ = false;
+  TimePoint started_{};
+  CallSignature signature_;
+  Shape shape_;
+  std::vector<bool> verified_;         // whose entry of this call was compared with ours
+  std::vector<const void*> operands_;  // scratch, in rank order
+  std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
+  std::uint64_t base_ = 0;             // blocks of all calls before this one
+  std::uint64_t meetings_ = 0;
+};
+
+template <class Visit>
+void ShmPlane::each_piece(std::size_t first, std::size_t count, Visit visit) const {
+  const auto at = [&](const void* base, std::size_t element) {
+    return static_cast<const char*>(base) + element * element_;
+  };
+  const auto writable = [](const char* p) { return const_cast<char*>(p); };
+  if (call_.list == nullptr) {
+    return visit(at(call_.in, first), writable(at(call_.out, first)), std::size_t{0}, count);
+  }
+  const auto& list = *call_.list;
+  auto tensor = static_cast<std::size_t>(
+      std::upper_bound(list.ends.begin(), list.ends.end(), first) - list.ends.begin());
+  for (std::size_t done = 0; done < count; ++tensor) {
+    const std::size_t begin = tensor == 0 ? 0 : list.ends[tensor - 1], from = first + done - begin;
+    const std::size_t here = std::min(list.ends[tensor] - begin - from, count - done);
+    visit(at(list.in[tensor], from), writable(at(list.out[tensor], from)), done, here);
+    done += here;
+  }
+}
+
+template <class Counter>
+Result<void> ShmPlane::await(int r, Counter ShmRank::*counter, std::uint64_t value) {
+  if (auto there = await_entry(r); !there) return there;
+  const auto& blocks = (memory_.ranks[r].*counter).blocks;
+  if (waiter_.wait(memory_.ranks[r].bell, call_.deadline,
+                   [&] { return blocks.load(std::memory_order_acquire) >= value; })) {
+    return {};
+  }
+  return failure();
+}
+
+}  // namespace dlaunch
