@@ -24,7 +24,7 @@ namespace dlaunch {
 
 // What a connection is for. An acceptor of a ring takes links and data sockets alike; peer() tells
 // which one came.
-enum class Purpose : std::uint8_t { store = 1, ring_link = 2, ring_data = 3 };
+enum class Purpose : std::uint8_t { store = 1, ring_link = 2, ring_data = 3, ring_messages = 4 };
 
 struct HandshakeIdentity {
   Purpose purpose = Purpose::store;

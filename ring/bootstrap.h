@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -25,6 +26,13 @@ struct JobView {
   std::string transport = "auto";
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
+  // Of a group that a communicator was split into; rank and size are the group's.
+  std::string group;             // keeps groups apart: "/1.0", then "/1.0/2.1" for a group of that
+  std::vector<int> world_ranks;  // of its ranks; empty: this is the world
+  int world_rank(int r) const {
+    const bool known = r >= 0 && static_cast<std::size_t>(r) < world_ranks.size();
+    return known ? world_ranks[static_cast<std::size_t>(r)] : r;
+  }
 };
 
 // Looks up an environment variable; nullopt if it is not set.

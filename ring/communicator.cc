@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "ring/meeting.h"
 #include "ring/reduce.h"
+#include "ring/stream_plane.h"
 
 namespace dlaunch {
 namespace {
@@ -64,10 +66,10 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
 // Leaves a note for the launcher, which then knows this rank's failure for a consequence.
 void note_peer_lost(const JobView& job, const Error& error) {
   if (job.round_dir.empty()) return;
-  const std::string path = job.round_dir + "/peer_lost." + std::to_string(job.rank);
+  const std::string path = job.round_dir + "/peer_lost." + std::to_string(job.world_rank(job.rank));
   const std::string fresh = path + ".new";
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string note = std::to_string(error.rank) + "\n" + error.what + "\n";
+  const std::string note = std::to_string(job.world_rank(error.rank)) + "\n" + error.what + "\n";
   if (fd && ::write(fd.get(), note.data(), note.size()) == static_cast<ssize_t>(note.size())) {
     ::rename(fresh.c_str(), path.c_str());
   }
@@ -93,6 +95,10 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job) {
 
 Communicator::~Communicator() {
   remove_process_events(*this);
+  // Nobody can wait for what is still under way.
+  if (completions_.under_way() > 0) abort();
+  collectives_.stop();
+  messages_.stop();
   links_.reset();
 }
 
@@ -101,16 +107,23 @@ Result<void> Communicator::connect() {
   if (!met) return met.error();
   shm_ = std::move(met->shm);
   std::vector<Links::Peer> links;
-  std::vector<UniqueFd> data;
+  std::vector<UniqueFd> data, messages;
   for (auto& peer : met->mesh.peers) {
     data_sockets_.push_back(peer.data.get());
+    data_sockets_.push_back(peer.messages.get());
     links.push_back({std::move(peer.who), std::move(peer.link)});
     data.push_back(std::move(peer.data));
+    messages.push_back(std::move(peer.messages));
   }
-  auto stream = make_stream_plane(job_.rank, job_.size, job_.round, std::move(data), abort_,
-                                  {.local_ranks = job_.size, .usable_cores = usable_cores(job_)});
-  if (!stream) return stream.error();
-  stream_ = std::move(*stream);
+  const StreamOptions options{.local_ranks = job_.size, .usable_cores = usable_cores(job_)};
+  const auto open = [&](std::vector<UniqueFd> sockets) {
+    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options);
+  };
+  auto for_data = open(std::move(data)), for_messages = open(std::move(messages));
+  if (!for_data) return for_data.error();
+  if (!for_messages) return for_messages.error();
+  stream_ = make_stream_plane(std::move(*for_data));
+  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   auto watched = Links::start(job_.rank, std::move(links), abort_);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
@@ -142,7 +155,9 @@ TimePoint Communicator::op_deadline() const {
   return deadline_after(steady_now(), job_.op_timeout);
 }
 
-Result<void> Communicator::check(const Call& call) const {
+Result<void> Communicator::check(const Call& call) {
+  if (forked_) return forked_error();
+  if (abort_.raised()) return finish(abort_.error());
   const auto wrong = [&](std::string_view what) {
     return usage(fmt::format("{}: {}", collective_name(call.collective), what));
   };
@@ -180,7 +195,9 @@ Result<void> Communicator::check(const Call& call) const {
   return {};
 }
 
-Result<void> Communicator::check(const Message& message) const {
+Result<void> Communicator::check(const Message& message) {
+  if (forked_) return forked_error();
+  if (abort_.raised()) return finish(abort_.error());
   const auto wrong = [&](std::string_view what) {
     return usage(fmt::format("{}: {}", message.is_send ? "send" : "recv", what));
   };
@@ -190,33 +207,106 @@ Result<void> Communicator::check(const Message& message) const {
   if (message.count > 0 && message.send == nullptr && message.recv == nullptr) {
     return wrong("the buffer is null");
   }
-  if (message.peer < 0 || message.peer >= job_.size || message.peer == job_.rank) {
+  const bool any = message.peer == kAnySource && !message.is_send;
+  if (!any && (message.peer < 0 || message.peer >= job_.size || message.peer == job_.rank)) {
     return wrong(fmt::format("peer {} is not another rank", message.peer));
   }
+  if (job_.size == 1) return wrong("this rank is alone");
   if (message.tag < 0) return wrong("the tag is negative");
   return {};
 }
 
 Result<void> Communicator::collective(Call call) {
-  if (forked_) return forked_error();
-  if (abort_.raised()) return finish(abort_.error());
-  if (auto ok = check(call); !ok) return ok;
+  if (!collectives_.busy()) {
+    if (auto ok = check(call); !ok) return ok;
+    call.seq = ++seq_;
+    return run(call);
+  }
+  auto started = start(call);
+  return started ? wait(**started) : started.error();
+}
+
+// On the thread that carries it out.
+Result<void> Communicator::run(Call call) {
   if (job_.size == 1) return run_alone(call);
-  call.seq = ++seq_;
   call.deadline = op_deadline();
   links_->enter(call.seq);
-  auto done = without_exceptions([&] { return shm_ ? shm_->run(call) : stream_->run(call); });
+  auto done = without_exceptions([&] { return plane().run(call); });
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
 }
 
-Result<void> Communicator::transfer(Message message) {
-  if (forked_) return forked_error();
-  if (abort_.raised()) return finish(abort_.error());
-  if (auto ok = check(message); !ok) return ok;
+void Communicator::serve_collectives(OperationQueue& queue) {
+  while (auto operation = queue.take()) operation->finish(run(operation->call));
+}
+
+Communicator::Started Communicator::pushed(Background& background,
+                                           std::shared_ptr<Operation> operation) {
+  if (auto ok = background.push(operation); !ok) {
+    operation->finish(ok);
+    return ok.error();
+  }
+  return operation;
+}
+
+Communicator::Started Communicator::start(Call call) {
+  if (auto ok = check(call); !ok) return ok.error();
+  call.seq = ++seq_;
+  auto operation = std::make_shared<Operation>(completions_);
+  operation->call = call;
+  if (call.counts != nullptr) {
+    operation->counts.assign(call.counts, call.counts + job_.size);
+    operation->call.counts = operation->counts.data();
+  }
+  if (call.list != nullptr) {
+    operation->list = *call.list;
+    operation->call.list = &operation->list;
+  }
+  return pushed(collectives_, std::move(operation));
+}
+
+Result<void> Communicator::transfer(Message& message) {
+  if (!messages_.busy()) {
+    if (auto ok = check(message); !ok) return ok;
+    return run(message);
+  }
+  auto started = start(message);
+  if (!started) return started.error();
+  auto done = wait(**started);
+  message.source = (*started)->message.source;
+  return done;
+}
+
+Result<void> Communicator::run(Message& message) {
   message.deadline = op_deadline();
-  auto done = without_exceptions([&] { return stream_->transfer(message); });
-  if (!done && done.error().code == Errc::peer_lost && links_->has_left(message.peer)) {
+  return finish(message, without_exceptions([&] { return messenger_->transfer(message); }));
+}
+
+Communicator::Started Communicator::start(Message message) {
+  if (auto ok = check(message); !ok) return ok.error();
+  message.deadline = op_deadline();
+  auto operation = std::make_shared<Operation>(completions_);
+  operation->is_message = true;
+  operation->message = message;
+  return pushed(messages_, std::move(operation));
+}
+
+Result<void> Communicator::wait(const Operation& operation) {
+  completions_.wait([&] { return operation.done(); });
+  return operation.is_message ? finish(operation.message, operation.outcome())
+                              : operation.outcome();
+}
+
+void Communicator::wait_any(const std::vector<const Operation*>& operations) {
+  completions_.wait([&] {
+    return std::any_of(operations.begin(), operations.end(),
+                       [](const Operation* operation) { return operation->done(); });
+  });
+}
+
+Result<void> Communicator::finish(const Message& message, Result<void> done) {
+  if (!done && done.error().code == Errc::peer_lost && message.peer >= 0 &&
+      links_->has_left(message.peer)) {
     Error error = done.error();
     error.what += ": it has left in good order";
     done = std::move(error);
@@ -230,10 +320,7 @@ Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
   if (!abort_.raised()) links_->abort(done.error());
   const Error error = abort_.error();
-  if (error.code == Errc::peer_lost && !noted_) {
-    noted_ = true;
-    note_peer_lost(job_, error);
-  }
+  if (error.code == Errc::peer_lost && !noted_.exchange(true)) note_peer_lost(job_, error);
   return error;
 }
 

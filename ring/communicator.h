@@ -1,20 +1,25 @@
 // Communicator: what a dl_comm is. It joins the job, checks and numbers calls, picks the plane that
 // moves the data, and turns the first failure into the error of every later call.
 //
-// One thread at a time; abort() from any thread.
+// One thread at a time; abort() from any thread. Operations in the background are carried out by
+// two threads made when the first of their kind is started, one for collectives and one for
+// messages.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/result.h"
 #include "ring/abort_flag.h"
+#include "ring/background.h"
 #include "ring/bootstrap.h"
 #include "ring/links.h"
+#include "ring/messenger.h"
+#include "ring/operation.h"
 #include "ring/plane.h"
 #include "ring/process_hooks.h"
-#include "ring/stream_plane.h"
 
 namespace dlaunch {
 
@@ -35,16 +40,39 @@ class Communicator : private ProcessEvents {
   // `call` lacks its number and deadline. Errc::usage and Errc::unsupported leave the communicator
   // as it was; any other error is final.
   Result<void> collective(Call call);
-  Result<void> transfer(Message message);
+  // Sets message.source of a receive.
+  Result<void> transfer(Message& message);
+
+  // The same in the background. Collectives are carried out in the order in which they were
+  // started or called; messages among themselves, and beside collectives, in any order.
+  using Started = Result<std::shared_ptr<Operation>>;
+  Started start(Call call);
+  Started start(Message message);
+  // The operation's own outcome, once it is done.
+  Result<void> wait(const Operation& operation);
+  bool test(const Operation& operation) const { return operation.done(); }
+  // Blocks until one of them is done.
+  void wait_any(const std::vector<const Operation*>& operations);
+
+  // Collective. The ranks of one color >= 0 become a communicator of their own, ordered by key and
+  // then by rank; a negative color: none, null.
+  Result<std::unique_ptr<Communicator>> split(int color, int key);
+
   void abort();
 
  private:
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect();
-  Result<void> check(const Call& call) const;
-  Result<void> check(const Message& message) const;
+  Result<void> check(const Call& call);
+  Result<void> check(const Message& message);
+  Result<void> run(Call call);
+  Result<void> run(Message& message);
+  static Started pushed(Background& background, std::shared_ptr<Operation> operation);
+  void serve_collectives(OperationQueue& queue);
+  Plane& plane() { return shm_ ? *shm_ : *stream_; }
   Result<void> finish(Result<void> done);
+  Result<void> finish(const Message& message, Result<void> done);
   TimePoint op_deadline() const;
   void on_forked() override;
   void on_exit() override;
@@ -54,11 +82,16 @@ class Communicator : private ProcessEvents {
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
   std::unique_ptr<Plane> shm_;
-  std::unique_ptr<StreamPlane> stream_;
+  std::unique_ptr<Plane> stream_;
+  std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
-  std::vector<int> data_sockets_;  // the stream plane's
+  Completions completions_;
+  Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
+  Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};
+  std::vector<int> data_sockets_;  // the plane's and the messenger's
   std::uint64_t seq_ = 0;
-  bool noted_ = false;
+  std::uint64_t splits_ = 0;
+  std::atomic<bool> noted_{false};
   bool forked_ = false;
 };
 

@@ -27,7 +27,12 @@ class Inbox {
   // Room for a message of which the header has come; null if it does not fit (or memory is short).
   // At most one message of a peer is incomplete, its last one.
   Message* add(int peer, const FrameHeader& header);
-  void complete(int peer) { peers_[peer].messages.back().complete = true; }
+  // The last message of the peer is complete; returns its tag.
+  int complete(int peer) {
+    Message& last = peers_[peer].messages.back();
+    last.complete = true;
+    return last.header.message_tag();
+  }
   // The oldest message of the peer with this tag, complete or not, or null.
   const Message* find(int peer, int tag) const;
   // Removes what find() returned, which must be complete.

@@ -26,7 +26,7 @@ class Listener {
   using Take = std::function<bool(UniqueFd fd, const HandshakeIdentity& peer, bool is_unix)>;
   // Accepts until `take` says so, stop() was called (Errc::aborted) or the deadline has passed
   // (Errc::timeout). `expected` is what a
-  // connector must match; its purpose may be ring_link or ring_data whatever `expected` says.
+  // connector must match; its purpose may be any of kRingPurposes whatever `expected` says.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
   void stop() const;  // from another thread

@@ -207,7 +207,8 @@ Result<Met> meet(const JobView& job, AbortFlag& abort) {
 
   // One communicator after another meets under the same keys: by the time anybody is back, those of
   // the one before are gone.
-  return Meeting(job, **store, "ring/r" + std::to_string(job.round), abort, deadline).hold(secret);
+  const std::string prefix = "ring/r" + std::to_string(job.round) + job.group;
+  return Meeting(job, **store, prefix, abort, deadline).hold(secret);
 }
 
 }  // namespace dlaunch

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -113,7 +114,7 @@ class MeshBuilder {
   Result<void> accept_higher();
   Error not_arrived();
   HandshakeIdentity identity(Purpose purpose, int to) const {
-    return {purpose, job_.job_id, job_.round, job_.rank, to, self().who};
+    return {purpose, job_.job_id + job_.group, job_.round, job_.rank, to, self().who};
   }
   Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
   const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }
@@ -246,8 +247,8 @@ Result<void> MeshBuilder::connect_lower(int rank, Address address) {
 Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   Peer& entry = peer(rank);
   entry.who = address.who;
-  for (const Purpose purpose : {Purpose::ring_link, Purpose::ring_data}) {
-    UniqueFd& slot = purpose == Purpose::ring_link ? entry.link : entry.data;
+  for (const Purpose purpose : kRingPurposes) {
+    UniqueFd& slot = socket_for(entry, purpose);
     if (slot && !has_ended(slot)) continue;
     auto fd = connect_one(rank, address, purpose, entry.same_host);
     if (!fd) return fd.error();
@@ -276,11 +277,11 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
 }
 
 Result<void> MeshBuilder::accept_higher() {
-  int missing = 2 * (job_.size - 1 - job_.rank);
+  int missing = static_cast<int>(std::size(kRingPurposes)) * (job_.size - 1 - job_.rank);
   auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
     if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
     Peer& entry = peer(from.from_rank);
-    UniqueFd& slot = from.purpose == Purpose::ring_link ? entry.link : entry.data;
+    UniqueFd& slot = socket_for(entry, from.purpose);
     // A second claim is believed only where the first one's process has gone.
     if (slot && !has_ended(slot)) return false;
     missing -= slot ? 0 : 1;
@@ -318,6 +319,11 @@ Error MeshBuilder::not_arrived() {
 }
 
 }  // namespace
+
+UniqueFd& socket_for(Peer& peer, Purpose purpose) {
+  if (purpose == Purpose::ring_link) return peer.link;
+  return purpose == Purpose::ring_data ? peer.data : peer.messages;
+}
 
 bool Mesh::one_host() const {
   return std::all_of(peers.begin(), peers.end(),

@@ -1,7 +1,7 @@
-// Mesh: the authenticated connections of one rank to all others, made once per communicator. Two
-// sockets per pair: a control link and a data socket. Between ranks of one host they are AF_UNIX
-// (abstract names of 128 random bits: nothing on disk), else TCP on ports that the kernel chose
-// before anybody was told; the higher rank connects to the lower.
+// Mesh: the authenticated connections of one rank to all others, made once per communicator. Three
+// sockets per pair: a control link, one for collectives' data and one for messages. Between ranks
+// of one host they are AF_UNIX (abstract names of 128 random bits: nothing on disk), else TCP on
+// ports that the kernel chose before anybody was told; the higher rank connects to the lower.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/unique_fd.h"
+#include "rendezvous/handshake.h"
 #include "rendezvous/store.h"
 #include "ring/bootstrap.h"
 
@@ -19,8 +20,13 @@ struct Peer {
   std::string who;         // "rank 3 (pid 4711 on a)"
   UniqueFd link;           // read by the control thread
   UniqueFd data;           // the stream plane's
+  UniqueFd messages;       // the messenger's
   bool same_host = false;  // connected by AF_UNIX, so that descriptors can be passed
 };
+
+UniqueFd& socket_for(Peer& peer, Purpose purpose);
+inline constexpr Purpose kRingPurposes[] = {Purpose::ring_link, Purpose::ring_data,
+                                            Purpose::ring_messages};
 
 struct Mesh {
   std::vector<Peer> peers;  // by rank; the own entry has a name and no sockets

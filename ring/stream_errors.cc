@@ -13,6 +13,7 @@ std::string activity_of(const Call& call) {
 }
 
 std::string activity_of(const Message& message) {
+  if (message.peer == kAnySource) return fmt::format("recv from any rank (tag {})", message.tag);
   return fmt::format("{} rank {} (tag {})", message.is_send ? "send to" : "recv from", message.peer,
                      message.tag);
 }
@@ -42,17 +43,9 @@ Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent)
   return {.code = Errc::mismatch,
           .what = fmt::format(
               "message with tag {}: rank {} sent count {}, {}; rank {} receives count {}, {}",
-              wanted.tag, wanted.peer, sent.count, dtype_name(sent.message_dtype()), rank,
+              wanted.tag, wanted.source, sent.count, dtype_name(sent.message_dtype()), rank,
               wanted.count, dtype_name(wanted.dtype)),
-          .rank = wanted.peer};
-}
-
-Error message_overtaken(int rank, const Message& wanted, std::uint32_t collective) {
-  return {.code = Errc::mismatch,
-          .what = fmt::format(
-              "{} of rank {}: rank {} is in collective #{} and has sent no such message",
-              activity_of(wanted), rank, wanted.peer, collective),
-          .rank = wanted.peer};
+          .rank = wanted.source};
 }
 
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {

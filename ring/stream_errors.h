@@ -7,7 +7,8 @@
 
 #include "base/result.h"
 #include "ring/frame.h"
-#include "ring/stream_plane.h"
+#include "ring/operation.h"
+#include "ring/plane.h"
 
 namespace dlaunch {
 
@@ -21,8 +22,6 @@ Error wrong_length(int peer, std::string_view activity, std::size_t sent, std::s
 // Two ranks' signatures differ, perhaps only in the number of the collective.
 Error call_mismatch(int rank, const CallSignature& mine, int peer, const CallSignature& theirs);
 Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent);
-// A message is waited for from a peer that is in a collective already; frames come in order.
-Error message_overtaken(int rank, const Message& wanted, std::uint32_t collective);
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message);
 
 }  // namespace dlaunch

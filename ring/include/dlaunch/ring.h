@@ -1,8 +1,9 @@
 /* libdlring: collectives for the ranks of one job. C API, stable ABI.
  *
  * Every rank makes a communicator with dl_init() and then calls the same collectives in the same
- * order. Calls block until the result is there; the calling thread does the work. One communicator
- * is for one thread at a time (dl_abort() excepted: any thread may call it at any time).
+ * order. Calls block until the result is there; the calling thread does the work. Their twins with
+ * an i (dl_iall_reduce) return at once and go on in the background. One communicator is for one
+ * thread at a time (dl_abort() excepted: any thread may call it at any time).
  *
  * A call returns DL_OK or an error code; dl_last_error() then gives the sentence for people. After
  * any error of a collective other than DL_ERR_INVALID and DL_ERR_UNSUPPORTED the communicator is
@@ -29,6 +30,7 @@ extern "C" {
 #define DL_API __attribute__((visibility("default")))
 
 typedef struct dl_comm dl_comm;
+typedef struct dl_request dl_request; /* an operation in the background */
 
 typedef enum dl_result {
   DL_OK = 0,
@@ -172,6 +174,69 @@ DL_API dl_result dl_barrier(dl_comm* comm);
 DL_API dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer,
                          int tag);
 DL_API dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag);
+
+/* Takes the next message with this tag from whoever sent one; *source, unless NULL, says who. */
+DL_API dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag,
+                             int* source);
+
+/* In the background. The buffers belong to the operation until it is done; counts and lists are
+ * copied. *request becomes a handle that dl_wait() and its kin free; errors other than those of the
+ * arguments come out there.
+ * Collectives run one after the other in the order in which they were started or called; all ranks
+ * must start and call them in the same order. Messages run beside them and beside each other. A
+ * thread of the library does the work, so that it overlaps with the caller's where there is a core
+ * for it. dl_finalize() with operations under way is an abort. */
+DL_API dl_result dl_iall_reduce(dl_comm* comm, const void* in, void* out, size_t count,
+                                dl_dtype dtype, dl_op op, dl_request** request);
+DL_API dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
+                                     void* const* out, const size_t* counts, dl_dtype dtype,
+                                     dl_op op, dl_request** request);
+DL_API dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                            dl_op op, int root, dl_request** request);
+DL_API dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count,
+                                    dl_dtype dtype, dl_op op, dl_request** request);
+DL_API dl_result dl_iall_gather(dl_comm* comm, const void* in, void* out, size_t count,
+                                dl_dtype dtype, dl_request** request);
+DL_API dl_result dl_iall_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                                  dl_dtype dtype, dl_request** request);
+DL_API dl_result dl_igather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                            int root, dl_request** request);
+DL_API dl_result dl_igather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                              dl_dtype dtype, int root, dl_request** request);
+DL_API dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             int root, dl_request** request);
+DL_API dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count,
+                                dl_dtype dtype, dl_request** request);
+DL_API dl_result dl_ibroadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
+                               dl_request** request);
+DL_API dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs,
+                                    const size_t* counts, dl_dtype dtype, int root,
+                                    dl_request** request);
+DL_API dl_result dl_ibarrier(dl_comm* comm, dl_request** request);
+DL_API dl_result dl_isend(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer,
+                          int tag, dl_request** request);
+DL_API dl_result dl_irecv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag,
+                          dl_request** request);
+/* *source is written when the request is waited for. */
+DL_API dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag,
+                              int* source, dl_request** request);
+
+/* Blocks until it is done, frees it and sets *request to NULL. What it returns is the operation's
+ * result. *request == NULL: DL_OK at once. A request must be freed before its communicator. */
+DL_API dl_result dl_wait(dl_request** request);
+/* *done: whether it is; then as dl_wait(). */
+DL_API dl_result dl_test(dl_request** request, int* done);
+/* Blocks until one of them is done and does as dl_wait() with that one; *index says which. NULL
+ * entries are left out; if all are NULL *index is n. All of one communicator. */
+DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);
+/* Waits for all of them, and returns the first error in their order. */
+DL_API dl_result dl_wait_all(size_t n, dl_request** requests);
+
+/* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of
+ * their keys, then of their ranks in comm. With a negative color *group is NULL. Groups are
+ * independent of comm and of each other: they may overlap and be used at the same time, and the
+ * failure of one leaves the others alone. */
+DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 
 /* What the calling thread's last failed call on this communicator was about; "" if nothing failed.
  * comm NULL: the last failed dl_init. Valid until the thread's next call. */

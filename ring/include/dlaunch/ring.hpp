@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dlaunch/ring.h"
@@ -84,11 +85,66 @@ struct Options : dl_options {
   Options() { dl_options_init(this); }
 };
 
+namespace detail {
+
+[[noreturn]] inline void fail(dl_result code, dl_comm* comm) {
+  const std::string what = dl_last_error(comm);
+  if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm != nullptr ? dl_peer_lost(comm) : -1);
+  if (code == DL_ERR_MISMATCH) throw Mismatch(what);
+  if (code == DL_ERR_TIMEOUT) throw Timeout(what);
+  throw Error(code, what);
+}
+inline void check(dl_result code, dl_comm* comm) {
+  if (code != DL_OK) fail(code, comm);
+}
+
+}  // namespace detail
+
+// An operation in the background; its buffers must live until it is done. The destructor waits, and
+// drops the error if there was one.
+class Request {
+ public:
+  Request() = default;
+  Request(dl_request* request, dl_comm* comm) : request_(request), comm_(comm) {}
+  Request(Request&& other) noexcept
+      : request_(std::exchange(other.request_, nullptr)), comm_(other.comm_) {}
+  Request& operator=(Request&& other) noexcept {
+    std::swap(request_, other.request_);
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Request() { dl_wait(&request_); }
+
+  // Still to be waited for.
+  explicit operator bool() const { return request_ != nullptr; }
+  void wait() { detail::check(dl_wait(&request_), comm_); }
+  // True once it is done; then as wait().
+  bool test() {
+    int done = 0;
+    detail::check(dl_test(&request_, &done), comm_);
+    return done != 0;
+  }
+  // Waits for one of them, which it takes; requests.size() if there is none left.
+  static std::size_t wait_any(std::span<Request> requests) {
+    std::vector<dl_request*> handles;
+    for (const auto& request : requests) handles.push_back(request.request_);
+    std::size_t index = requests.size();
+    const auto code = dl_wait_any(handles.size(), handles.data(), &index);
+    if (index < requests.size()) requests[index].request_ = nullptr;
+    if (code != DL_OK) detail::fail(code, requests[index].comm_);
+    return index;
+  }
+
+ private:
+  dl_request* request_ = nullptr;
+  dl_comm* comm_ = nullptr;
+};
+
 class Communicator {
  public:
   static Communicator init(const char* url = nullptr, const Options& options = {}) {
     dl_comm* comm = nullptr;
-    if (const auto code = dl_init(url, &options, &comm); code != DL_OK) fail(code, nullptr);
+    detail::check(dl_init(url, &options, &comm), nullptr);
     return Communicator(comm);
   }
 
@@ -177,6 +233,73 @@ class Communicator {
                             dtype_of<T>::value, root));
   }
   void barrier() { check(dl_barrier(get())); }
+  // In the background; see dl_iall_reduce.
+  template <class T>
+  Request iall_reduce(std::span<T> in_out, Op op = Op::sum) {
+    return begin([&](dl_request** r) {
+      return dl_iall_reduce(get(), in_out.data(), in_out.data(), in_out.size(), dtype_of<T>::value,
+                            c_op(op), r);
+    });
+  }
+  template <class T>
+  Request iall_reduce(std::span<const std::span<T>> tensors, Op op = Op::sum) {
+    const List list(tensors);
+    return begin([&](dl_request** r) {
+      return dl_iall_reduce_list(get(), list.at.size(), list.at.data(), list.at.data(),
+                                 list.counts.data(), dtype_of<T>::value, c_op(op), r);
+    });
+  }
+  template <class T>
+  Request ireduce_scatter(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size() * size(), "ireduce_scatter: in must be size() times out");
+    return begin([&](dl_request** r) {
+      return dl_ireduce_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value,
+                                c_op(op), r);
+    });
+  }
+  template <class T>
+  Request iall_gather(std::span<const T> in, std::span<T> out) {
+    same(out.size(), in.size() * size(), "iall_gather: out must be size() times in");
+    return begin([&](dl_request** r) {
+      return dl_iall_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, r);
+    });
+  }
+  template <class T>
+  Request ibroadcast(std::span<T> buf, int root = 0) {
+    return begin([&](dl_request** r) {
+      return dl_ibroadcast(get(), buf.data(), buf.size(), dtype_of<T>::value, root, r);
+    });
+  }
+  Request ibarrier() {
+    return begin([&](dl_request** r) { return dl_ibarrier(get(), r); });
+  }
+  template <class T>
+  Request isend(std::span<const T> buf, int peer, int tag = 0) {
+    return begin([&](dl_request** r) {
+      return dl_isend(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag, r);
+    });
+  }
+  template <class T>
+  Request irecv(std::span<T> buf, int peer, int tag = 0) {
+    return begin([&](dl_request** r) {
+      return dl_irecv(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag, r);
+    });
+  }
+  // Returns who sent it.
+  template <class T>
+  int recv_any(std::span<T> buf, int tag = 0) {
+    int source = -1;
+    check(dl_recv_any(get(), buf.data(), buf.size(), dtype_of<T>::value, tag, &source));
+    return source;
+  }
+  // Collective; for a negative color a communicator that is not valid().
+  Communicator split(int color, int key = 0) {
+    dl_comm* group = nullptr;
+    check(dl_split(get(), color, key, &group));
+    return Communicator(group);
+  }
+  bool valid() const { return comm_ != nullptr; }
+
   template <class T>
   void send(std::span<const T> buf, int peer, int tag = 0) {
     check(dl_send(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag));
@@ -217,15 +340,13 @@ class Communicator {
   static void same(std::size_t a, std::size_t b, const char* what) {
     if (a != b) throw Error(DL_ERR_INVALID, what);
   }
-  void check(dl_result code) const {
-    if (code != DL_OK) fail(code, get());
-  }
-  [[noreturn]] static void fail(dl_result code, dl_comm* comm) {
-    const std::string what = dl_last_error(comm);
-    if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm != nullptr ? dl_peer_lost(comm) : -1);
-    if (code == DL_ERR_MISMATCH) throw Mismatch(what);
-    if (code == DL_ERR_TIMEOUT) throw Timeout(what);
-    throw Error(code, what);
+  void check(dl_result code) const { detail::check(code, get()); }
+  // start(&request) begins an operation in the background.
+  template <class Start>
+  Request begin(Start start) {
+    dl_request* request = nullptr;
+    check(start(&request));
+    return Request(request, get());
   }
 
   std::unique_ptr<dl_comm, Finalize> comm_;

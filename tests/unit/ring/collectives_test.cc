@@ -214,7 +214,7 @@ class AnyWorld {
     const auto work = [&](int rank) {
       Buffers buffers(c, expectation, rank);
       buffers.call.seq = seq_;
-      Plane& plane = shm_ ? shm_->plane(rank) : *stream_->planes[static_cast<std::size_t>(rank)];
+      Plane& plane = shm_ ? shm_->plane(rank) : *stream_->ends[static_cast<std::size_t>(rank)];
       const auto done = plane.run(buffers.call);
       said[static_cast<std::size_t>(rank)] = done ? buffers.judge() : done.error().what;
       return 0;

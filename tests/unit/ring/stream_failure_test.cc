@@ -45,7 +45,7 @@ void wait_for_bytes(const StreamWorld& world, int rank, int peer) {
 
 // Like the communicator, whose control thread tells the others why a call has failed here.
 Result<void> run_as_communicator(StreamWorld& world, int rank, const Call& call) {
-  auto outcome = world.planes[rank]->run(call);
+  auto outcome = world.ends[rank]->run(call);
   if (!outcome) {
     for (auto& flag : world.flags) flag->raise(outcome.error());
   }
@@ -59,7 +59,7 @@ TEST_CASE("a peer that dies in the middle of a call is named, and later calls fa
       const auto first = world.each<Result<void>>([&](int rank) -> Result<void> {
         if (rank == 2) {
           if (count > 2) wait_for_bytes(world, 2, 0);
-          world.planes[2].reset();
+          world.ends[2].reset();
           return {};
         }
         return run_as_communicator(world, rank, Ones(count, 17).call);
@@ -68,11 +68,7 @@ TEST_CASE("a peer that dies in the middle of a call is named, and later calls fa
         INFO(words(first[r]));
         CHECK(is(first[r], Errc::peer_lost, 2));
         CHECK(words(first[r]).starts_with("rank 2 closed its connection during all_reduce #17"));
-        CHECK(words(world.planes[r]->run(Ones(1, 18).call)) == words(first[r]));
-        int value = 0;
-        const Message message{
-            .send = &value, .is_send = true, .count = 1, .dtype = DL_INT32, .peer = (r + 1) % 4};
-        CHECK(words(world.planes[r]->transfer(message)) == words(first[r]));
+        CHECK(words(world.ends[r]->run(Ones(1, 18).call)) == words(first[r]));
       }
     }
   }
@@ -85,10 +81,10 @@ TEST_CASE("the abort flag's error is preferred to what the socket says") {
   for (int round = 0; round < 20; ++round) {
     StreamWorld world(3);
     const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
-      if (rank == 0) return world.planes[0]->run(Ones(100'000).call);
+      if (rank == 0) return world.ends[0]->run(Ones(100'000).call);
       if (rank == 2) return {};
       wait_for_bytes(world, 1, 0);
-      world.planes[1].reset();
+      world.ends[1].reset();
       for (const auto left = steady_now(); steady_now() - left < milliseconds(1);) continue;
       world.flags[0]->raise({.code = Errc::peer_lost, .what = "rank 2 was killed", .rank = 2});
       return {};
@@ -100,28 +96,23 @@ TEST_CASE("the abort flag's error is preferred to what the socket says") {
 }
 
 TEST_CASE("raising the abort flag wakes a waiting rank within milliseconds") {
-  for (const bool message : {false, true}) {
-    StreamWorld world(2);
-    TimePoint raised, returned;
-    const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
-      if (rank == 1) {
-        // Rank 0 has begun and must be asleep or about to: nobody answers it.
-        if (!message) wait_for_bytes(world, 1, 0);
-        raised = steady_now();
-        world.flags[0]->raise({.code = Errc::aborted, .what = "aborted by the user"});
-        return {};
-      }
-      int value = 0;
-      const Message receive{.recv = &value, .count = 1, .dtype = DL_INT32, .peer = 1};
-      auto outcome =
-          message ? world.planes[0]->transfer(receive) : world.planes[0]->run(Ones(1000).call);
-      returned = steady_now();
-      return outcome;
-    });
-    CHECK(words(outcomes[0]) == "aborted by the user");
-    CHECK(returned - raised < milliseconds(100));
-    CHECK(words(world.planes[0]->run(Ones(5).call)) == "aborted by the user");
-  }
+  StreamWorld world(2);
+  TimePoint raised, returned;
+  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+    if (rank == 1) {
+      // Rank 0 has begun and must be asleep or about to: nobody answers it.
+      wait_for_bytes(world, 1, 0);
+      raised = steady_now();
+      world.flags[0]->raise({.code = Errc::aborted, .what = "aborted by the user"});
+      return {};
+    }
+    auto outcome = world.ends[0]->run(Ones(1000).call);
+    returned = steady_now();
+    return outcome;
+  });
+  CHECK(words(outcomes[0]) == "aborted by the user");
+  CHECK(returned - raised < milliseconds(100));
+  CHECK(words(world.ends[0]->run(Ones(5).call)) == "aborted by the user");
 }
 
 TEST_CASE("a deadline says who has not arrived") {
@@ -130,7 +121,7 @@ TEST_CASE("a deadline says who has not arrived") {
     if (rank == 1 || rank == 4) return {};
     Ones ones(100'000, 9);
     ones.call.deadline = steady_now() + milliseconds(200);
-    return world.planes[rank]->run(ones.call);
+    return world.ends[rank]->run(ones.call);
   });
   for (const int r : {0, 2, 3}) {
     INFO(words(outcomes[r]));
@@ -147,26 +138,12 @@ TEST_CASE("a deadline does not claim to know of ranks that the call does not tal
     Ones ones(1, 9);
     // Rank 0 hears from all and is the first to give up.
     ones.call.deadline = steady_now() + milliseconds(rank == 0 ? 100 : 200);
-    return world.planes[rank]->run(ones.call);
+    return world.ends[rank]->run(ones.call);
   });
   INFO(words(outcomes[0]));
   CHECK(words(outcomes[0]).ends_with(": waiting for rank 2; arrived: 0-1,3-4"));
   INFO(words(outcomes[1]));
   CHECK(words(outcomes[1]).ends_with(": waiting for rank 0 or whom that waits for; arrived: 1"));
-}
-
-TEST_CASE("a message that never comes ends at the deadline") {
-  StreamWorld world(2);
-  int value = 0;
-  const auto outcome = world.planes[0]->transfer({.recv = &value,
-                                                  .count = 1,
-                                                  .dtype = DL_INT32,
-                                                  .peer = 1,
-                                                  .tag = 4,
-                                                  .deadline = steady_now() + milliseconds(50)});
-  REQUIRE(!outcome);
-  CHECK(outcome.error().code == Errc::timeout);
-  CHECK(words(outcome).starts_with("recv from rank 1 (tag 4) timed out after "));
 }
 
 TEST_CASE("different calls are an error that names both ranks") {
@@ -190,9 +167,9 @@ TEST_CASE("a rank that called something else and has gone on is a mismatch, not 
   Ones ones(5, 1);
   ones.call.collective = Collective::broadcast;
   ones.call.root = 0;
-  REQUIRE(world.planes[0]->run(ones.call));
+  REQUIRE(world.ends[0]->run(ones.call));
   ones.call.collective = Collective::barrier;
-  const auto outcome = world.planes[1]->run(ones.call);
+  const auto outcome = world.ends[1]->run(ones.call);
   REQUIRE(is(outcome, Errc::mismatch, 0));
   CHECK(words(outcome) ==
         "collective #1: rank 1 called barrier, rank 0 called broadcast(count 5, float, root 0)");
@@ -210,63 +187,6 @@ TEST_CASE("a rank that left out a collective is a mismatch, not a hang") {
   }
 }
 
-TEST_CASE("a message of another count or dtype is a mismatch") {
-  for (const bool early : {false, true}) {
-    StreamWorld world(2);
-    std::int32_t values[4] = {};
-    const Message send{
-        .send = values, .is_send = true, .count = 3, .dtype = DL_INT32, .peer = 1, .tag = 2};
-    const Message other{
-        .send = values, .is_send = true, .count = 1, .dtype = DL_INT32, .peer = 1, .tag = 3};
-    REQUIRE(world.planes[0]->transfer(send));
-    REQUIRE(world.planes[0]->transfer(other));
-    if (early) {
-      // Rank 1 takes tag 2 into its inbox on the way to tag 3.
-      REQUIRE(world.planes[1]->transfer(
-          {.recv = values, .count = 1, .dtype = DL_INT32, .peer = 0, .tag = 3}));
-    }
-    const auto outcome = world.planes[1]->transfer(
-        {.recv = values, .count = 3, .dtype = DL_FLOAT32, .peer = 0, .tag = 2});
-    REQUIRE(is(outcome, Errc::mismatch, 0));
-    CHECK(words(outcome) ==
-          "message with tag 2: rank 0 sent count 3, int32; rank 1 receives count 3, float");
-  }
-}
-
-TEST_CASE("waiting for a message of a rank that is in a collective already is an error") {
-  StreamWorld world(2);
-  Ones ones(5, 3);
-  ones.call.collective = Collective::broadcast;
-  ones.call.root = 0;
-  REQUIRE(world.planes[0]->run(ones.call));
-  int value = 0;
-  const auto outcome = world.planes[1]->transfer(
-      {.recv = &value, .count = 1, .dtype = DL_INT32, .peer = 0, .tag = 2});
-  REQUIRE(is(outcome, Errc::mismatch, 0));
-  CHECK(words(outcome) ==
-        "recv from rank 0 (tag 2) of rank 1: rank 0 is in collective #3 and has "
-        "sent no such message");
-}
-
-TEST_CASE("a message that was sent before its sender left can be fetched") {
-  StreamWorld world(2, Wire::tcp);
-  std::vector<int> values(1000, 7), got(1000);
-  REQUIRE(world.planes[0]->transfer({.send = values.data(),
-                                     .is_send = true,
-                                     .count = 1000,
-                                     .dtype = DL_INT32,
-                                     .peer = 1,
-                                     .tag = 2}));
-  world.planes[0].reset();
-  REQUIRE(world.planes[1]->transfer(
-      {.recv = got.data(), .count = 1000, .dtype = DL_INT32, .peer = 0, .tag = 2}));
-  CHECK(got == values);
-  const auto outcome = world.planes[1]->transfer(
-      {.recv = got.data(), .count = 1000, .dtype = DL_INT32, .peer = 0, .tag = 2});
-  CHECK(is(outcome, Errc::peer_lost, 0));
-  CHECK(words(outcome).starts_with("rank 0 closed its connection during recv from rank 0 (tag 2)"));
-}
-
 TEST_CASE("garbage on a socket is a protocol error that names the rank") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
@@ -274,7 +194,7 @@ TEST_CASE("garbage on a socket is a protocol error that names the rank") {
     std::vector<unsigned char> garbage(40 + random() % 200);
     for (auto& byte : garbage) byte = static_cast<unsigned char>(random());
     REQUIRE(write(world.raw[2][0], garbage.data(), garbage.size()) > 0);
-    const auto outcome = world.planes[0]->run(Ones(100).call);
+    const auto outcome = world.ends[0]->run(Ones(100).call);
     REQUIRE(is(outcome, Errc::protocol, 2));
     CHECK(words(outcome) == "rank 2 sent bytes that are no frame");
   }
@@ -288,7 +208,7 @@ TEST_CASE("frames of another round and frames of a wrong length are refused") {
     encode_frame(collective_frame(signature_of(ones.call, 2), other_round ? 400 : 404),
                  StreamWorld::kRound - (other_round ? 1 : 0), frame);
     REQUIRE(write(world.raw[1][0], frame, sizeof frame) == sizeof frame);
-    const auto outcome = world.planes[0]->run(ones.call);
+    const auto outcome = world.ends[0]->run(ones.call);
     REQUIRE(is(outcome, Errc::protocol, 1));
     CHECK(words(outcome) ==
           (other_round ? "rank 1 sent a frame of round 2, this is round 3"

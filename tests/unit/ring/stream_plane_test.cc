@@ -99,7 +99,7 @@ std::vector<std::string> run_case(StreamWorld& world, const Case& c, std::uint64
     if (c.collective == Collective::broadcast || (c.in_place && !scatter && !gather)) {
       call.out = in.data();
     }
-    if (auto outcome = world.planes[rank]->run(call); !outcome) return outcome.error().what;
+    if (auto outcome = world.ends[rank]->run(call); !outcome) return outcome.error().what;
     Bytes want;
     if (c.collective == Collective::all_reduce) want = all;
     if (scatter) want.assign(all.begin() + rank * bytes, all.begin() + (rank + 1) * bytes);
@@ -201,13 +201,13 @@ TEST_CASE("floats have the same bits on all ranks, from run to run and at every 
     return world.each<std::vector<float>>([&](int rank) {
       std::vector<float> values(end - begin);
       for (std::size_t i = begin; i < end; ++i) values[i - begin] = input(rank, i);
-      const auto outcome = world.planes[rank]->run({.collective = Collective::all_reduce,
-                                                    .in = values.data(),
-                                                    .out = values.data(),
-                                                    .count = values.size(),
-                                                    .dtype = DL_FLOAT32,
-                                                    .op = DL_SUM,
-                                                    .seq = 1});
+      const auto outcome = world.ends[rank]->run({.collective = Collective::all_reduce,
+                                                  .in = values.data(),
+                                                  .out = values.data(),
+                                                  .count = values.size(),
+                                                  .dtype = DL_FLOAT32,
+                                                  .op = DL_SUM,
+                                                  .seq = 1});
       if (!outcome) values.clear();
       return values;
     });
@@ -219,158 +219,6 @@ TEST_CASE("floats have the same bits on all ranks, from run to run and at every 
     CHECK(again[r] == whole[0]);
     CHECK(std::equal(part[r].begin(), part[r].end(), whole[0].begin() + 50'000));
   }
-}
-
-// --- messages
-
-Result<void> send_ints(StreamPlane& plane, const std::vector<int>& values, int peer, int tag) {
-  return plane.transfer({.send = values.data(),
-                         .is_send = true,
-                         .count = values.size(),
-                         .dtype = DL_INT32,
-                         .peer = peer,
-                         .tag = tag,
-                         .deadline = steady_now() + std::chrono::seconds(60)});
-}
-
-Result<void> recv_ints(StreamPlane& plane, std::vector<int>& values, int peer, int tag) {
-  return plane.transfer({.recv = values.data(),
-                         .is_send = false,
-                         .count = values.size(),
-                         .dtype = DL_INT32,
-                         .peer = peer,
-                         .tag = tag,
-                         .deadline = steady_now() + std::chrono::seconds(60)});
-}
-
-TEST_CASE("messages are matched by peer and tag in the order of sending") {
-  for (const Wire wire : {Wire::unix_socket, Wire::tcp}) {
-    StreamWorld world(3, wire);
-    const auto results = world.each<std::string>([&](int rank) -> std::string {
-      StreamPlane& plane = *world.planes[rank];
-      if (rank != 0) {
-        for (const int tag : {5, 6, 5, 7}) {
-          std::vector<int> values(tag == 6 ? 0 : 40'000, rank * 100 + tag);
-          if (!values.empty()) values.back() = tag == 5 ? 1 : 2;
-          if (auto sent = send_ints(plane, values, 0, tag); !sent) return sent.error().what;
-        }
-        return "";
-      }
-      // Not in the order of sending, and peer by peer.
-      for (const int peer : {2, 1}) {
-        for (const int tag : {7, 5, 5, 6}) {
-          std::vector<int> values(tag == 6 ? 0 : 40'000);
-          if (auto got = recv_ints(plane, values, peer, tag); !got) return got.error().what;
-          if (!values.empty() && values[0] != peer * 100 + tag) return "wrong message";
-        }
-      }
-      return "";
-    });
-    for (const auto& complaint : results) CHECK(complaint == "");
-  }
-}
-
-// memcmp with itself one byte on: fast under every sanitizer.
-bool all_are(const std::vector<std::int8_t>& values, int value) {
-  return values[0] == value &&
-         std::memcmp(values.data(), values.data() + 1, values.size() - 1) == 0;
-}
-
-Result<void> send_bytes(StreamPlane& plane, const std::vector<std::int8_t>& values, int peer) {
-  return plane.transfer({.send = values.data(),
-                         .is_send = true,
-                         .count = values.size(),
-                         .dtype = DL_INT8,
-                         .peer = peer});
-}
-
-Result<void> recv_bytes(StreamPlane& plane, std::vector<std::int8_t>& values, int peer) {
-  return plane.transfer(
-      {.recv = values.data(), .count = values.size(), .dtype = DL_INT8, .peer = peer});
-}
-
-TEST_CASE("ranks that send to each other, or in a circle, before they receive do not block") {
-  for (const int ranks : {2, 3}) {
-    StreamWorld world(ranks, Wire::tcp);
-    const auto results = world.each<std::string>([&](int rank) -> std::string {
-      StreamPlane& plane = *world.planes[rank];
-      std::vector<std::int8_t> out(64 << 20, static_cast<std::int8_t>(rank)), in(64 << 20);
-      const int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
-      if (auto sent = send_bytes(plane, out, to); !sent) return sent.error().what;
-      if (auto got = recv_bytes(plane, in, from); !got) return got.error().what;
-      return all_are(in, from) ? "" : "wrong data";
-    });
-    for (const auto& complaint : results) CHECK(complaint == "");
-  }
-}
-
-TEST_CASE("messages and collectives share the sockets") {
-  StreamWorld world(3, Wire::unix_socket, 8192);
-  const auto results = world.each<std::string>([&](int rank) -> std::string {
-    StreamPlane& plane = *world.planes[rank];
-    std::vector<int> sum(70'000, 1), message(30'000, rank), in(30'000);
-    Call call{.collective = Collective::all_reduce,
-              .in = sum.data(),
-              .out = sum.data(),
-              .count = sum.size(),
-              .dtype = DL_INT32,
-              .op = DL_SUM};
-    for (std::uint64_t i = 1; i <= 20; ++i) {
-      std::fill(sum.begin(), sum.end(), 1);
-      // Rank 2 hears of both messages while it is in the collective and fetches them afterwards.
-      if (rank != 2) {
-        if (auto sent = send_ints(plane, message, 2, static_cast<int>(i)); !sent) {
-          return sent.error().what;
-        }
-      }
-      call.seq = i;
-      if (auto outcome = plane.run(call); !outcome) return outcome.error().what;
-      if (sum != std::vector<int>(70'000, 3)) return "wrong sum";
-      for (int peer = 1; rank == 2 && peer >= 0; --peer) {
-        if (auto got = recv_ints(plane, in, peer, static_cast<int>(i)); !got) {
-          return got.error().what;
-        }
-        if (in != std::vector<int>(30'000, peer)) return "wrong message";
-      }
-    }
-    return "";
-  });
-  for (const auto& complaint : results) CHECK(complaint == "");
-}
-
-TEST_CASE("a message larger than the inbox waits in the socket until it is asked for") {
-  StreamWorld world(3);
-  const auto results = world.each<std::string>([&](int rank) -> std::string {
-    StreamPlane& plane = *world.planes[rank];
-    std::vector<std::int8_t> large(300 << 20, static_cast<std::int8_t>(7 - rank)), small(1);
-    if (rank == 0) return words(send_bytes(plane, large, 1));
-    if (rank == 2) return words(send_bytes(plane, small, 1));
-    // Whatever comes first, rank 0's message must not be in the way of rank 2's.
-    if (auto got = recv_bytes(plane, small, 2); !got) return got.error().what;
-    if (auto got = recv_bytes(plane, large, 0); !got) return got.error().what;
-    return all_are(large, 7) ? "" : "wrong data";
-  });
-  for (const auto& complaint : results) CHECK(complaint == "");
-}
-
-TEST_CASE("a message that the inbox has no room for is an error where waiting cannot help") {
-  StreamWorld world(2);
-  const auto results = world.each<std::string>([&](int rank) -> std::string {
-    StreamPlane& plane = *world.planes[rank];
-    std::vector<std::int8_t> large(300 << 20);
-    if (rank == 0) {
-      const auto outcome = send_bytes(plane, large, 1);
-      return words(outcome);
-    }
-    const auto outcome =
-        plane.transfer({.recv = large.data(), .count = 1, .dtype = DL_INT8, .peer = 0, .tag = 9});
-    world.planes[1].reset();
-    return words(outcome);
-  });
-  CHECK(results[0].starts_with("rank 1 closed its connection during send to rank 1 (tag 0)"));
-  CHECK(
-      results[1].starts_with("recv from rank 0 (tag 9): a message of 314572800 bytes from rank 0 "
-                             "(tag 0) comes first and does not fit"));
 }
 
 }  // namespace

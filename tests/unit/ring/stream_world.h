@@ -1,4 +1,4 @@
-// Ranks as threads over real sockets, for the tests of the stream plane.
+// Ranks as threads over real sockets, for the tests of the stream plane and of the messenger.
 #pragma once
 
 #include <arpa/inet.h>
@@ -8,24 +8,28 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "ring/messenger.h"
 #include "ring/stream_plane.h"
 
 namespace dlaunch {
 
 enum class Wire { unix_socket, tcp };
 
-class StreamWorld {
+// `End` is what each rank has at its sockets: a Plane or a Messenger.
+template <class End>
+class SocketWorld {
  public:
   static constexpr std::uint64_t kRound = 3;
 
   // buffer_bytes > 0: tiny socket buffers, so that writes are short.
-  explicit StreamWorld(int ranks, Wire wire = Wire::unix_socket, int buffer_bytes = 0,
+  explicit SocketWorld(int ranks, Wire wire = Wire::unix_socket, int buffer_bytes = 0,
                        const StreamOptions& options = {})
-      : flags(ranks), planes(ranks) {
+      : flags(ranks), ends(ranks) {
     std::vector<std::vector<UniqueFd>> sockets(ranks);
     for (auto& row : sockets) row.resize(ranks);
     for (int a = 0; a < ranks; ++a) {
@@ -45,19 +49,23 @@ class StreamWorld {
       flags[r] = std::make_unique<AbortFlag>();
       raw.emplace_back();
       for (const auto& fd : sockets[r]) raw[r].push_back(fd.get());
-      auto plane = make_stream_plane(r, ranks, kRound, std::move(sockets[r]), *flags[r], options);
-      REQUIRE(plane);
-      planes[r] = std::move(*plane);
+      auto group = SocketGroup::open(r, ranks, kRound, std::move(sockets[r]), *flags[r], options);
+      REQUIRE(group);
+      if constexpr (std::is_same_v<End, Plane>) {
+        ends[r] = make_stream_plane(std::move(*group));
+      } else {
+        ends[r] = std::make_unique<End>(std::move(*group));
+      }
     }
   }
 
-  int ranks() const { return static_cast<int>(planes.size()); }
+  int ranks() const { return static_cast<int>(ends.size()); }
 
   // Runs work(rank) for all ranks at once and waits for them. doctest's checks are not for threads:
   // work returns what is to be checked.
   template <class T>
   std::vector<T> each(const std::function<T(int)>& work) {
-    std::vector<T> results(planes.size());
+    std::vector<T> results(ends.size());
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks(); ++r) {
       threads.emplace_back([&, r] { results[r] = work(r); });
@@ -66,13 +74,9 @@ class StreamWorld {
     return results;
   }
 
-  std::vector<Result<void>> each_call(const std::function<Call(int)>& call_of) {
-    return each<Result<void>>([&](int rank) { return planes[rank]->run(call_of(rank)); });
-  }
-
   std::vector<std::unique_ptr<AbortFlag>> flags;
-  std::vector<std::unique_ptr<StreamPlane>> planes;  // reset one: that rank has died
-  std::vector<std::vector<int>> raw;                 // raw[a][b]: rank a's descriptor to rank b
+  std::vector<std::unique_ptr<End>> ends;  // reset one: that rank has died
+  std::vector<std::vector<int>> raw;       // raw[a][b]: rank a's descriptor to rank b
 
  private:
   static void connect_pair(Wire wire, int (&pair)[2]) {
@@ -95,6 +99,9 @@ class StreamWorld {
     REQUIRE(pair[1] >= 0);
   }
 };
+
+using StreamWorld = SocketWorld<Plane>;
+using MessageWorld = SocketWorld<Messenger>;
 
 // What the calling thread of rank r got, in words; "" for success.
 inline std::string words(const Result<void>& outcome) {

@@ -1,0 +1,102 @@
+// SocketGroup: one stream socket to each peer, and how to wait for them. It polls for some
+// microseconds while every rank can have a core, and sleeps after that. What goes over the sockets
+// is for the plane or the messenger that owns the group. Not thread-safe.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/abort_flag.h"
+#include "ring/stream_peer.h"
+
+namespace dlaunch {
+
+struct StreamOptions {
+  // Ranks of this host, and the cores they may use together. While every rank can have a core of
+  // its own, a wait polls its sockets for some microseconds before it sleeps. 0: all ranks of the
+  // communicator; the cores that this process may run on.
+  int local_ranks = 0;
+  int usable_cores = 0;
+};
+
+class SocketGroup {
+ public:
+  // sockets[r] leads to rank r; sockets[rank] is empty. round fences frames of other rounds. Sets
+  // the sockets non-blocking and TCP_NODELAY. The flag must outlive the group.
+  static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
+                                                   std::vector<UniqueFd> sockets, AbortFlag& abort,
+                                                   const StreamOptions& options);
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  // The peer `distance` ranks further round.
+  int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
+  StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
+  AbortFlag& abort() { return abort_; }
+
+  // A call begins: nothing has been waited for yet.
+  void begin();
+  // Something has moved since the last wait.
+  void moved();
+
+  struct Interest {
+    bool reads = false;   // nothing can be done without bytes from this peer
+    bool writes = false;  // there is something to send to it
+  };
+  enum class Waited { ready, deadline };
+  // One wait, short or long; ready may be a false alarm. interest(peer) -> Interest. `extra`: a
+  // descriptor that ends the wait when it is readable, or -1.
+  template <class InterestOf>
+  Result<Waited> wait(TimePoint deadline, int extra, InterestOf interest) {
+    const TimePoint now = steady_now();
+    if (may_poll_on(now)) {
+      for (int d = 1; d < ranks_; ++d) {
+        const int r = at_distance(d);
+        if (interest(r).reads) (*this)[r].mark(true, false);
+      }
+      return Waited::ready;
+    }
+    if (now >= deadline) return Waited::deadline;
+    for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
+    return sleep(now, deadline, extra);
+  }
+  // Since when nothing has moved, at the last deadline.
+  Duration waited() const { return steady_now() - started_; }
+
+  // After a failure here: a moment for the control thread to learn who was at its root. Ranks that
+  // fail because of another one close their connections too. True: the flag knows better.
+  bool told();
+
+ private:
+  SocketGroup(int rank, int ranks, AbortFlag& abort, bool may_spin)
+      : rank_(rank), ranks_(ranks), abort_(abort), may_spin_(may_spin) {}
+  bool may_poll_on(TimePoint now);
+  void watch(int peer, Interest interest);
+  Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
+
+  // A wait that the polling spared a sleep doubles the next one's time, one that slept all the same
+  // halves it: where peers come late, or other work needs the cores, polling only takes time from
+  // those that are waited for.
+  static constexpr Duration kMaxSpin = std::chrono::microseconds(50);
+  static constexpr Duration kMinSpin = std::chrono::microseconds(20);
+
+  const int rank_, ranks_;
+  AbortFlag& abort_;
+  const bool may_spin_;
+  std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
+  std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
+  std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`
+  TimePoint idle_since_{};                          // zero while the call moves
+  bool slept_ = false;                              // since then
+  Duration spin_ = kMaxSpin;
+  unsigned sleeps_ = 0;
+  TimePoint started_{};  // the first sleep of the call
+};
+
+}  // namespace dlaunch

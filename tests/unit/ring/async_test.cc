@@ -1,0 +1,238 @@
+// Operations in the background and groups, between processes, through the C and C++ APIs.
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <dlaunch/ring.hpp>
+#include <doctest/doctest.h>
+
+#include "process_world.h"
+
+using namespace dlaunch;
+
+TEST_CASE("async: collectives in the background give what the plain ones give, in order") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      constexpr std::size_t kOps = 40;
+      std::vector<std::vector<std::int64_t>> data(kOps);
+      std::vector<dl_request*> requests(kOps);
+      for (std::size_t i = 0; i < kOps; ++i) {
+        data[i].assign(1 + i * i * 37, static_cast<std::int64_t>(i) + rank);
+        auto& x = data[i];
+        EXPECT(dl_iall_reduce(comm, x.data(), x.data(), x.size(), DL_INT64, DL_SUM, &requests[i]) ==
+               DL_OK);
+        if (i % 10 != 3) continue;
+        // A plain call among them takes its turn.
+        std::int64_t one = 1;
+        EXPECT(dl_all_reduce(comm, &one, &one, 1, DL_INT64, DL_SUM) == DL_OK);
+        EXPECT(one == 3);
+      }
+      EXPECT(dl_wait_all(kOps, requests.data()) == DL_OK);
+      for (std::size_t i = 0; i < kOps; ++i) {
+        EXPECT(requests[i] == nullptr);
+        const auto want = 3 * static_cast<std::int64_t>(i) + 3;
+        for (const auto value : data[i]) EXPECT(value == want);
+      }
+      EXPECT(dl_wait(&requests[0]) == DL_OK);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("async: counts and lists need not outlive the call, and every twin works") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      std::vector<float> a(4000, 1), b(3000, 2), parts(5, static_cast<float>(rank)), all(7),
+          wide(2000, 3), narrow(1000), two(2000, static_cast<float>(rank)), swapped(2000);
+      std::vector<dl_request*> requests(11);
+      std::vector<float> mine(rank == 0 ? 5 : 2, static_cast<float>(rank)), gathered(2000);
+      {
+        void* tensors[] = {a.data(), b.data()};
+        std::size_t lengths[] = {a.size(), b.size()};
+        EXPECT(dl_iall_reduce_list(comm, 2, tensors, tensors, lengths, DL_FLOAT32, DL_SUM,
+                                   &requests[0]) == DL_OK);
+        std::size_t counts[] = {5, 2};
+        EXPECT(dl_iall_gather_v(comm, mine.data(), all.data(), counts, DL_FLOAT32, &requests[1]) ==
+               DL_OK);
+        EXPECT(dl_igather_v(comm, mine.data(), parts.data(), std::vector<std::size_t>{0, 0}.data(),
+                            DL_FLOAT32, 0, &requests[2]) == DL_OK);
+        lengths[0] = lengths[1] = counts[0] = counts[1] = 99;
+      }
+      EXPECT(dl_ireduce_scatter(comm, wide.data(), narrow.data(), 1000, DL_FLOAT32, DL_SUM,
+                                &requests[3]) == DL_OK);
+      EXPECT(dl_iall_to_all(comm, two.data(), swapped.data(), 1000, DL_FLOAT32, &requests[4]) ==
+             DL_OK);
+      EXPECT(dl_igather(comm, narrow.data(), gathered.data(), 1000, DL_FLOAT32, 1, &requests[5]) ==
+             DL_OK);
+      EXPECT(dl_iscatter(comm, wide.data(), narrow.data(), 1000, DL_FLOAT32, 0, &requests[6]) ==
+             DL_OK);
+      EXPECT(dl_ireduce(comm, two.data(), swapped.data(), 10, DL_FLOAT32, DL_MAX, 1,
+                        &requests[7]) == DL_OK);
+      EXPECT(dl_ibroadcast(comm, parts.data(), 5, DL_FLOAT32, 1, &requests[8]) == DL_OK);
+      EXPECT(dl_iall_gather(comm, narrow.data(), gathered.data(), 1000, DL_FLOAT32, &requests[9]) ==
+             DL_OK);
+      EXPECT(dl_ibarrier(comm, &requests[10]) == DL_OK);
+      std::size_t finished = 0, index = 0;
+      while (dl_wait_any(requests.size(), requests.data(), &index) == DL_OK &&
+             index < requests.size()) {
+        ++finished;
+      }
+      EXPECT(finished == requests.size());
+      EXPECT(a.back() == 2 && b.back() == 4);
+      EXPECT(all == std::vector<float>({0, 0, 0, 0, 0, 1, 1}));
+      EXPECT(swapped.front() == (rank == 1 ? 1 : 0) && swapped.back() == 1);
+      EXPECT(parts.front() == 1);
+      EXPECT(gathered.front() == 3 && gathered.back() == 3);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("async: messages and collectives do not wait for one another") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      // Rank 0 receives before it joins the sum that the others wait in; they send while they wait.
+      std::vector<int> x(300000, 1), in(1 << 20), out(1 << 20, rank);
+      dl_request* sum = nullptr;
+      dl_request* sent = nullptr;
+      if (rank != 0) {
+        EXPECT(dl_iall_reduce(comm, x.data(), x.data(), x.size(), DL_INT32, DL_SUM, &sum) == DL_OK);
+        EXPECT(dl_isend(comm, out.data(), out.size(), DL_INT32, 0, 4, &sent) == DL_OK);
+        int done = 0;
+        EXPECT(dl_test(&sum, &done) == DL_OK && done == 0);
+      } else {
+        for (int i = 0; i < 2; ++i) {
+          int source = -1;
+          EXPECT(dl_recv_any(comm, in.data(), in.size(), DL_INT32, 4, &source) == DL_OK);
+          EXPECT(in.front() == source && in.back() == source);
+        }
+        EXPECT(dl_iall_reduce(comm, x.data(), x.data(), x.size(), DL_INT32, DL_SUM, &sum) == DL_OK);
+      }
+      EXPECT(dl_wait(&sent) == DL_OK);
+      EXPECT(dl_wait(&sum) == DL_OK);
+      EXPECT(x.front() == 3 && x.back() == 3);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("async: receives first and sends later go round in a circle") {
+  all_well({4, "tcp"}, [](int rank, dl_comm*& comm) {
+    std::vector<double> in(1 << 20), out(1 << 20, rank);
+    dl_request* requests[2] = {};
+    const int left = (rank + 3) % 4, right = (rank + 1) % 4;
+    EXPECT(dl_irecv(comm, in.data(), in.size(), DL_FLOAT64, left, 0, &requests[0]) == DL_OK);
+    EXPECT(dl_isend(comm, out.data(), out.size(), DL_FLOAT64, right, 0, &requests[1]) == DL_OK);
+    EXPECT(dl_wait_all(2, requests) == DL_OK);
+    EXPECT(in.front() == left && in.back() == left);
+    return 0;
+  });
+}
+
+TEST_CASE("async: a lost peer ends what is under way, and finalize does not wait for it") {
+  for (const char* transport : kTransports) {
+    const auto codes = run({3, transport}, [](int rank, dl_comm*& comm) {
+      std::vector<float> x(1 << 20, 1);
+      dl_request* requests[4] = {};
+      if (rank == 2) ::raise(SIGKILL);
+      for (auto& request : requests) {
+        const auto started =
+            dl_iall_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM, &request);
+        EXPECT(started == DL_OK || started == DL_ERR_PEER_LOST);
+      }
+      dl_wait_all(4, requests);
+      EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+      EXPECT(dl_peer_lost(comm) == 2);
+      return 0;
+    });
+    CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      int x = 0;
+      dl_request* never = nullptr;
+      const auto started = dl_irecv(comm, &x, 1, DL_INT32, 1 - rank, 9, &never);
+      EXPECT(started == DL_OK || started == DL_ERR_PEER_LOST);  // the other one may be gone already
+      dl_finalize(comm);
+      comm = nullptr;
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("groups: each has its own ranks and order, beside others and beside the whole") {
+  for (const char* transport : kTransports) {
+    all_well({5, transport}, [](int rank, dl_comm*& comm) {
+      dl_comm* group = nullptr;
+      // 0 2 4 backwards, and 1 3.
+      EXPECT(dl_split(comm, rank % 2, -rank, &group) == DL_OK);
+      EXPECT(dl_size(group) == (rank % 2 == 0 ? 3 : 2));
+      EXPECT(dl_rank(group) == (rank % 2 == 0 ? (4 - rank) / 2 : (3 - rank) / 2));
+      int sum = rank, all = rank;
+      EXPECT(dl_all_reduce(group, &sum, &sum, 1, DL_INT32, DL_SUM) == DL_OK);
+      EXPECT(sum == (rank % 2 == 0 ? 6 : 4));
+      EXPECT(dl_all_reduce(comm, &all, &all, 1, DL_INT32, DL_SUM) == DL_OK);
+      EXPECT(all == 10);
+      // A group of a group, and one that overlaps both; one rank stays out.
+      dl_comm* inner = nullptr;
+      EXPECT(dl_split(group, dl_rank(group) == 0 ? -1 : 7, 0, &inner) == DL_OK);
+      EXPECT((inner == nullptr) == (dl_rank(group) == 0));
+      dl_comm* firsts = nullptr;
+      EXPECT(dl_split(comm, rank < 3 ? 0 : -1, 0, &firsts) == DL_OK);
+      if (firsts != nullptr) {
+        std::vector<float> x(200000, 1);
+        dl_request* request = nullptr;
+        EXPECT(dl_iall_reduce(firsts, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM, &request) ==
+               DL_OK);
+        EXPECT(dl_barrier(group == nullptr ? firsts : comm) == DL_OK);
+        EXPECT(dl_wait(&request) == DL_OK);
+        EXPECT(x.back() == 3);
+      } else {
+        EXPECT(dl_barrier(comm) == DL_OK);
+      }
+      // Groups outlive what they came from.
+      dl_finalize(comm);
+      comm = nullptr;
+      EXPECT(dl_barrier(group) == DL_OK);
+      if (inner != nullptr) EXPECT(dl_barrier(inner) == DL_OK);
+      for (auto* g : {inner, firsts, group}) dl_finalize(g);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("groups: the failure of one leaves the others alone") {
+  all_well({4, "auto"}, [](int rank, dl_comm*& comm) {
+    dl_comm* pair = nullptr;
+    EXPECT(dl_split(comm, rank / 2, 0, &pair) == DL_OK);
+    if (rank == 0) dl_abort(pair);
+    const auto result = dl_barrier(pair);
+    const auto want = rank == 0 ? DL_ERR_ABORTED : rank == 1 ? DL_ERR_PEER_LOST : DL_OK;
+    EXPECT(result == want);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    dl_finalize(pair);
+    return 0;
+  });
+}
+
+TEST_CASE("async: the C++ requests wait in their destructor, and throw what failed") {
+  all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
+    dl_finalize(std::exchange(comm, nullptr));
+    return rank * 0;
+  });
+  auto alone = dl::Communicator::init("env://");
+  std::vector<float> x(10, 2);
+  {
+    auto request = alone.iall_reduce(std::span<float>(x));
+    dl::Request other = std::move(request);
+    CHECK_FALSE(request);
+    CHECK(other);
+  }
+  CHECK(x[0] == 2);
+  std::vector<dl::Request> requests;
+  for (int i = 0; i < 3; ++i) requests.push_back(alone.ibarrier());
+  CHECK(dl::Request::wait_any(requests) < 3);
+  CHECK_THROWS_AS(alone.ibroadcast(std::span<float>(x), 4), dl::Error);
+  auto group = alone.split(0);
+  CHECK(group.valid());
+  CHECK(group.size() == 1);
+  CHECK_FALSE(alone.split(-1).valid());
+}
