@@ -3,9 +3,9 @@
 //   dlaunch --nproc 4 train_fashion_mnist --epochs 4
 //
 // Every rank holds the whole model. Each global batch is cut into one share per rank, every rank
-// computes the gradient of its share, all_reduce adds the shares up, and every rank takes the same
-// step: so all models stay equal, and the loss curve is that of one rank with the same batch, up to
-// the rounding of the sums.
+// computes the gradient of its share, the shares are added up while the rest is still being
+// computed (dl::GradientBucketer), and every rank takes the same step: so all models stay equal,
+// and the loss curve is that of one rank with the same batch, up to the rounding of the sums.
 //
 // That rounding stays small to the last step because the network is smooth: pixels are centred and
 // the hidden layer is a tanh. A kinked one (relu) sends two runs that differ in the last bit down
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include <Eigen/Core>
+#include <dlaunch/bucketer.hpp>
 #include <dlaunch/ring.hpp>
 
 #include "fashion_mnist.h"
@@ -52,7 +53,7 @@ struct Options {
   int limit = 0;  // training images; 0: all
 };
 
-// The parameters, or their gradient and the loss, in one piece, so that one all_reduce takes all.
+// The parameters, or their gradient and the loss.
 struct Model {
   std::vector<float> values = std::vector<float>(kParameters + 1, 0.0f);
   float* at(int offset) { return values.data() + offset; }
@@ -61,7 +62,18 @@ struct Model {
   MatrixMap w2() { return {at(kInput * kHidden + kHidden), kHidden, kClasses}; }
   RowMap b2() { return {at(kParameters - kClasses), kClasses}; }
   float& loss() { return values.back(); }  // of a gradient; a model's is 0
+
+  enum Tensor { kW1, kB1, kW2, kB2, kLoss };
+  std::vector<std::span<float>> tensors() {
+    return {{at(0), kInput * kHidden},
+            {at(kInput * kHidden), kHidden},
+            {at(kInput * kHidden + kHidden), kHidden * kClasses},
+            {at(kParameters - kClasses), kClasses},
+            {at(kParameters), 1}};
+  }
 };
+// What backpropagation finishes first is sent off while it goes on to the large first layer.
+constexpr std::size_t kFirstBucket = std::size_t{8} << 10;
 
 // Glorot and Bengio's initialisation, for tanh; the same on every rank because the seed is.
 void initialise(Model& model, unsigned seed) {
@@ -116,8 +128,10 @@ void forward(Model& model, Workspace& f) {
   }
 }
 
-// Loss and gradient of this rank's share, as parts of the global batch's means.
-void gradient(Model& model, Model& grad, Workspace& f, int global_batch) {
+// Loss and gradient of this rank's share, as parts of the global batch's means. ready(tensor) is
+// told of each as soon as it is there.
+template <class Ready>
+void gradient(Model& model, Model& grad, Workspace& f, int global_batch, Ready ready) {
   forward(model, f);
   const float weight = 1.0f / static_cast<float>(global_batch);
   grad.loss() = 0;
@@ -130,10 +144,12 @@ void gradient(Model& model, Model& grad, Workspace& f, int global_batch) {
   error *= weight;
   grad.w2().noalias() = f.hidden.transpose() * error;
   grad.b2() = error.colwise().sum();
+  for (const auto tensor : {Model::kLoss, Model::kB2, Model::kW2}) ready(tensor);
   f.back.noalias() = error * model.w2().transpose();
   f.back.array() *= 1.0f - f.hidden.array().square();  // tanh' = 1 - tanh²
   grad.w1().noalias() = f.x.transpose() * f.back;
   grad.b1() = f.back.colwise().sum();
+  for (const auto tensor : {Model::kB1, Model::kW1}) ready(tensor);
 }
 
 // A rank's share of `count` things: [first, last).
@@ -234,11 +250,12 @@ class Trainer {
       work_.labels[static_cast<std::size_t>(i)] = train_.labels[static_cast<std::size_t>(image)];
     }
     if (mine > 0) {
-      gradient(model_, gradient_, work_, size);
+      gradient(model_, gradient_, work_, size,
+               [this](Model::Tensor tensor) { bucketer_.ready(tensor); });
     } else {
       std::fill(gradient_.values.begin(), gradient_.values.end(), 0.0f);
     }
-    comm_.all_reduce(std::span<float>(gradient_.values));
+    bucketer_.finish();
     const float loss = gradient_.loss();
     for (std::size_t i = 0; i < kParameters; ++i) {
       velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
@@ -257,6 +274,8 @@ class Trainer {
   const Options& options_;
   Dataset train_, test_;
   Model model_, gradient_;
+  dl::GradientBucketer<float> bucketer_{
+      comm_, gradient_.tensors(), {.first_bucket_bytes = kFirstBucket, .op = dl::Op::sum}};
   Workspace work_;
   std::vector<float> velocity_ = std::vector<float>(kParameters, 0.0f);
   float rate_ = 0;

@@ -148,6 +148,9 @@ class Communicator {
     return Communicator(comm);
   }
 
+  // Takes over what the C API has made.
+  static Communicator adopt(dl_comm* comm) { return Communicator(comm); }
+
   int rank() const { return dl_rank(comm_.get()); }
   int size() const { return dl_size(comm_.get()); }
   std::string transport() const { return dl_transport(comm_.get()); }

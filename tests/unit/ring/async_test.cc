@@ -1,8 +1,11 @@
 // Operations in the background and groups, between processes, through the C and C++ APIs.
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include <dlaunch/bucketer.hpp>
 #include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
@@ -235,4 +238,49 @@ TEST_CASE("async: the C++ requests wait in their destructor, and throw what fail
   CHECK(group.valid());
   CHECK(group.size() == 1);
   CHECK_FALSE(alone.split(-1).valid());
+}
+
+TEST_CASE(
+    "bucketer: whatever the buckets and the order, the sums have the bits of one all_reduce") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      auto world = dl::Communicator::adopt(std::exchange(comm, nullptr));
+      std::mt19937 random(static_cast<unsigned>(rank));
+      const std::vector<std::size_t> lengths = {70000, 1, 300, 0, 50000, 7, 120000, 10};
+      std::vector<float> values(240318);
+      std::vector<std::span<float>> tensors;
+      for (std::size_t i = 0, at = 0; i < lengths.size(); at += lengths[i++]) {
+        tensors.push_back(std::span<float>(values).subspan(at, lengths[i]));
+      }
+      for (const std::size_t bytes :
+           {std::size_t{1}, std::size_t{4000}, std::size_t{300000}, std::size_t{1} << 30}) {
+        dl::GradientBucketer<float> bucketer(world, tensors,
+                                             {.bucket_bytes = bytes, .first_bucket_bytes = 100});
+        for (int step = 0; step < 3; ++step) {
+          for (float& v : values) v = static_cast<float>(random()) * (random() % 2 ? 1e-3f : 1e6f);
+          auto whole = values;
+          world.all_reduce(std::span<float>(whole));
+          std::vector<std::size_t> order(lengths.size());
+          std::iota(order.begin(), order.end(), std::size_t{0});
+          std::shuffle(order.begin(), order.end(), random);
+          if (step == 2) order.pop_back();  // finish() takes it as it is
+          for (const auto i : order) bucketer.ready(i);
+          bucketer.finish();
+          EXPECT(std::memcmp(values.data(), whole.data(), values.size() * sizeof(float)) == 0);
+        }
+        bucketer.ready(2);
+        for (const std::size_t wrong : {std::size_t{2}, std::size_t{8}}) {
+          bool thrown = false;
+          try {
+            bucketer.ready(wrong);
+          } catch (const dl::Error& e) {
+            thrown = e.code() == DL_ERR_INVALID;
+          }
+          EXPECT(thrown);
+        }
+        bucketer.finish();
+      }
+      return 0;
+    });
+  }
 }

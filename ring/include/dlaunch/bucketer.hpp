@@ -1,0 +1,103 @@
+// GradientBucketer: adds up gradients over all ranks while the caller still computes the rest of
+// them (Li et al., PyTorch Distributed, VLDB 2020).
+//
+// The tensors are put into buckets from the last one to the first, as backpropagation finishes
+// them. ready(i) says that this rank's tensor i is there; once a bucket is complete, and all
+// buckets before it have been launched, its all_reduce goes on in the background, straight from and
+// to the tensors. finish() launches what is left and waits for all of it.
+//
+//   dl::GradientBucketer<float> bucketer(comm, gradients);   // once; spans stay valid
+//   for each step:
+//     for i from last to first: compute gradients[i]; bucketer.ready(i);
+//     bucketer.finish();                                     // gradients are summed over ranks
+//
+// Every rank must have the same tensors; the order of its ready() calls is its own matter, because
+// buckets are launched in one fixed order. One thread at a time, as for the communicator, which
+// must outlive the bucketer; between the first ready() and finish() the caller may use it too, if
+// all ranks do so at the same place. Errors are dl::Error; after one the step is lost.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "dlaunch/ring.hpp"
+
+namespace dl {
+
+struct BucketOptions {
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  // The first bucket to be complete is smaller, so that there is something to send early.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  Op op = Op::sum;
+};
+
+template <class T>
+class GradientBucketer {
+ public:
+  GradientBucketer(Communicator& comm, std::vector<std::span<T>> gradients,
+                   const BucketOptions& options = {})
+      : comm_(comm), op_(options.op), bucket_of_(gradients.size()), ready_(gradients.size()) {
+    std::size_t limit = options.first_bucket_bytes, bytes = 0;
+    for (std::size_t i = gradients.size(); i-- > 0;) {
+      const std::size_t more = gradients[i].size_bytes();
+      if (buckets_.empty() || (bytes > 0 && bytes + more > limit)) {
+        if (!buckets_.empty()) limit = options.bucket_bytes;
+        buckets_.emplace_back();
+        bytes = 0;
+      }
+      bytes += more;
+      buckets_.back().tensors.push_back(gradients[i]);
+      bucket_of_[i] = buckets_.size() - 1;
+    }
+    start_over();
+  }
+
+  std::size_t buckets() const { return buckets_.size(); }
+
+  // This rank's gradient i is complete and must not be touched until finish() is back.
+  void ready(std::size_t i) {
+    if (i >= ready_.size() || ready_[i]) {
+      throw Error(DL_ERR_INVALID, "GradientBucketer: gradient " + std::to_string(i) +
+                                      (i < ready_.size() ? " is ready already" : " is not known"));
+    }
+    ready_[i] = true;
+    --buckets_[bucket_of_[i]].missing;
+    while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch();
+  }
+
+  // Gradients that were not reported are taken as they are.
+  void finish() {
+    while (launched_ < buckets_.size()) launch();
+    for (auto& bucket : buckets_) bucket.request.wait();
+    start_over();
+  }
+
+ private:
+  struct Bucket {
+    std::vector<std::span<T>> tensors;
+    std::size_t missing = 0;  // tensors that are not ready
+    Request request;
+  };
+
+  void launch() {
+    Bucket& bucket = buckets_[launched_++];
+    bucket.request = comm_.iall_reduce(std::span<const std::span<T>>(bucket.tensors), op_);
+  }
+
+  void start_over() {
+    launched_ = 0;
+    ready_.assign(ready_.size(), false);
+    for (auto& bucket : buckets_) bucket.missing = bucket.tensors.size();
+  }
+
+  Communicator& comm_;
+  const Op op_;
+  std::vector<Bucket> buckets_;  // in the order of their launch
+  std::vector<std::size_t> bucket_of_;
+  std::vector<bool> ready_;
+  std::size_t launched_ = 0;
+};
+
+}  // namespace dl
