@@ -54,6 +54,7 @@ class ShmPlane : public Plane {
   std::size_t own_input() const;      // bytes
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
+  void note_core();
   Result<void> await_entry(int r);
   Result<void> await_all_entries();
   bool entered(int r, std::uint64_t seq) const;
@@ -103,7 +104,7 @@ class ShmPlane : public Plane {
   const ShmShape layout_;
   AbortFlag& abort_;
   const bool meet_;  // more ranks than cores
-  const Waiter waiter_;
+  Waiter waiter_;
 
   Call call_;  // the one being run
   std::size_t element_ = 1;
@@ -117,6 +118,7 @@ class ShmPlane : public Plane {
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
   std::uint64_t base_ = 0;             // blocks of all calls before this one
   std::uint64_t meetings_ = 0;
+  int core_ = -1;  // as told to the others
 };
 
 template <class Visit>

@@ -97,11 +97,20 @@ Result<void> ShmPlane::await_own_entry() {
 // Tells the others what this rank has called, with so much of its input.
 void ShmPlane::arrive(std::size_t inline_count) {
   ShmEntry& entry = own().entries[call_.seq % kEntries];
+  note_core();
   entry.packed = signature_.packed;
   entry.count = signature_.count;
   if (inline_count > 0) read_input(entry.payload, 0, inline_count);
   entry.seq.store(signature_.seq, std::memory_order_release);
   ring_bell(own().bell);
+}
+
+// A store only when it has changed: the others read that line.
+void ShmPlane::note_core() {
+  const int core = current_core();
+  if (meet_ || core == core_) return;
+  core_ = core;
+  own().bell.core.store(core, std::memory_order_relaxed);
 }
 
 Result<void> ShmPlane::await_entry(int r) {

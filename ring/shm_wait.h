@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "ring/abort_flag.h"
+#include "ring/spread.h"
 
 namespace dlaunch {
 
@@ -17,6 +18,7 @@ namespace dlaunch {
 struct alignas(64) Bell {
   std::atomic<std::uint32_t> rung{0};  // the futex word
   std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<std::int32_t> core{-1};  // where its owner last was; a hint (see ring/spread.h)
 };
 
 // Called after the progress has been stored.
@@ -31,14 +33,9 @@ class Waiter {
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
   // first (look at the flag to tell). ready() is called often and must be cheap.
   template <class Ready>
-  bool wait(Bell& bell, TimePoint deadline, Ready ready) const {
+  bool wait(Bell& bell, TimePoint deadline, Ready ready) {
     if (ready()) return true;
-    if (spin_) {
-      for (int turn = 0; turn < kSpinTurns; ++turn) {
-        pause();
-        if (ready()) return true;
-      }
-    }
+    if (spin_ && spin(bell, ready)) return true;
     while (true) {
       bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
       const auto seen = bell.rung.load(std::memory_order_seq_cst);
@@ -52,15 +49,31 @@ class Waiter {
   }
 
  private:
-  // About 20 us of pauses: longer than a hand-over between running ranks takes, much shorter than
-  // what a sleeping one costs.
-  static constexpr int kSpinTurns = 1000;
+  // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
+  // they sleep, too. So a wait is worth some of those; one of seconds still costs nothing.
+  static constexpr Duration kSpin = std::chrono::microseconds(300);
+  static constexpr int kTurnsPerLook = 64;  // at the clock, and at the other's core
 
+  template <class Ready>
+  bool spin(const Bell& bell, Ready ready) {
+    TimePoint until{};
+    while (true) {
+      for (int turn = 0; turn < kTurnsPerLook; ++turn) {
+        pause();
+        if (ready()) return true;
+      }
+      const TimePoint now = steady_now();
+      if (until == TimePoint{}) until = now + kSpin;
+      if (now >= until) return false;
+      spread_.move_away_from(bell.core.load(std::memory_order_relaxed));
+    }
+  }
   static void pause();
   static void sleep(Bell& bell, std::uint32_t seen, TimePoint deadline);
 
   const AbortFlag& abort_;
   bool spin_;
+  Spread spread_;
 };
 
 }  // namespace dlaunch

@@ -16,9 +16,6 @@
 namespace dlaunch {
 namespace {
 
-// Ranks that all sleep make each other late; so one of so many sleepers tries the longest time
-// again.
-constexpr unsigned kRetrySpin = 8;
 constexpr int kRootCauseMs = 5;
 
 int cores_of_this_process() {
@@ -59,24 +56,27 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   return group;
 }
 
-void SocketGroup::begin() {
-  started_ = idle_since_ = {};
-  slept_ = false;
-}
-
-void SocketGroup::moved() {
-  if (idle_since_ != TimePoint{} && !slept_) spin_ = std::min(2 * spin_, kMaxSpin);
-  idle_since_ = {};
-  slept_ = false;
-}
+void SocketGroup::begin() { started_ = idle_since_ = {}; }
 
 bool SocketGroup::may_poll_on(TimePoint now) {
   if (!may_spin_) return false;
-  if (idle_since_ == TimePoint{}) idle_since_ = now;
-  if (now - idle_since_ <= spin_) return true;
-  if (!slept_) spin_ = ++sleeps_ % kRetrySpin == 0 ? kMaxSpin : std::max(spin_ / 2, kMinSpin);
-  slept_ = true;
-  return false;
+  if (idle_since_ == TimePoint{}) {
+    idle_since_ = now;
+    turns_ = 0;
+  }
+  if (++turns_ % kTurnsPerLook == 0) leave_shared_core();
+  return now - idle_since_ <= kSpin;
+}
+
+// A packet from a rank of this host is handed to its receiver on the sender's core.
+void SocketGroup::leave_shared_core() {
+  for (int d = 1; d < ranks_; ++d) {
+    int core = -1;
+    socklen_t size = sizeof core;
+    const int fd = (*this)[at_distance(d)].fd();
+    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
+    if (spread_.move_away_from(core)) return;
+  }
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
+#include "ring/spread.h"
 #include "ring/stream_peer.h"
 
 namespace dlaunch {
@@ -43,7 +44,7 @@ class SocketGroup {
   // A call begins: nothing has been waited for yet.
   void begin();
   // Something has moved since the last wait.
-  void moved();
+  void moved() { idle_since_ = {}; }
 
   struct Interest {
     bool reads = false;   // nothing can be done without bytes from this peer
@@ -77,14 +78,13 @@ class SocketGroup {
   SocketGroup(int rank, int ranks, AbortFlag& abort, bool may_spin)
       : rank_(rank), ranks_(ranks), abort_(abort), may_spin_(may_spin) {}
   bool may_poll_on(TimePoint now);
+  void leave_shared_core();
   void watch(int peer, Interest interest);
   Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
 
-  // A wait that the polling spared a sleep doubles the next one's time, one that slept all the same
-  // halves it: where peers come late, or other work needs the cores, polling only takes time from
-  // those that are waited for.
-  static constexpr Duration kMaxSpin = std::chrono::microseconds(50);
-  static constexpr Duration kMinSpin = std::chrono::microseconds(20);
+  // As in ring/shm_wait.h: a sleep costs both sides some 50 us, and makes others sleep, too.
+  static constexpr Duration kSpin = std::chrono::microseconds(300);
+  static constexpr int kTurnsPerLook = 8;  // at the cores of the others
 
   const int rank_, ranks_;
   AbortFlag& abort_;
@@ -93,9 +93,8 @@ class SocketGroup {
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
   std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`
   TimePoint idle_since_{};                          // zero while the call moves
-  bool slept_ = false;                              // since then
-  Duration spin_ = kMaxSpin;
-  unsigned sleeps_ = 0;
+  int turns_ = 0;                                   // of polling since then
+  Spread spread_;
   TimePoint started_{};  // the first sleep of the call
 };
 

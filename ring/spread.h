@@ -1,0 +1,31 @@
+// Spread: gets ranks that wait for each other off one core. The scheduler wakes a rank where its
+// waker runs, and two ranks that take turns on one core look to it like one: it may leave them
+// there for ever, with other cores idle, and each hand-over then costs a sleep. A rank that finds
+// whom it waits for on its own core moves itself to another one. Used only where every rank can
+// have a core.
+#pragma once
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+// The core the calling thread runs on; -1 unknown. A few nanoseconds.
+int current_core();
+
+// One per waiting thread.
+class Spread {
+ public:
+  // The rank that is waited for was last seen on `core`. True if this thread has moved because of
+  // it. Not more often than is worth its cost: where moving does not help (other work holds the
+  // cores), ever more seldom.
+  bool move_away_from(int core);
+
+ private:
+  static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
+  static constexpr Duration kLongestPause = std::chrono::seconds(1);
+
+  TimePoint moved_at_{};
+  Duration pause_ = kFirstPause;
+};
+
+}  // namespace dlaunch
