@@ -80,8 +80,9 @@ class TcpStore : public Store {
   }
 
   Result<StoreReply> call(StoreRequest request, TimePoint deadline);
+  Result<StoreReply> exchange(std::uint32_t id, std::string_view bytes, TimePoint deadline);
   Result<StoreReply> receive(std::uint32_t id, TimePoint deadline);
-  Result<void> send(std::string_view bytes, TimePoint deadline);
+  Result<void> send(std::string_view& bytes, TimePoint deadline);
   Result<void> wait_ready(short events, TimePoint deadline);
   Error failed(StoreStatus status, const StoreRequest& request, const std::string& text) const;
   Error lost(const char* what) const {
@@ -89,8 +90,18 @@ class TcpStore : public Store {
                  .what = "store at " + to_string(endpoint_) + ": " + what +
                          "; the process that serves it has probably ended"};
   }
+  // Whatever was read or written in part, nothing after it on this connection can be trusted.
+  Error broken(Error why) {
+    fd_.reset();
+    broken_ =
+        Error{.code = Errc::io,
+              .what = "store at " + to_string(endpoint_) +
+                      ": unusable since an earlier call failed (" + why.what + "); open it again"};
+    return why;
+  }
 
   UniqueFd fd_;
+  std::optional<Error> broken_;  // what every call says once the connection is given up
   Endpoint endpoint_;
   FrameBuffer frames_;
   std::uint32_t next_id_ = 1;
@@ -101,6 +112,7 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
       request.keys.size() > kMaxWaitKeys) {
     return Error{.code = Errc::usage, .what = "store: key or value too long: " + request.key};
   }
+  if (broken_) return *broken_;
   request.id = next_id_++;
   const auto now = steady_now();
   request.timeout = deadline == kNever ? Duration::max() : std::max(deadline - now, Duration(0));
@@ -108,11 +120,24 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
   const bool waits = request.op == StoreOp::get || request.op == StoreOp::wait;
   const TimePoint last =
       waits && deadline < kNever - kReplySlack ? deadline + kReplySlack : deadline;
-  if (auto sent = send(encode(request), last); !sent) return sent.error();
-  auto reply = receive(request.id, last);
+  auto reply = exchange(request.id, encode(request), last);
   if (!reply) return reply.error();
   if (reply->status == StoreStatus::ok || reply->status == StoreStatus::absent) return reply;
   return failed(reply->status, request, reply->value);
+}
+
+// A time-out between messages leaves the connection sound: the late reply is passed over by its id.
+// One within a message we send does not: the server would take the next request for its rest.
+Result<StoreReply> TcpStore::exchange(std::uint32_t id, std::string_view bytes,
+                                      TimePoint deadline) {
+  const auto size = bytes.size();
+  if (auto sent = send(bytes, deadline); !sent) {
+    const bool whole = sent.error().code == Errc::timeout && bytes.size() == size;
+    return whole ? sent.error() : broken(sent.error());
+  }
+  auto reply = receive(id, deadline);
+  if (!reply && reply.error().code != Errc::timeout) return broken(reply.error());
+  return reply;
 }
 
 Error TcpStore::failed(StoreStatus status, const StoreRequest& request,
@@ -149,7 +174,8 @@ Result<StoreReply> TcpStore::receive(std::uint32_t id, TimePoint deadline) {
   }
 }
 
-Result<void> TcpStore::send(std::string_view bytes, TimePoint deadline) {
+// Takes from `bytes` what went out.
+Result<void> TcpStore::send(std::string_view& bytes, TimePoint deadline) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
