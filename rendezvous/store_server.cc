@@ -234,7 +234,7 @@ void StoreServer::Impl::arm_core_timer() {
 void StoreServer::Impl::send(const SessionPtr& session, std::string bytes) {
   if (session->closed) return;
   session->unsent += bytes;
-  if (session->unsent.size() > kMaxUnsent) return close(session);
+  if (session->sending.size() + session->unsent.size() > kMaxUnsent) return close(session);
   if (session->sending.empty()) flush(session);
 }
 
@@ -253,10 +253,14 @@ void StoreServer::Impl::close(const SessionPtr& session) {
   if (std::exchange(session->closed, true)) return;
   const SessionPtr keep = session;  // erasing below may drop the reference we were given
   unproven.erase(keep);
+  keep->unsent = {};
   asio::error_code ec;
-  // shutdown, not close at once: a refusal that is still being sent gets out.
-  keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
-  if (keep->sending.empty()) keep->socket.close(ec);
+  // A refusal that is still being sent gets out: it is small, so the kernel takes it at once.
+  // Replies are not waited for: a peer that does not read would keep them in memory for ever.
+  if (keep->proven || keep->sending.empty())
+    keep->socket.close(ec);
+  else
+    keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
   if (const auto it = ids.find(keep.get()); it != ids.end()) {
     const auto id = it->second;
     ids.erase(it);
