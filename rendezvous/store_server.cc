@@ -22,16 +22,19 @@ namespace {
 
 constexpr std::size_t kMaxUnproven = 64;
 constexpr std::size_t kMaxUnsent = 16 << 20;
-constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+constexpr Duration kPatience = std::chrono::milliseconds(200);
+constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 
 // One client. Pending asynchronous operations share ownership: the last of them to end frees it.
 struct Session {
-  Session(tcp::socket s, Handshake h) : socket(std::move(s)), handshake(std::move(h)) {}
+  Session(StoreCore::Connection i, tcp::socket s, Handshake h)
+      : id(i), socket(std::move(s)), handshake(std::move(h)) {}
+  const StoreCore::Connection id;  // in the order of arrival
   tcp::socket socket;
   Handshake handshake;
   bool proven = false;
   bool closed = false;
-  TimePoint handshake_deadline{};
+  const TimePoint since = steady_now();
   FrameBuffer frames;
   std::array<char, 4096> input{};
   std::string unsent;
@@ -57,19 +60,20 @@ struct StoreServer::Impl {
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
   void arm_core_timer();
-  void arm_guard_timer();
-  void resume_accept();
+  bool full(TimePoint now) const;
+  void arm_guard_timer(TimePoint now);
+  void on_guard_timer();
 
   StoreServerOptions options;
   tcp::acceptor acceptor;
   asio::steady_timer core_timer;
   asio::steady_timer guard_timer;  // handshake deadlines, and a pause after a failed accept
   StoreCore core;
-  std::map<StoreCore::Connection, SessionPtr> sessions;
-  std::map<Session*, StoreCore::Connection> ids;
-  std::set<SessionPtr> unproven;
+  std::map<StoreCore::Connection, SessionPtr> sessions;  // proven ones
+  std::map<StoreCore::Connection, SessionPtr> unproven;  // the oldest first
   StoreCore::Connection next_id = 1;
   bool accepting = false;
+  TimePoint pause_until{};  // after an accept that failed
   std::uint64_t dropped = 0;
   std::set<std::string> refusals_told;
   // Handlers that run after the server is gone find this expired.
@@ -98,17 +102,24 @@ Result<void> StoreServer::Impl::listen() {
   return {};
 }
 
+// As many strangers as may be are in the handshake, and none of them has had its time yet.
+bool StoreServer::Impl::full(TimePoint now) const {
+  return unproven.size() >= kMaxUnproven && now < unproven.begin()->second->since + kPatience;
+}
+
 void StoreServer::Impl::accept() {
-  if (accepting || !acceptor.is_open() || unproven.size() >= kMaxUnproven) return;
+  const auto now = steady_now();
+  arm_guard_timer(now);
+  if (accepting || !acceptor.is_open() || now < pause_until || full(now)) return;
   accepting = true;
   acceptor.async_accept([this, alive = std::weak_ptr(here)](asio::error_code ec, tcp::socket s) {
     if (alive.expired() || ec == asio::error::operation_aborted) return;
     accepting = false;
     if (ec) {  // out of descriptors or memory: the backlog waits until the guard timer comes round
-      guard_timer.expires_after(kAcceptPause);
-      return arm_guard_timer();
+      pause_until = steady_now() + kAcceptPause;
+    } else {
+      admit(std::move(s));
     }
-    admit(std::move(s));
     accept();
   });
 }
@@ -122,35 +133,38 @@ void StoreServer::Impl::admit(tcp::socket socket) {
   if (!nonce) return;
   HandshakeIdentity self{.purpose = Purpose::store, .job_id = options.job_id};
   auto session = std::make_shared<Session>(
-      std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
-  session->handshake_deadline = steady_now() + kHandshakeTimeout;
-  unproven.insert(session);
-  if (unproven.size() == 1) {
-    guard_timer.expires_at(session->handshake_deadline);
-    arm_guard_timer();
-  }
+      next_id++, std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
+  unproven.emplace(session->id, session);
   read(session);
+  if (unproven.size() > kMaxUnproven) {  // the oldest has had its time, or we would not be here
+    ++dropped;
+    close(unproven.begin()->second);
+  }
 }
 
-void StoreServer::Impl::arm_guard_timer() {
+// Set to when something is to be done about the oldest stranger, or an accept may be tried again.
+void StoreServer::Impl::arm_guard_timer(TimePoint now) {
+  auto when = now < pause_until ? pause_until : kNever;
+  if (!unproven.empty()) {
+    const auto since = unproven.begin()->second->since;
+    when = std::min(when, since + (full(now) ? kPatience : kHandshakeTimeout));
+  }
+  if (guard_timer.expiry() == when) return;
+  guard_timer.expires_at(when);
+  if (when == kNever) return;
   guard_timer.async_wait([this, alive = std::weak_ptr(here)](asio::error_code ec) {
-    if (alive.expired() || ec) return;
-    const auto now = steady_now();
-    std::vector<SessionPtr> late;
-    for (const auto& session : unproven) {
-      if (session->handshake_deadline <= now) late.push_back(session);
-    }
-    for (const auto& session : late) {
-      ++dropped;
-      close(session);
-    }
-    accept();
-    if (unproven.empty()) return;
-    auto first = kNever;
-    for (const auto& session : unproven) first = std::min(first, session->handshake_deadline);
-    guard_timer.expires_at(first);
-    arm_guard_timer();
+    if (!alive.expired() && !ec) on_guard_timer();
   });
+}
+
+void StoreServer::Impl::on_guard_timer() {
+  guard_timer.expires_at(TimePoint::min());  // it is not set any more
+  const auto now = steady_now();
+  while (!unproven.empty() && unproven.begin()->second->since + kHandshakeTimeout <= now) {
+    ++dropped;
+    close(unproven.begin()->second);
+  }
+  accept();
 }
 
 void StoreServer::Impl::read(const SessionPtr& session) {
@@ -188,9 +202,8 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   bytes.remove_prefix(*used);
   if (!session->handshake.done()) return true;
   session->proven = true;
-  unproven.erase(session);
-  ids[session.get()] = next_id;
-  sessions[next_id++] = session;
+  unproven.erase(session->id);
+  sessions.emplace(session->id, session);
   accept();
   return true;
 }
@@ -202,7 +215,7 @@ bool StoreServer::Impl::on_frames(const SessionPtr& session) {
     if (!message->has_value()) return true;
     auto request = decode_request(**message);
     if (!request) return false;
-    deliver(core.step(steady_now(), StoreCore::Asked{ids.at(session.get()), std::move(*request)}));
+    deliver(core.step(steady_now(), StoreCore::Asked{session->id, std::move(*request)}));
     if (session->closed) return false;
   }
 }
@@ -252,7 +265,7 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
 void StoreServer::Impl::close(const SessionPtr& session) {
   if (std::exchange(session->closed, true)) return;
   const SessionPtr keep = session;  // erasing below may drop the reference we were given
-  unproven.erase(keep);
+  unproven.erase(keep->id);
   keep->unsent = {};
   asio::error_code ec;
   // A refusal that is still being sent gets out: it is small, so the kernel takes it at once.
@@ -261,11 +274,8 @@ void StoreServer::Impl::close(const SessionPtr& session) {
     keep->socket.close(ec);
   else
     keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
-  if (const auto it = ids.find(keep.get()); it != ids.end()) {
-    const auto id = it->second;
-    ids.erase(it);
-    sessions.erase(id);
-    deliver(core.step(steady_now(), StoreCore::Closed{id}));
+  if (sessions.erase(keep->id) > 0) {
+    deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   }
   accept();
 }
@@ -277,7 +287,7 @@ StoreServer::~StoreServer() {
   asio::error_code ec;
   impl_->acceptor.close(ec);
   for (const auto& [id, session] : impl_->sessions) session->socket.close(ec);
-  for (const auto& session : impl_->unproven) session->socket.close(ec);
+  for (const auto& [id, session] : impl_->unproven) session->socket.close(ec);
 }
 
 Result<std::unique_ptr<StoreServer>> StoreServer::open(asio::io_context& loop,
