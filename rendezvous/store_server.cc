@@ -1,6 +1,6 @@
 #include "rendezvous/store_server.h"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <map>
@@ -11,6 +11,7 @@
 #include <asio/write.hpp>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_core.h"
 
@@ -50,6 +51,7 @@ struct StoreServer::Impl {
 
   Result<void> listen();
   void accept();
+  void take_one();
   void admit(tcp::socket socket);
   void read(const SessionPtr& session);
   bool on_bytes(const SessionPtr& session, std::string_view bytes);
@@ -90,8 +92,12 @@ Result<void> StoreServer::Impl::listen() {
     return Error{.code = Errc::io, .what = context + ": cannot resolve the host name"};
   }
   const tcp::endpoint where = found.begin()->endpoint();
-  acceptor.open(where.protocol(), ec);
-  if (!ec) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
+  // Sockets are made here and not by asio, which cannot make them close-on-exec from the start: in
+  // a rank that hosts the store, other threads may fork and exec at any time.
+  UniqueFd fd(::socket(where.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return errno_error(context, errno);
+  acceptor.assign(where.protocol(), fd.get(), ec);
+  if (!ec) fd.release();
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
   if (!ec) acceptor.bind(where, ec);
   if (!ec) acceptor.listen(1024, ec);
@@ -112,20 +118,33 @@ void StoreServer::Impl::accept() {
   arm_guard_timer(now);
   if (accepting || !acceptor.is_open() || now < pause_until || full(now)) return;
   accepting = true;
-  acceptor.async_accept([this, alive = std::weak_ptr(here)](asio::error_code ec, tcp::socket s) {
-    if (alive.expired() || ec == asio::error::operation_aborted) return;
-    accepting = false;
-    if (ec) {  // out of descriptors or memory: the backlog waits until the guard timer comes round
-      pause_until = steady_now() + kAcceptPause;
-    } else {
-      admit(std::move(s));
-    }
-    accept();
-  });
+  acceptor.async_wait(tcp::acceptor::wait_read,
+                      [this, alive = std::weak_ptr(here)](asio::error_code ec) {
+                        if (alive.expired() || ec == asio::error::operation_aborted) return;
+                        accepting = false;
+                        take_one();
+                        accept();
+                      });
+}
+
+void StoreServer::Impl::take_one() {
+  UniqueFd fd(::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) {
+    // Who knocked may have left. Else we are out of descriptors or memory: the backlog waits a
+    // while.
+    const bool gone = errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
+    if (!gone) pause_until = steady_now() + kAcceptPause;
+    return;
+  }
+  asio::error_code ec;
+  tcp::socket socket(acceptor.get_executor());
+  socket.assign(acceptor.local_endpoint(ec).protocol(), fd.get(), ec);
+  if (ec) return;
+  fd.release();
+  admit(std::move(socket));
 }
 
 void StoreServer::Impl::admit(tcp::socket socket) {
-  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
   asio::error_code ec;
   socket.non_blocking(true, ec);
   socket.set_option(tcp::no_delay(true), ec);

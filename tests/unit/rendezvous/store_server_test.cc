@@ -16,6 +16,7 @@
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
 #include "rendezvous/wire.h"
+#include "socket_hooks.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -176,4 +177,15 @@ TEST_CASE("a client that asks and does not read is cut off, with all that was ke
   const auto deadline = soon();
   while (open_descriptors() > before && steady_now() < deadline) ::poll(nullptr, 0, 1);
   CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("no socket of the store is ever open to programs that another thread starts") {
+  const int before = inheritable_sockets;
+  auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret());
+  REQUIRE(server);
+  const auto url = "tcp://" + to_string((*server)->endpoint());
+  auto store = open_store(url, {"job", {}, "c"}, soon());
+  REQUIRE(store);
+  CHECK((*store)->set("k", "v", soon()));
+  CHECK(inheritable_sockets == before);
 }
