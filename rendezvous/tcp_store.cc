@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/socket.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
@@ -249,6 +250,7 @@ Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
     if (err != 0) return errno_error(address.text, err);
   }
+  if (connected_to_itself(fd.get())) return errno_error(address.text, ECONNREFUSED);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;

@@ -1,4 +1,6 @@
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include "base/endpoint.h"
 #include "base/rank_set.h"
 #include "base/secret.h"
+#include "base/socket.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 
@@ -106,4 +109,27 @@ TEST_CASE("a secret file that others may read is refused") {
   CHECK_FALSE(Secret::load(path));
   ::unlink(path);
   CHECK_FALSE(Secret::load(path));
+}
+
+TEST_CASE("a socket connected to itself is told from one connected to another") {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const sa = reinterpret_cast<sockaddr*>(&address);
+  const UniqueFd self(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  CHECK_FALSE(connected_to_itself(self.get()));
+  REQUIRE(::bind(self.get(), sa, size) == 0);
+  REQUIRE(::getsockname(self.get(), sa, &size) == 0);
+  REQUIRE(::connect(self.get(), sa, size) == 0);
+  CHECK(connected_to_itself(self.get()));
+
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  address.sin_port = 0;
+  REQUIRE(::bind(listener.get(), sa, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), sa, &size) == 0);
+  REQUIRE(::connect(client.get(), sa, size) == 0);
+  CHECK_FALSE(connected_to_itself(client.get()));
 }

@@ -10,6 +10,7 @@
 #include "rendezvous/handshake.h"
 #include "rendezvous/store.h"
 #include "rendezvous/wire.h"
+#include "socket_hooks.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -108,4 +109,24 @@ TEST_CASE("after a reply that makes no sense nothing more is read as replies") {
   const auto next = puppet.store->try_get("b", soon());
   REQUIRE_FALSE(next);
   CHECK(next.error().code == Errc::io);
+}
+
+TEST_CASE("a socket that was connected to itself is nobody's answer") {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  {
+    const UniqueFd free_port(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::bind(free_port.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(free_port.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  }
+  const int port = ntohs(address.sin_port);
+  bind_next_socket_to = port;
+  // The deadline has passed already: there is this one attempt.
+  const auto store =
+      open_store("tcp://127.0.0.1:" + std::to_string(port), {"job", {}, "x"}, steady_now());
+  REQUIRE_FALSE(store);
+  CHECK(bind_next_socket_to == 0);
+  CHECK(store.error().what.find("handshake") == std::string::npos);
 }
