@@ -5,7 +5,7 @@
 //              set             key, value
 //              get             key, i64 timeout_ns      waits; a timeout <= 0 does not wait
 //              try_get         key
-//              compare_and_set key, u8 has_expected, expected, value
+//              compare_and_set key, u8 has_expected, expected ("" where has_expected is 0), value
 //              add             key, i64 delta
 //              wait            i64 timeout_ns, u32 n, n keys
 //              delete_prefix   prefix
