@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/socket.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
@@ -145,9 +146,9 @@ Error TcpStore::failed(StoreStatus status, const StoreRequest& request,
                        const std::string& text) const {
   const auto where = "store at " + to_string(endpoint_) + ": ";
   if (status == StoreStatus::timeout) {
-    return Error{
-        .code = Errc::timeout,
-        .what = where + fmt::format("waited {} for {}", format_duration(request.timeout), text)};
+    return Error{.code = Errc::timeout,
+                 .what = where + fmt::format("waited {} for {}", format_duration(request.timeout),
+                                             escaped(text))};
   }
   if (status == StoreStatus::full) return Error{.code = Errc::io, .what = where + "it is full"};
   return Error{.code = Errc::usage, .what = where + request.key + " does not hold a number"};

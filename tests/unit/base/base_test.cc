@@ -12,6 +12,7 @@
 #include "base/rank_set.h"
 #include "base/secret.h"
 #include "base/socket.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 
@@ -132,4 +133,23 @@ TEST_CASE("a socket connected to itself is told from one connected to another") 
   REQUIRE(::getsockname(listener.get(), sa, &size) == 0);
   REQUIRE(::connect(client.get(), sa, size) == 0);
   CHECK_FALSE(connected_to_itself(client.get()));
+}
+
+TEST_CASE("text from outside is escaped to one harmless line, and only once") {
+  const std::pair<std::string, std::string> cases[] = {
+      {"rank 3 (pid 7)", "rank 3 (pid 7)"},
+      {"Ünïcødé … 名 😀", "Ünïcødé … 名 😀"},
+      {"a\nb\r\t\x1b[31mred\x7f", "a\\x0ab\\x0d\\x09\\x1b[31mred\\x7f"},
+      {std::string("nul\0", 4), "nul\\x00"},
+      {"\xc2\x9b"
+       "31m",
+       "\\xc2\\x9b31m"},  // C1: CSI in one character
+      {"\xff\xc3", "\\xff\\xc3"},
+      {"\xc0\x8a \xe0\x80\x8a \xed\xa0\x80", "\\xc0\\x8a \\xe0\\x80\\x8a \\xed\\xa0\\x80"},
+      {"", ""},
+  };
+  for (const auto& [raw, clean] : cases) {
+    CHECK(escaped(raw) == clean);
+    CHECK(escaped(clean) == clean);
+  }
 }
