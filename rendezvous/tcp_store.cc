@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
@@ -23,6 +24,15 @@ namespace {
 
 // What waiting requests may take on the wire beyond their own time-out.
 constexpr Duration kReplySlack = std::chrono::seconds(5);
+
+// What the server would take for a malformed message, and hang up.
+bool fits(const StoreRequest& request) {
+  return request.key.size() <= kMaxKeyBytes && request.value.size() <= kMaxValueBytes &&
+         request.expected.value_or("").size() <= kMaxValueBytes &&
+         request.keys.size() <= kMaxWaitKeys &&
+         std::all_of(request.keys.begin(), request.keys.end(),
+                     [](const auto& key) { return key.size() <= kMaxKeyBytes; });
+}
 
 class TcpStore : public Store {
  public:
@@ -110,8 +120,7 @@ class TcpStore : public Store {
 };
 
 Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
-  if (request.key.size() > kMaxKeyBytes || request.value.size() > kMaxValueBytes ||
-      request.keys.size() > kMaxWaitKeys) {
+  if (!fits(request)) {
     return Error{.code = Errc::usage, .what = "store: key or value too long: " + request.key};
   }
   if (broken_) return *broken_;
@@ -122,7 +131,11 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
   const bool waits = request.op == StoreOp::get || request.op == StoreOp::wait;
   const TimePoint last =
       waits && deadline < kNever - kReplySlack ? deadline + kReplySlack : deadline;
-  auto reply = exchange(request.id, encode(request), last);
+  const auto bytes = encode(request);
+  if (bytes.size() > 4 + kMaxFrameBytes) {
+    return Error{.code = Errc::usage, .what = "store: too many keys for one wait"};
+  }
+  auto reply = exchange(request.id, bytes, last);
   if (!reply) return reply.error();
   if (reply->status == StoreStatus::ok || reply->status == StoreStatus::absent) return reply;
   return failed(reply->status, request, reply->value);
@@ -151,6 +164,10 @@ Error TcpStore::failed(StoreStatus status, const StoreRequest& request,
                                              escaped(text))};
   }
   if (status == StoreStatus::full) return Error{.code = Errc::io, .what = where + "it is full"};
+  if (status == StoreStatus::too_many) {
+    return Error{.code = Errc::usage,
+                 .what = where + "too many requests of this connection wait for keys already"};
+  }
   return Error{.code = Errc::usage, .what = where + request.key + " does not hold a number"};
 }
 

@@ -115,7 +115,7 @@ Result<StoreReply> decode_reply(std::string_view message) {
   reply.id = in.get<std::uint32_t>();
   reply.number = in.get<std::int64_t>();
   reply.value = get_value(in);
-  if (!in.done() || reply.status > StoreStatus::full) return malformed("reply");
+  if (!in.done() || reply.status > StoreStatus::too_many) return malformed("reply");
   return reply;
 }
 

@@ -59,6 +59,7 @@ enum class StoreStatus : std::uint8_t {
   timeout,     // get, wait: `value` names the missing keys
   not_number,  // add: the key holds something else than a decimal number
   full,        // the store holds as much as it may
+  too_many,    // get, wait: as many requests of this connection wait already as may
 };
 
 struct StoreReply {

@@ -66,6 +66,8 @@ TEST_CASE("store conformance") {
       CHECK(**b->try_get(odd, soon()) == big);
       CHECK_FALSE(b->try_get("none", soon())->has_value());
       CHECK_FALSE(a->set("k", big + "x", soon()));
+      CHECK_FALSE(a->compare_and_set("k", big + "x", "v", soon()));
+      CHECK_FALSE(a->wait({std::string(kMaxKeyBytes + 1, 'k')}, steady_now()));
       REQUIRE(a->set(odd, "new", soon()));
       CHECK(*b->get(odd, soon()) == "new");
     }
