@@ -4,13 +4,14 @@
 
 #include <array>
 #include <map>
-#include <set>
 
 #include <asio/ip/tcp.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
+#include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/rate_limit.h"
 #include "base/unique_fd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_core.h"
@@ -25,13 +26,19 @@ constexpr std::size_t kMaxUnproven = 64;
 constexpr std::size_t kMaxUnsent = 16 << 20;
 constexpr Duration kPatience = std::chrono::milliseconds(200);
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+constexpr Duration kQuiet = std::chrono::minutes(1);  // after a complaint about an address
+constexpr std::size_t kMaxBlamed = 256;
 
 // One client. Pending asynchronous operations share ownership: the last of them to end frees it.
 struct Session {
   Session(StoreCore::Connection i, tcp::socket s, Handshake h)
-      : id(i), socket(std::move(s)), handshake(std::move(h)) {}
+      : id(i), socket(std::move(s)), handshake(std::move(h)) {
+    asio::error_code ec;
+    if (const auto peer = socket.remote_endpoint(ec); !ec) address = peer.address().to_string();
+  }
   const StoreCore::Connection id;  // in the order of arrival
   tcp::socket socket;
+  std::string address = "?";  // of the peer
   Handshake handshake;
   bool proven = false;
   bool closed = false;
@@ -61,6 +68,7 @@ struct StoreServer::Impl {
   void send(const SessionPtr& session, std::string bytes);
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
+  void complain(const Session& session, const std::string& what);
   void arm_core_timer();
   bool full(TimePoint now) const;
   void arm_guard_timer(TimePoint now);
@@ -77,7 +85,7 @@ struct StoreServer::Impl {
   bool accepting = false;
   TimePoint pause_until{};  // after an accept that failed
   std::uint64_t dropped = 0;
-  std::set<std::string> refusals_told;
+  RateLimit complaints{kQuiet, kMaxBlamed};  // one subject is one address
   // Handlers that run after the server is gone find this expired.
   std::shared_ptr<bool> here = std::make_shared<bool>(true);
 };
@@ -212,10 +220,7 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   if (!used) {
     // A stranger of another job is told and named; what does not speak the protocol is not.
     const auto& why = used.error();
-    if (why.code == Errc::auth && refusals_told.size() < 32 &&
-        refusals_told.insert(why.what).second) {
-      log_warn("store: refused a connection: {}", why.what);
-    }
+    if (why.code == Errc::auth) complain(*session, "refused a connection: " + why.what);
     return false;
   }
   bytes.remove_prefix(*used);
@@ -230,10 +235,14 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
 bool StoreServer::Impl::on_frames(const SessionPtr& session) {
   while (true) {
     const auto message = session->frames.next();
-    if (!message) return false;
-    if (!message->has_value()) return true;
-    auto request = decode_request(**message);
-    if (!request) return false;
+    if (message && !message->has_value()) return true;
+    auto request = message ? decode_request(**message) : message.error();
+    if (!request) {
+      ++dropped;
+      complain(*session, "closed the connection of " + session->handshake.peer().who + ": " +
+                             request.error().what);
+      return false;
+    }
     deliver(core.step(steady_now(), StoreCore::Asked{session->id, std::move(*request)}));
     if (session->closed) return false;
   }
@@ -266,7 +275,12 @@ void StoreServer::Impl::arm_core_timer() {
 void StoreServer::Impl::send(const SessionPtr& session, std::string bytes) {
   if (session->closed) return;
   session->unsent += bytes;
-  if (session->sending.size() + session->unsent.size() > kMaxUnsent) return close(session);
+  if (session->sending.size() + session->unsent.size() > kMaxUnsent) {
+    ++dropped;
+    complain(*session, "closed the connection of " + session->handshake.peer().who +
+                           ", which does not read what it asks for");
+    return close(session);
+  }
   if (session->sending.empty()) flush(session);
 }
 
@@ -297,6 +311,14 @@ void StoreServer::Impl::close(const SessionPtr& session) {
     deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   }
   accept();
+}
+
+// Whoever can reach the port can provoke these lines: one a minute for each address tells enough.
+void StoreServer::Impl::complain(const Session& session, const std::string& what) {
+  const auto unsaid = complaints.may_say(steady_now(), session.address);
+  if (!unsaid) return;
+  const auto more = *unsaid > 0 ? fmt::format(" ({} such lines were left out)", *unsaid) : "";
+  log_warn("store: from {}: {}{}", session.address, what, more);
 }
 
 StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

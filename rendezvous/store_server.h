@@ -6,6 +6,8 @@
 // fixed size each, and a quiet drop (counted) for whatever does not speak the protocol. When all 64
 // are taken, whoever has been there longest makes room for the next to come, if it had 200 ms: a
 // crowd of idle strangers delays a member by that much for each 64 before it in the backlog.
+// Refusals and members that send malformed frames or do not read are logged, for each address at
+// most once a minute.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,8 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const;
-  std::uint64_t dropped() const;  // connections that failed the handshake
+  // Connections that failed the handshake, broke the protocol or did not read.
+  std::uint64_t dropped() const;
 
  private:
   struct Impl;

@@ -10,6 +10,7 @@
 #include "base/codec.h"
 #include "base/endpoint.h"
 #include "base/rank_set.h"
+#include "base/rate_limit.h"
 #include "base/secret.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -152,4 +153,16 @@ TEST_CASE("text from outside is escaped to one harmless line, and only once") {
     CHECK(escaped(raw) == clean);
     CHECK(escaped(clean) == clean);
   }
+}
+
+TEST_CASE("a rate limit lets one through per subject and period, and remembers a bounded number") {
+  RateLimit limit(10s, 2);
+  const TimePoint start(100s);
+  CHECK(limit.may_say(start, "a") == 0);
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(limit.may_say(start + 9s, "a"));
+  CHECK(limit.may_say(start + 9s, "b") == 0);
+  CHECK_FALSE(limit.may_say(start + 9s, "c"));
+  CHECK(limit.may_say(start + 10s, "a") == 5);
+  CHECK_FALSE(limit.may_say(start + 10s, "c"));
+  CHECK(limit.may_say(start + 19s, "c") == 0);
 }

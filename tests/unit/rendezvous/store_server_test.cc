@@ -1,4 +1,6 @@
 // The server against strangers: garbage, silence, other jobs, taken ports.
+#include "rendezvous/store_server.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -8,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include <asio/io_context.hpp>
 #include <doctest/doctest.h>
 
 #include "base/log.h"
@@ -25,13 +28,17 @@ namespace {
 
 TimePoint soon() { return steady_now() + 20s; }
 
-UniqueFd dial(std::uint16_t port, int receive_buffer = 0) {
+UniqueFd dial(std::uint16_t port, int receive_buffer = 0, const char* from = nullptr) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (receive_buffer > 0) {
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
   }
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  if (from != nullptr) {
+    ::inet_pton(AF_INET, from, &address.sin_addr);
+    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  }
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fd.reset();
@@ -43,8 +50,8 @@ std::ptrdiff_t open_descriptors() {
 }
 
 // A client past the handshake that the test speaks for, byte by byte.
-UniqueFd dial_proven(std::uint16_t port, int receive_buffer = 0) {
-  UniqueFd fd = dial(port, receive_buffer);
+UniqueFd dial_proven(std::uint16_t port, int receive_buffer = 0, const char* from = nullptr) {
+  UniqueFd fd = dial(port, receive_buffer, from);
   REQUIRE(fd);
   const HandshakeIdentity self{.purpose = Purpose::store, .job_id = "job", .who = "raw"};
   REQUIRE(handshake_connect(fd.get(), Secret(), self, soon()));
@@ -188,4 +195,34 @@ TEST_CASE("no socket of the store is ever open to programs that another thread s
   REQUIRE(store);
   CHECK((*store)->set("k", "v", soon()));
   CHECK(inheritable_sockets == before);
+}
+
+TEST_CASE("refusals and malformed frames are counted, and logged once for each address") {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  asio::io_context loop{1};
+  StoreServerOptions options;
+  options.listen = {"127.0.0.1", 0};
+  options.job_id = "job";
+  auto server = StoreServer::open(loop, options);
+  REQUIRE(server);
+  const auto endpoint = (*server)->endpoint();
+  std::thread serving([&] { loop.run(); });
+  for (int i = 0; i < 5; ++i) {
+    const std::string who = "stranger " + std::to_string(i);
+    CHECK_FALSE(open_store("tcp://" + to_string(endpoint), {"another", {}, who}, soon()));
+  }
+  for (int i = 0; i < 5; ++i) {
+    const UniqueFd fd = dial_proven(endpoint.port, 0, i % 2 == 0 ? "127.0.0.1" : "127.0.0.2");
+    say(fd, "\xff\xff\xff\x7f");
+    char byte;
+    CHECK(::recv(fd.get(), &byte, 1, 0) <= 0);  // the server hangs up after it has logged
+  }
+  loop.stop();
+  serving.join();
+  set_log_sink({});
+  CHECK((*server)->dropped() == 10);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].find("from 127.0.0.1: refused a connection") != std::string::npos);
+  CHECK(lines[1].find("from 127.0.0.2: closed the connection of raw: ") != std::string::npos);
 }
