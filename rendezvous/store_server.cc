@@ -64,8 +64,8 @@ struct StoreServer::Impl {
   bool on_bytes(const SessionPtr& session, std::string_view bytes);
   bool on_handshake(const SessionPtr& session, std::string_view& bytes);
   bool on_frames(const SessionPtr& session);
-  void deliver(std::vector<StoreCore::Answer> answers);
-  void send(const SessionPtr& session, std::string bytes);
+  void deliver(const std::vector<StoreCore::Answer>& answers);
+  void send(const SessionPtr& session, const std::string& bytes);
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
   void complain(const Session& session, const std::string& what);
@@ -216,7 +216,7 @@ bool StoreServer::Impl::on_bytes(const SessionPtr& session, std::string_view byt
 
 bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view& bytes) {
   const auto used = session->handshake.feed(bytes);
-  if (auto out = session->handshake.take_output(); !out.empty()) send(session, std::move(out));
+  if (auto out = session->handshake.take_output(); !out.empty()) send(session, out);
   if (!used) {
     // A stranger of another job is told and named; what does not speak the protocol is not.
     const auto& why = used.error();
@@ -248,7 +248,7 @@ bool StoreServer::Impl::on_frames(const SessionPtr& session) {
   }
 }
 
-void StoreServer::Impl::deliver(std::vector<StoreCore::Answer> answers) {
+void StoreServer::Impl::deliver(const std::vector<StoreCore::Answer>& answers) {
   for (const auto& answer : answers) {
     if (const auto it = sessions.find(answer.to); it != sessions.end()) {
       send(SessionPtr(it->second), encode(answer.reply));
@@ -272,7 +272,7 @@ void StoreServer::Impl::arm_core_timer() {
   });
 }
 
-void StoreServer::Impl::send(const SessionPtr& session, std::string bytes) {
+void StoreServer::Impl::send(const SessionPtr& session, const std::string& bytes) {
   if (session->closed) return;
   session->unsent += bytes;
   if (session->sending.size() + session->unsent.size() > kMaxUnsent) {
