@@ -5,6 +5,7 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -20,6 +21,8 @@ namespace {
 constexpr std::size_t kHeader = 4 + 8;
 constexpr std::size_t kMaxRecord = kMaxKeyBytes + kMaxValueBytes + 64;
 constexpr Duration kLook = std::chrono::milliseconds(50);
+constexpr off_t kSmallJournal = 256 << 10;  // is not worth a compaction
+constexpr off_t kGrowth = 4;
 enum class Kind : std::uint8_t { set = 1, delete_prefix = 2 };
 
 std::string checksum(std::string_view body) {
@@ -51,12 +54,15 @@ std::string file_name(const std::string& job_id) {
   return name;
 }
 
+Error too_long() { return Error{.code = Errc::usage, .what = "store: key or value too long"}; }
+
 class FileStore : public Store {
  public:
-  FileStore(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
-    watch_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-    if (watch_) ::inotify_add_watch(watch_.get(), path_.c_str(), IN_MODIFY);
-  }
+  explicit FileStore(std::string path)
+      : path_(std::move(path)), watch_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
+
+  // Opens the journal that stands at the path, and forgets what another one said.
+  Result<void> open(int flags);
 
   Result<void> set(std::string_view key, std::string_view value, TimePoint deadline) override {
     return locked(deadline, [&] { return append(Kind::set, key, value); });
@@ -75,6 +81,7 @@ class FileStore : public Store {
   Result<std::string> compare_and_set(std::string_view key,
                                       std::optional<std::string_view> expected,
                                       std::string_view desired, TimePoint deadline) override {
+    if (expected.value_or("").size() > kMaxValueBytes) return too_long();
     auto done = locked(deadline, [&]() -> Result<void> {
       const auto old = find(key);
       if (old.has_value() != expected.has_value() || (old && *old != *expected)) return {};
@@ -122,16 +129,23 @@ class FileStore : public Store {
   }
 
   Result<void> catch_up();
+  Result<void> read_on();
+  bool replaced() const;
+  void compact_if_worth_it();
+  bool write_anew(const std::string& path, std::string_view bytes) const;
+  void sync_folder() const;
   bool apply(std::string_view body);
   Result<void> append(Kind kind, std::string_view key, std::string_view value);
   Result<void> lock(TimePoint deadline);
+  Result<void> lock_ours(TimePoint deadline);
   void unlock();
 
   template <class Work>
   Result<void> locked(TimePoint deadline, Work work) {
     if (auto held = lock(deadline); !held) return held;
-    auto done = catch_up();
+    auto done = read_on();
     if (done) done = work();
+    if (done) compact_if_worth_it();
     unlock();
     return done;
   }
@@ -139,12 +153,47 @@ class FileStore : public Store {
   UniqueFd fd_;
   std::string path_;
   UniqueFd watch_;
+  int watched_ = -1;
   off_t read_ = 0;  // everything before is in values_
+  off_t compact_at_ = kSmallJournal;
   std::map<std::string, std::string> values_;
 };
 
-// Reads the whole records behind read_. A torn one at the end is left for later.
+Result<void> FileStore::open(int flags) {
+  UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (!fd) return errno_error("store " + path_, errno);
+  fd_ = std::move(fd);
+  read_ = 0;
+  values_.clear();
+  if (!watch_) return {};
+  if (watched_ >= 0) ::inotify_rm_watch(watch_.get(), watched_);
+  // IN_ATTRIB: its last name is gone, another journal has taken its place.
+  watched_ = ::inotify_add_watch(watch_.get(), path_.c_str(), IN_MODIFY | IN_ATTRIB);
+  return {};
+}
+
+// Whether another file than ours stands at the path. None at all: the folder was removed, and those
+// who have the journal open go on with it.
+bool FileStore::replaced() const {
+  struct stat ours {
+  }, there{};
+  if (::stat(path_.c_str(), &there) != 0) return false;
+  if (::fstat(fd_.get(), &ours) != 0) return errno == ESTALE;
+  return ours.st_ino != there.st_ino || ours.st_dev != there.st_dev;
+}
+
 Result<void> FileStore::catch_up() {
+  if (!replaced()) {
+    auto read = read_on();
+    if (read || read.error().os_errno != ESTALE) return read;
+  }
+  // ESTALE: a network file system's word for a file that another host has replaced.
+  if (auto opened = open(0); !opened) return opened;
+  return read_on();
+}
+
+// Reads the whole records behind read_. A torn one at the end is left for later.
+Result<void> FileStore::read_on() {
   struct stat st {};
   if (::fstat(fd_.get(), &st) != 0) return failed("stat");
   std::string bytes(static_cast<std::size_t>(std::max<off_t>(st.st_size - read_, 0)), '\0');
@@ -186,7 +235,7 @@ bool FileStore::apply(std::string_view body) {
 // With the lock held and everything read: what stands behind read_ is a dead writer's torn record.
 Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view value) {
   if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
-    return Error{.code = Errc::usage, .what = "store: key or value too long"};
+    return too_long();
   }
   if (::ftruncate(fd_.get(), read_) != 0) return failed("truncate");
   const auto record = encode_record(kind, key, value);
@@ -198,10 +247,58 @@ Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view
     if (n < 0) return failed("write");
     written += static_cast<std::size_t>(n);
   }
-  return catch_up();
+  return read_on();
 }
 
+// With the lock held. A compaction that fails is no failure: the journal is whole without it.
+void FileStore::compact_if_worth_it() {
+  if (read_ < compact_at_) return;
+  std::string bytes;
+  for (const auto& [key, value] : values_) bytes += encode_record(Kind::set, key, value);
+  compact_at_ = std::max(kSmallJournal, kGrowth * static_cast<off_t>(bytes.size()));
+  if (read_ < compact_at_) return;
+  const auto beside = path_ + "~";  // no journal's name: '~' of a job id is written %7e
+  if (write_anew(beside, bytes) && ::rename(beside.c_str(), path_.c_str()) == 0) {
+    sync_folder();
+    return;
+  }
+  ::unlink(beside.c_str());
+  compact_at_ = 2 * read_;
+}
+
+// On disk before it gets its name: after a crash of the machine there must not be less than before.
+bool FileStore::write_anew(const std::string& path, std::string_view bytes) const {
+  struct stat st {};
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd || ::fstat(fd_.get(), &st) != 0) return false;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  // Whoever could open the old one can open this one.
+  return ::fchown(fd.get(), st.st_uid, st.st_gid) == 0 &&
+         ::fchmod(fd.get(), st.st_mode & 07777) == 0 && ::fsync(fd.get()) == 0;
+}
+
+void FileStore::sync_folder() const {
+  const auto folder = path_.substr(0, path_.rfind('/'));
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) ::fsync(fd.get());
+}
+
+// Of the journal that stands at the path: one that was replaced meanwhile guards nothing.
 Result<void> FileStore::lock(TimePoint deadline) {
+  while (true) {
+    auto held = lock_ours(deadline);
+    if (!held && held.error().os_errno != ESTALE) return held;
+    if (held && !replaced()) return held;
+    unlock();
+    if (auto opened = open(0); !opened) return opened;
+  }
+}
+
+Result<void> FileStore::lock_ours(TimePoint deadline) {
   struct flock range {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
@@ -256,9 +353,9 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& folder,
     return errno_error("store folder " + folder, errno);
   }
   std::string path = folder + "/" + file_name(job_id);
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd) return errno_error("store " + path, errno);
-  return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(fd), std::move(path)));
+  auto store = std::make_unique<FileStore>(std::move(path));
+  if (auto opened = store->open(O_CREAT); !opened) return opened.error();
+  return std::unique_ptr<Store>(std::move(store));
 }
 
 }  // namespace dlaunch

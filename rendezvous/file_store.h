@@ -9,6 +9,11 @@
 // and the next writer cuts off. Readers need no lock. Waiting uses inotify and, for file systems
 // that do not report other hosts' writes, a look at least every 50 ms.
 //
+// A journal that has grown to several times what it holds is written anew beside the old one, which
+// it then replaces under the lock: a crash leaves one or the other, and at worst a file "…~" that
+// the next to do so overwrites. Who holds the old one open notices, and reads the new one from its
+// start.
+//
 // The folder's permissions say who may take part. Use a new folder, or a new job id, for each job.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/text.h"
 
 namespace dlaunch {
 namespace {
@@ -46,7 +47,8 @@ Error protocol_error(const char* what) {
 // Why the acceptor does not want this connector; "" if it does.
 std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity& got) {
   if (got.job_id != expected.job_id) {
-    return fmt::format("this is job '{}'; {} is of job '{}'", expected.job_id, got.who, got.job_id);
+    return fmt::format("this is job '{}'; {} is of job '{}'", expected.job_id, got.who,
+                       escaped(got.job_id));
   }
   // Links and data sockets of one ring come to one listener, in any order.
   if ((got.purpose == Purpose::store) != (expected.purpose == Purpose::store)) {
@@ -120,7 +122,7 @@ Result<void> Handshake::on_message(std::string_view message) {
   if (type == Type::refuse) {
     const auto text = in.get_string(kMaxMessage);
     if (!in.done()) return protocol_error("malformed refusal");
-    return auth_error("refused: " + std::string(text));
+    return auth_error("refused: " + escaped(text));
   }
   switch (state_) {
     case State::await_hello:
@@ -147,7 +149,7 @@ Result<void> Handshake::on_hello(std::string_view message) {
   peer_.from_rank = in.get<std::int32_t>();
   peer_.to_rank = in.get<std::int32_t>();
   peer_.job_id = in.get_string(kMaxText);
-  peer_.who = in.get_string(kMaxText);
+  peer_.who = escaped(in.get_string(kMaxText));  // it is there for messages only
   in.get_raw(kNonceBytes);
   if (!in.done()) return protocol_error("malformed HELLO");
   if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);

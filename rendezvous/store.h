@@ -5,8 +5,10 @@
 // number ("r1/ring/addr/3"), so that a late writer of an older round changes nothing that counts.
 //
 // Every call blocks the calling thread until it is done or `deadline` has passed (Errc::timeout;
-// the error says what was waited for and how long). A Store object is for one thread at a time; any
-// number of processes use the same key space, and each operation is atomic among them.
+// the error says what was waited for and how long). A Store whose connection failed, or whose call
+// ran out of time in the middle of a message, stays unusable (Errc::io, telling why): open it
+// again. A Store object is for one thread at a time; any number of processes use the same key
+// space, and each operation is atomic among them.
 #pragma once
 
 #include <cstdint>

@@ -33,18 +33,15 @@ std::vector<StoreCore::Answer> StoreCore::step(TimePoint now, const Event& event
   if (const auto* asked = std::get_if<Asked>(&event)) {
     ask(now, asked->from, asked->request);
   } else if (const auto* closed = std::get_if<Closed>(&event)) {
-    std::erase_if(waiters_, [&](const Waiter& w) { return w.from == closed->from; });
+    close(closed->from);
   }
   expire(now);
   return std::move(answers_);
 }
 
 std::optional<TimePoint> StoreCore::deadline() const {
-  std::optional<TimePoint> first;
-  for (const auto& waiter : waiters_) {
-    if (waiter.until != kNever && (!first || waiter.until < *first)) first = waiter.until;
-  }
-  return first;
+  if (deadlines_.empty() || deadlines_.begin()->first == kNever) return std::nullopt;
+  return deadlines_.begin()->first;
 }
 
 void StoreCore::ask(TimePoint now, Connection from, const StoreRequest& request) {
@@ -119,35 +116,84 @@ void StoreCore::delete_prefix(const std::string& prefix, StoreReply& reply) {
 
 void StoreCore::wait(TimePoint now, Connection from, const StoreRequest& request) {
   const bool wants_value = request.op == StoreOp::get;
-  Waiter waiter{from, request.id, wants_value, {}, now, deadline_after(now, request.timeout)};
+  Waiter waiter{from, request.id, wants_value, {}, deadline_after(now, request.timeout)};
   if (request.timeout < Duration::zero()) waiter.until = now;
   if (wants_value)
     waiter.missing.insert(request.key);
   else
     waiter.missing.insert(request.keys.begin(), request.keys.end());
   std::erase_if(waiter.missing, [&](const auto& key) { return values_.contains(key); });
-  if (!waiter.missing.empty()) return waiters_.push_back(std::move(waiter));
+  if (!waiter.missing.empty()) {
+    if (may_wait(from, waiter.missing.size())) return add_waiter(std::move(waiter));
+    answers_.push_back({from, StoreReply{.status = StoreStatus::too_many, .id = request.id}});
+    return;
+  }
   answers_.push_back({from, StoreReply{.id = request.id}});
   if (wants_value) answers_.back().reply.value = values_.at(request.key);
 }
 
+bool StoreCore::may_wait(Connection from, std::size_t keys) const {
+  const auto it = waits_of_.find(from);
+  if (it == waits_of_.end()) return keys <= kMaxWaitKeys;
+  return it->second.ids.size() < kMaxWaits && it->second.keys + keys <= kMaxWaitKeys;
+}
+
+void StoreCore::add_waiter(Waiter waiter) {
+  const WaiterId id = next_waiter_++;
+  auto& waits = waits_of_[waiter.from];
+  waits.ids.insert(id);
+  waits.keys += waiter.missing.size();
+  for (const auto& key : waiter.missing) waiters_of_key_[key].insert(id);
+  deadlines_.emplace(waiter.until, id);
+  waiters_.emplace(id, std::move(waiter));
+}
+
+void StoreCore::drop_waiter(WaiterId id) {
+  const auto it = waiters_.find(id);
+  const auto& waiter = it->second;
+  for (const auto& key : waiter.missing) {
+    const auto of_key = waiters_of_key_.find(key);
+    of_key->second.erase(id);
+    if (of_key->second.empty()) waiters_of_key_.erase(of_key);
+  }
+  const auto of_connection = waits_of_.find(waiter.from);
+  of_connection->second.ids.erase(id);
+  of_connection->second.keys -= waiter.missing.size();
+  if (of_connection->second.ids.empty()) waits_of_.erase(of_connection);
+  deadlines_.erase({waiter.until, id});
+  waiters_.erase(it);
+}
+
 void StoreCore::wake(const std::string& key) {
-  std::erase_if(waiters_, [&](Waiter& waiter) {
-    if (waiter.missing.erase(key) == 0 || !waiter.missing.empty()) return false;
+  const auto found = waiters_of_key_.extract(key);
+  if (found.empty()) return;
+  for (const WaiterId id : found.mapped()) {
+    auto& waiter = waiters_.at(id);
+    waiter.missing.erase(key);
+    --waits_of_.at(waiter.from).keys;
+    if (!waiter.missing.empty()) continue;
     answers_.push_back({waiter.from, StoreReply{.id = waiter.id}});
     if (waiter.wants_value) answers_.back().reply.value = values_.at(key);
-    return true;
-  });
+    drop_waiter(id);
+  }
+}
+
+void StoreCore::close(Connection from) {
+  const auto it = waits_of_.find(from);
+  if (it == waits_of_.end()) return;
+  const auto ids = it->second.ids;  // the last of them takes the entry along
+  for (const WaiterId id : ids) drop_waiter(id);
 }
 
 void StoreCore::expire(TimePoint now) {
-  std::erase_if(waiters_, [&](const Waiter& waiter) {
-    if (waiter.until > now) return false;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const WaiterId id = deadlines_.begin()->second;
+    const auto& waiter = waiters_.at(id);
     answers_.push_back({waiter.from, StoreReply{.status = StoreStatus::timeout,
                                                 .id = waiter.id,
                                                 .value = name_keys(waiter.missing)}});
-    return true;
-  });
+    drop_waiter(id);
+  }
 }
 
 }  // namespace dlaunch

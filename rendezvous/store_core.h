@@ -1,6 +1,8 @@
 // StoreCore: what a store server knows and decides. Pure: it takes requests and gives replies; no
 // sockets, no clock, no threads. Requests that must wait are kept until their key appears, their
-// time is over, or their connection is gone.
+// time is over, or their connection is gone. They are found by key, connection and deadline, so
+// that thousands of ranks may wait at once. One connection may have kMaxWaits requests waiting for
+// kMaxWaitKeys missing keys together; one more is answered StoreStatus::too_many.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,6 +18,8 @@
 #include "rendezvous/wire.h"
 
 namespace dlaunch {
+
+inline constexpr std::size_t kMaxWaits = 64;
 
 class StoreCore {
  public:
@@ -44,13 +49,18 @@ class StoreCore {
   std::size_t keys() const { return values_.size(); }
 
  private:
+  using WaiterId = std::uint64_t;  // in the order of asking
+
   struct Waiter {
     Connection from;
     std::uint32_t id;
     bool wants_value;
     std::set<std::string> missing;
-    TimePoint since;
     TimePoint until;
+  };
+  struct Waits {  // of one connection
+    std::set<WaiterId> ids;
+    std::size_t keys = 0;  // that are missing, over all of them
   };
 
   void ask(TimePoint now, Connection from, const StoreRequest& request);
@@ -59,13 +69,21 @@ class StoreCore {
   void add(const StoreRequest& request, StoreReply& reply);
   void delete_prefix(const std::string& prefix, StoreReply& reply);
   void wait(TimePoint now, Connection from, const StoreRequest& request);
+  bool may_wait(Connection from, std::size_t keys) const;
+  void add_waiter(Waiter waiter);
+  void drop_waiter(WaiterId id);
   void wake(const std::string& key);
+  void close(Connection from);
   void expire(TimePoint now);
 
   std::size_t max_bytes_;
   std::size_t bytes_ = 0;
   std::map<std::string, std::string> values_;
-  std::vector<Waiter> waiters_;
+  std::map<WaiterId, Waiter> waiters_;
+  std::map<std::string, std::set<WaiterId>> waiters_of_key_;
+  std::map<Connection, Waits> waits_of_;
+  std::set<std::pair<TimePoint, WaiterId>> deadlines_;
+  WaiterId next_waiter_ = 1;
   std::vector<Answer> answers_;
 };
 

@@ -1,16 +1,18 @@
 #include "rendezvous/store_server.h"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <map>
-#include <set>
 
 #include <asio/ip/tcp.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
+#include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/rate_limit.h"
+#include "base/unique_fd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_core.h"
 
@@ -22,16 +24,25 @@ namespace {
 
 constexpr std::size_t kMaxUnproven = 64;
 constexpr std::size_t kMaxUnsent = 16 << 20;
-constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+constexpr Duration kPatience = std::chrono::milliseconds(200);
+constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+constexpr Duration kQuiet = std::chrono::minutes(1);  // after a complaint about an address
+constexpr std::size_t kMaxBlamed = 256;
 
 // One client. Pending asynchronous operations share ownership: the last of them to end frees it.
 struct Session {
-  Session(tcp::socket s, Handshake h) : socket(std::move(s)), handshake(std::move(h)) {}
+  Session(StoreCore::Connection i, tcp::socket s, Handshake h)
+      : id(i), socket(std::move(s)), handshake(std::move(h)) {
+    asio::error_code ec;
+    if (const auto peer = socket.remote_endpoint(ec); !ec) address = peer.address().to_string();
+  }
+  const StoreCore::Connection id;  // in the order of arrival
   tcp::socket socket;
+  std::string address = "?";  // of the peer
   Handshake handshake;
   bool proven = false;
   bool closed = false;
-  TimePoint handshake_deadline{};
+  const TimePoint since = steady_now();
   FrameBuffer frames;
   std::array<char, 4096> input{};
   std::string unsent;
@@ -47,31 +58,34 @@ struct StoreServer::Impl {
 
   Result<void> listen();
   void accept();
+  void take_one();
   void admit(tcp::socket socket);
   void read(const SessionPtr& session);
   bool on_bytes(const SessionPtr& session, std::string_view bytes);
   bool on_handshake(const SessionPtr& session, std::string_view& bytes);
   bool on_frames(const SessionPtr& session);
-  void deliver(std::vector<StoreCore::Answer> answers);
-  void send(const SessionPtr& session, std::string bytes);
+  void deliver(const std::vector<StoreCore::Answer>& answers);
+  void send(const SessionPtr& session, const std::string& bytes);
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
+  void complain(const Session& session, const std::string& what);
   void arm_core_timer();
-  void arm_guard_timer();
-  void resume_accept();
+  bool full(TimePoint now) const;
+  void arm_guard_timer(TimePoint now);
+  void on_guard_timer();
 
   StoreServerOptions options;
   tcp::acceptor acceptor;
   asio::steady_timer core_timer;
   asio::steady_timer guard_timer;  // handshake deadlines, and a pause after a failed accept
   StoreCore core;
-  std::map<StoreCore::Connection, SessionPtr> sessions;
-  std::map<Session*, StoreCore::Connection> ids;
-  std::set<SessionPtr> unproven;
+  std::map<StoreCore::Connection, SessionPtr> sessions;  // proven ones
+  std::map<StoreCore::Connection, SessionPtr> unproven;  // the oldest first
   StoreCore::Connection next_id = 1;
   bool accepting = false;
+  TimePoint pause_until{};  // after an accept that failed
   std::uint64_t dropped = 0;
-  std::set<std::string> refusals_told;
+  RateLimit complaints{kQuiet, kMaxBlamed};  // one subject is one address
   // Handlers that run after the server is gone find this expired.
   std::shared_ptr<bool> here = std::make_shared<bool>(true);
 };
@@ -86,8 +100,12 @@ Result<void> StoreServer::Impl::listen() {
     return Error{.code = Errc::io, .what = context + ": cannot resolve the host name"};
   }
   const tcp::endpoint where = found.begin()->endpoint();
-  acceptor.open(where.protocol(), ec);
-  if (!ec) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
+  // Sockets are made here and not by asio, which cannot make them close-on-exec from the start: in
+  // a rank that hosts the store, other threads may fork and exec at any time.
+  UniqueFd fd(::socket(where.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return errno_error(context, errno);
+  acceptor.assign(where.protocol(), fd.get(), ec);
+  if (!ec) fd.release();
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
   if (!ec) acceptor.bind(where, ec);
   if (!ec) acceptor.listen(1024, ec);
@@ -98,23 +116,43 @@ Result<void> StoreServer::Impl::listen() {
   return {};
 }
 
+// As many strangers as may be are in the handshake, and none of them has had its time yet.
+bool StoreServer::Impl::full(TimePoint now) const {
+  return unproven.size() >= kMaxUnproven && now < unproven.begin()->second->since + kPatience;
+}
+
 void StoreServer::Impl::accept() {
-  if (accepting || !acceptor.is_open() || unproven.size() >= kMaxUnproven) return;
+  const auto now = steady_now();
+  arm_guard_timer(now);
+  if (accepting || !acceptor.is_open() || now < pause_until || full(now)) return;
   accepting = true;
-  acceptor.async_accept([this, alive = std::weak_ptr(here)](asio::error_code ec, tcp::socket s) {
-    if (alive.expired() || ec == asio::error::operation_aborted) return;
-    accepting = false;
-    if (ec) {  // out of descriptors or memory: the backlog waits until the guard timer comes round
-      guard_timer.expires_after(kAcceptPause);
-      return arm_guard_timer();
-    }
-    admit(std::move(s));
-    accept();
-  });
+  acceptor.async_wait(tcp::acceptor::wait_read,
+                      [this, alive = std::weak_ptr(here)](asio::error_code ec) {
+                        if (alive.expired() || ec == asio::error::operation_aborted) return;
+                        accepting = false;
+                        take_one();
+                        accept();
+                      });
+}
+
+void StoreServer::Impl::take_one() {
+  UniqueFd fd(::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) {
+    // Who knocked may have left. Else we are out of descriptors or memory: the backlog waits a
+    // while.
+    const bool gone = errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
+    if (!gone) pause_until = steady_now() + kAcceptPause;
+    return;
+  }
+  asio::error_code ec;
+  tcp::socket socket(acceptor.get_executor());
+  socket.assign(acceptor.local_endpoint(ec).protocol(), fd.get(), ec);
+  if (ec) return;
+  fd.release();
+  admit(std::move(socket));
 }
 
 void StoreServer::Impl::admit(tcp::socket socket) {
-  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
   asio::error_code ec;
   socket.non_blocking(true, ec);
   socket.set_option(tcp::no_delay(true), ec);
@@ -122,35 +160,38 @@ void StoreServer::Impl::admit(tcp::socket socket) {
   if (!nonce) return;
   HandshakeIdentity self{.purpose = Purpose::store, .job_id = options.job_id};
   auto session = std::make_shared<Session>(
-      std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
-  session->handshake_deadline = steady_now() + kHandshakeTimeout;
-  unproven.insert(session);
-  if (unproven.size() == 1) {
-    guard_timer.expires_at(session->handshake_deadline);
-    arm_guard_timer();
-  }
+      next_id++, std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
+  unproven.emplace(session->id, session);
   read(session);
+  if (unproven.size() > kMaxUnproven) {  // the oldest has had its time, or we would not be here
+    ++dropped;
+    close(unproven.begin()->second);
+  }
 }
 
-void StoreServer::Impl::arm_guard_timer() {
+// Set to when something is to be done about the oldest stranger, or an accept may be tried again.
+void StoreServer::Impl::arm_guard_timer(TimePoint now) {
+  auto when = now < pause_until ? pause_until : kNever;
+  if (!unproven.empty()) {
+    const auto since = unproven.begin()->second->since;
+    when = std::min(when, since + (full(now) ? kPatience : kHandshakeTimeout));
+  }
+  if (guard_timer.expiry() == when) return;
+  guard_timer.expires_at(when);
+  if (when == kNever) return;
   guard_timer.async_wait([this, alive = std::weak_ptr(here)](asio::error_code ec) {
-    if (alive.expired() || ec) return;
-    const auto now = steady_now();
-    std::vector<SessionPtr> late;
-    for (const auto& session : unproven) {
-      if (session->handshake_deadline <= now) late.push_back(session);
-    }
-    for (const auto& session : late) {
-      ++dropped;
-      close(session);
-    }
-    accept();
-    if (unproven.empty()) return;
-    auto first = kNever;
-    for (const auto& session : unproven) first = std::min(first, session->handshake_deadline);
-    guard_timer.expires_at(first);
-    arm_guard_timer();
+    if (!alive.expired() && !ec) on_guard_timer();
   });
+}
+
+void StoreServer::Impl::on_guard_timer() {
+  guard_timer.expires_at(TimePoint::min());  // it is not set any more
+  const auto now = steady_now();
+  while (!unproven.empty() && unproven.begin()->second->since + kHandshakeTimeout <= now) {
+    ++dropped;
+    close(unproven.begin()->second);
+  }
+  accept();
 }
 
 void StoreServer::Impl::read(const SessionPtr& session) {
@@ -175,22 +216,18 @@ bool StoreServer::Impl::on_bytes(const SessionPtr& session, std::string_view byt
 
 bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view& bytes) {
   const auto used = session->handshake.feed(bytes);
-  if (auto out = session->handshake.take_output(); !out.empty()) send(session, std::move(out));
+  if (auto out = session->handshake.take_output(); !out.empty()) send(session, out);
   if (!used) {
     // A stranger of another job is told and named; what does not speak the protocol is not.
     const auto& why = used.error();
-    if (why.code == Errc::auth && refusals_told.size() < 32 &&
-        refusals_told.insert(why.what).second) {
-      log_warn("store: refused a connection: {}", why.what);
-    }
+    if (why.code == Errc::auth) complain(*session, "refused a connection: " + why.what);
     return false;
   }
   bytes.remove_prefix(*used);
   if (!session->handshake.done()) return true;
   session->proven = true;
-  unproven.erase(session);
-  ids[session.get()] = next_id;
-  sessions[next_id++] = session;
+  unproven.erase(session->id);
+  sessions.emplace(session->id, session);
   accept();
   return true;
 }
@@ -198,16 +235,20 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
 bool StoreServer::Impl::on_frames(const SessionPtr& session) {
   while (true) {
     const auto message = session->frames.next();
-    if (!message) return false;
-    if (!message->has_value()) return true;
-    auto request = decode_request(**message);
-    if (!request) return false;
-    deliver(core.step(steady_now(), StoreCore::Asked{ids.at(session.get()), std::move(*request)}));
+    if (message && !message->has_value()) return true;
+    auto request = message ? decode_request(**message) : message.error();
+    if (!request) {
+      ++dropped;
+      complain(*session, "closed the connection of " + session->handshake.peer().who + ": " +
+                             request.error().what);
+      return false;
+    }
+    deliver(core.step(steady_now(), StoreCore::Asked{session->id, std::move(*request)}));
     if (session->closed) return false;
   }
 }
 
-void StoreServer::Impl::deliver(std::vector<StoreCore::Answer> answers) {
+void StoreServer::Impl::deliver(const std::vector<StoreCore::Answer>& answers) {
   for (const auto& answer : answers) {
     if (const auto it = sessions.find(answer.to); it != sessions.end()) {
       send(SessionPtr(it->second), encode(answer.reply));
@@ -231,10 +272,15 @@ void StoreServer::Impl::arm_core_timer() {
   });
 }
 
-void StoreServer::Impl::send(const SessionPtr& session, std::string bytes) {
+void StoreServer::Impl::send(const SessionPtr& session, const std::string& bytes) {
   if (session->closed) return;
   session->unsent += bytes;
-  if (session->unsent.size() > kMaxUnsent) return close(session);
+  if (session->sending.size() + session->unsent.size() > kMaxUnsent) {
+    ++dropped;
+    complain(*session, "closed the connection of " + session->handshake.peer().who +
+                           ", which does not read what it asks for");
+    return close(session);
+  }
   if (session->sending.empty()) flush(session);
 }
 
@@ -252,18 +298,27 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
 void StoreServer::Impl::close(const SessionPtr& session) {
   if (std::exchange(session->closed, true)) return;
   const SessionPtr keep = session;  // erasing below may drop the reference we were given
-  unproven.erase(keep);
+  unproven.erase(keep->id);
+  keep->unsent = {};
   asio::error_code ec;
-  // shutdown, not close at once: a refusal that is still being sent gets out.
-  keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
-  if (keep->sending.empty()) keep->socket.close(ec);
-  if (const auto it = ids.find(keep.get()); it != ids.end()) {
-    const auto id = it->second;
-    ids.erase(it);
-    sessions.erase(id);
-    deliver(core.step(steady_now(), StoreCore::Closed{id}));
+  // A refusal that is still being sent gets out: it is small, so the kernel takes it at once.
+  // Replies are not waited for: a peer that does not read would keep them in memory for ever.
+  if (keep->proven || keep->sending.empty())
+    keep->socket.close(ec);
+  else
+    keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
+  if (sessions.erase(keep->id) > 0) {
+    deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   }
   accept();
+}
+
+// Whoever can reach the port can provoke these lines: one a minute for each address tells enough.
+void StoreServer::Impl::complain(const Session& session, const std::string& what) {
+  const auto unsaid = complaints.may_say(steady_now(), session.address);
+  if (!unsaid) return;
+  const auto more = *unsaid > 0 ? fmt::format(" ({} such lines were left out)", *unsaid) : "";
+  log_warn("store: from {}: {}{}", session.address, what, more);
 }
 
 StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -273,7 +328,7 @@ StoreServer::~StoreServer() {
   asio::error_code ec;
   impl_->acceptor.close(ec);
   for (const auto& [id, session] : impl_->sessions) session->socket.close(ec);
-  for (const auto& session : impl_->unproven) session->socket.close(ec);
+  for (const auto& [id, session] : impl_->unproven) session->socket.close(ec);
 }
 
 Result<std::unique_ptr<StoreServer>> StoreServer::open(asio::io_context& loop,

@@ -3,7 +3,11 @@
 // by hand, in a thread of rank 0 (StoreServerThread).
 //
 // It trusts nobody before the handshake: 2 s for it, at most 64 sockets in it, one read buffer of
-// fixed size each, and a quiet drop (counted) for whatever does not speak the protocol.
+// fixed size each, and a quiet drop (counted) for whatever does not speak the protocol. When all 64
+// are taken, whoever has been there longest makes room for the next to come, if it had 200 ms: a
+// crowd of idle strangers delays a member by that much for each 64 before it in the backlog.
+// Refusals and members that send malformed frames or do not read are logged, for each address at
+// most once a minute.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +39,8 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const;
-  std::uint64_t dropped() const;  // connections that failed the handshake
+  // Connections that failed the handshake, broke the protocol or did not read.
+  std::uint64_t dropped() const;
 
  private:
   struct Impl;

@@ -7,10 +7,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
 
+#include "base/socket.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
@@ -21,6 +24,15 @@ namespace {
 
 // What waiting requests may take on the wire beyond their own time-out.
 constexpr Duration kReplySlack = std::chrono::seconds(5);
+
+// What the server would take for a malformed message, and hang up.
+bool fits(const StoreRequest& request) {
+  return request.key.size() <= kMaxKeyBytes && request.value.size() <= kMaxValueBytes &&
+         request.expected.value_or("").size() <= kMaxValueBytes &&
+         request.keys.size() <= kMaxWaitKeys &&
+         std::all_of(request.keys.begin(), request.keys.end(),
+                     [](const auto& key) { return key.size() <= kMaxKeyBytes; });
+}
 
 class TcpStore : public Store {
  public:
@@ -80,8 +92,9 @@ class TcpStore : public Store {
   }
 
   Result<StoreReply> call(StoreRequest request, TimePoint deadline);
+  Result<StoreReply> exchange(std::uint32_t id, std::string_view bytes, TimePoint deadline);
   Result<StoreReply> receive(std::uint32_t id, TimePoint deadline);
-  Result<void> send(std::string_view bytes, TimePoint deadline);
+  Result<void> send(std::string_view& bytes, TimePoint deadline);
   Result<void> wait_ready(short events, TimePoint deadline);
   Error failed(StoreStatus status, const StoreRequest& request, const std::string& text) const;
   Error lost(const char* what) const {
@@ -89,18 +102,28 @@ class TcpStore : public Store {
                  .what = "store at " + to_string(endpoint_) + ": " + what +
                          "; the process that serves it has probably ended"};
   }
+  // Whatever was read or written in part, nothing after it on this connection can be trusted.
+  Error broken(Error why) {
+    fd_.reset();
+    broken_ =
+        Error{.code = Errc::io,
+              .what = "store at " + to_string(endpoint_) +
+                      ": unusable since an earlier call failed (" + why.what + "); open it again"};
+    return why;
+  }
 
   UniqueFd fd_;
+  std::optional<Error> broken_;  // what every call says once the connection is given up
   Endpoint endpoint_;
   FrameBuffer frames_;
   std::uint32_t next_id_ = 1;
 };
 
 Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
-  if (request.key.size() > kMaxKeyBytes || request.value.size() > kMaxValueBytes ||
-      request.keys.size() > kMaxWaitKeys) {
+  if (!fits(request)) {
     return Error{.code = Errc::usage, .what = "store: key or value too long: " + request.key};
   }
+  if (broken_) return *broken_;
   request.id = next_id_++;
   const auto now = steady_now();
   request.timeout = deadline == kNever ? Duration::max() : std::max(deadline - now, Duration(0));
@@ -108,22 +131,43 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
   const bool waits = request.op == StoreOp::get || request.op == StoreOp::wait;
   const TimePoint last =
       waits && deadline < kNever - kReplySlack ? deadline + kReplySlack : deadline;
-  if (auto sent = send(encode(request), last); !sent) return sent.error();
-  auto reply = receive(request.id, last);
+  const auto bytes = encode(request);
+  if (bytes.size() > 4 + kMaxFrameBytes) {
+    return Error{.code = Errc::usage, .what = "store: too many keys for one wait"};
+  }
+  auto reply = exchange(request.id, bytes, last);
   if (!reply) return reply.error();
   if (reply->status == StoreStatus::ok || reply->status == StoreStatus::absent) return reply;
   return failed(reply->status, request, reply->value);
+}
+
+// A time-out between messages leaves the connection sound: the late reply is passed over by its id.
+// One within a message we send does not: the server would take the next request for its rest.
+Result<StoreReply> TcpStore::exchange(std::uint32_t id, std::string_view bytes,
+                                      TimePoint deadline) {
+  const auto size = bytes.size();
+  if (auto sent = send(bytes, deadline); !sent) {
+    const bool whole = sent.error().code == Errc::timeout && bytes.size() == size;
+    return whole ? sent.error() : broken(sent.error());
+  }
+  auto reply = receive(id, deadline);
+  if (!reply && reply.error().code != Errc::timeout) return broken(reply.error());
+  return reply;
 }
 
 Error TcpStore::failed(StoreStatus status, const StoreRequest& request,
                        const std::string& text) const {
   const auto where = "store at " + to_string(endpoint_) + ": ";
   if (status == StoreStatus::timeout) {
-    return Error{
-        .code = Errc::timeout,
-        .what = where + fmt::format("waited {} for {}", format_duration(request.timeout), text)};
+    return Error{.code = Errc::timeout,
+                 .what = where + fmt::format("waited {} for {}", format_duration(request.timeout),
+                                             escaped(text))};
   }
   if (status == StoreStatus::full) return Error{.code = Errc::io, .what = where + "it is full"};
+  if (status == StoreStatus::too_many) {
+    return Error{.code = Errc::usage,
+                 .what = where + "too many requests of this connection wait for keys already"};
+  }
   return Error{.code = Errc::usage, .what = where + request.key + " does not hold a number"};
 }
 
@@ -149,7 +193,8 @@ Result<StoreReply> TcpStore::receive(std::uint32_t id, TimePoint deadline) {
   }
 }
 
-Result<void> TcpStore::send(std::string_view bytes, TimePoint deadline) {
+// Takes from `bytes` what went out.
+Result<void> TcpStore::send(std::string_view& bytes, TimePoint deadline) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
@@ -223,6 +268,7 @@ Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
     if (err != 0) return errno_error(address.text, err);
   }
+  if (connected_to_itself(fd.get())) return errno_error(address.text, ECONNREFUSED);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;

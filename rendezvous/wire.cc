@@ -81,9 +81,11 @@ Result<StoreRequest> decode_request(std::string_view message) {
       request.timeout = Duration(in.get<std::int64_t>());
       break;
     case StoreOp::compare_and_set: {
-      const bool has_expected = in.get<std::uint8_t>() != 0;
+      const auto has_expected = in.get<std::uint8_t>();
       auto expected = get_value(in);
-      if (has_expected) request.expected = std::move(expected);
+      // One way to say it, so that what is understood has one spelling.
+      if (has_expected > 1 || (has_expected == 0 && !expected.empty())) return malformed("request");
+      if (has_expected == 1) request.expected = std::move(expected);
       request.value = get_value(in);
       break;
     }
@@ -113,7 +115,7 @@ Result<StoreReply> decode_reply(std::string_view message) {
   reply.id = in.get<std::uint32_t>();
   reply.number = in.get<std::int64_t>();
   reply.value = get_value(in);
-  if (!in.done() || reply.status > StoreStatus::full) return malformed("reply");
+  if (!in.done() || reply.status > StoreStatus::too_many) return malformed("reply");
   return reply;
 }
 

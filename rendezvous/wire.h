@@ -5,7 +5,7 @@
 //              set             key, value
 //              get             key, i64 timeout_ns      waits; a timeout <= 0 does not wait
 //              try_get         key
-//              compare_and_set key, u8 has_expected, expected, value
+//              compare_and_set key, u8 has_expected, expected ("" where has_expected is 0), value
 //              add             key, i64 delta
 //              wait            i64 timeout_ns, u32 n, n keys
 //              delete_prefix   prefix
@@ -59,6 +59,7 @@ enum class StoreStatus : std::uint8_t {
   timeout,     // get, wait: `value` names the missing keys
   not_number,  // add: the key holds something else than a decimal number
   full,        // the store holds as much as it may
+  too_many,    // get, wait: as many requests of this connection wait already as may
 };
 
 struct StoreReply {

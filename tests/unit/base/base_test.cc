@@ -1,4 +1,6 @@
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +10,10 @@
 #include "base/codec.h"
 #include "base/endpoint.h"
 #include "base/rank_set.h"
+#include "base/rate_limit.h"
 #include "base/secret.h"
+#include "base/socket.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 
@@ -106,4 +111,58 @@ TEST_CASE("a secret file that others may read is refused") {
   CHECK_FALSE(Secret::load(path));
   ::unlink(path);
   CHECK_FALSE(Secret::load(path));
+}
+
+TEST_CASE("a socket connected to itself is told from one connected to another") {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const sa = reinterpret_cast<sockaddr*>(&address);
+  const UniqueFd self(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  CHECK_FALSE(connected_to_itself(self.get()));
+  REQUIRE(::bind(self.get(), sa, size) == 0);
+  REQUIRE(::getsockname(self.get(), sa, &size) == 0);
+  REQUIRE(::connect(self.get(), sa, size) == 0);
+  CHECK(connected_to_itself(self.get()));
+
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  address.sin_port = 0;
+  REQUIRE(::bind(listener.get(), sa, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), sa, &size) == 0);
+  REQUIRE(::connect(client.get(), sa, size) == 0);
+  CHECK_FALSE(connected_to_itself(client.get()));
+}
+
+TEST_CASE("text from outside is escaped to one harmless line, and only once") {
+  const std::pair<std::string, std::string> cases[] = {
+      {"rank 3 (pid 7)", "rank 3 (pid 7)"},
+      {"Ünïcødé … 名 😀", "Ünïcødé … 名 😀"},
+      {"a\nb\r\t\x1b[31mred\x7f", "a\\x0ab\\x0d\\x09\\x1b[31mred\\x7f"},
+      {std::string("nul\0", 4), "nul\\x00"},
+      {"\xc2\x9b"
+       "31m",
+       "\\xc2\\x9b31m"},  // C1: CSI in one character
+      {"\xff\xc3", "\\xff\\xc3"},
+      {"\xc0\x8a \xe0\x80\x8a \xed\xa0\x80", "\\xc0\\x8a \\xe0\\x80\\x8a \\xed\\xa0\\x80"},
+      {"", ""},
+  };
+  for (const auto& [raw, clean] : cases) {
+    CHECK(escaped(raw) == clean);
+    CHECK(escaped(clean) == clean);
+  }
+}
+
+TEST_CASE("a rate limit lets one through per subject and period, and remembers a bounded number") {
+  RateLimit limit(10s, 2);
+  const TimePoint start(100s);
+  CHECK(limit.may_say(start, "a") == 0);
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(limit.may_say(start + 9s, "a"));
+  CHECK(limit.may_say(start + 9s, "b") == 0);
+  CHECK_FALSE(limit.may_say(start + 9s, "c"));
+  CHECK(limit.may_say(start + 10s, "a") == 5);
+  CHECK_FALSE(limit.may_say(start + 10s, "c"));
+  CHECK(limit.may_say(start + 19s, "c") == 0);
 }

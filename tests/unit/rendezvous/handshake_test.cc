@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -133,4 +134,21 @@ TEST_CASE("a silent peer is given up at the deadline") {
                                        steady_now() + std::chrono::milliseconds(20));
   REQUIRE_FALSE(result);
   CHECK(result.error().code == Errc::timeout);
+}
+
+TEST_CASE("what a stranger calls itself and its job cannot repaint anybody's terminal") {
+  auto self = identity("b\x1b[2J\nforged line");
+  self.who = "rank 3\r\x1b]0;title\x07";
+  const auto outcome = shake(self, Secret(), identity("a", 1, -1, 0), Secret());
+  for (const auto& text : {outcome.connector, outcome.acceptor, outcome.seen.who}) {
+    CAPTURE(text);
+    CHECK(std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }));
+  }
+  CHECK(outcome.acceptor ==
+        "this is job 'a'; rank 3\\x0d\\x1b]0;title\\x07 is of job 'b\\x1b[2J\\x0aforged line'");
+
+  auto c = Handshake::connector(Secret(), identity("a"), kNonceC);
+  const auto refused = c.feed(std::string("\x08\0\x05\x03\0\0\0\x1b[A", 10));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().what == "refused: \\x1b[A");
 }

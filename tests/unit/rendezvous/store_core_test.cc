@@ -1,5 +1,8 @@
 #include "rendezvous/store_core.h"
 
+#include <algorithm>
+#include <random>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -69,4 +72,80 @@ TEST_CASE("adding to what is no number, or over the edge, is refused") {
   ask(core, 1, {.op = StoreOp::add, .key = "n", .delta = INT64_MAX});
   CHECK(ask(core, 1, {.op = StoreOp::add, .key = "n", .delta = 1})[0].reply.status ==
         StoreStatus::not_number);
+}
+
+TEST_CASE("a connection has only so many requests and keys waiting, and others are not concerned") {
+  StoreCore core;
+  auto get = [](int i) {
+    return StoreRequest{.op = StoreOp::get, .id = 1, .key = "k" + std::to_string(i), .timeout = 9s};
+  };
+  for (int i = 0; i < int{kMaxWaits}; ++i) REQUIRE(ask(core, 1, get(i)).empty());
+  const auto refused = ask(core, 1, get(1000));
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].reply.status == StoreStatus::too_many);
+  CHECK(ask(core, 2, get(1000)).empty());
+  // An answer makes room for the next.
+  CHECK(ask(core, 3, {.op = StoreOp::set, .key = "k5"}).size() == 2);
+  CHECK(ask(core, 1, get(1000)).empty());
+
+  StoreRequest many{.op = StoreOp::wait, .timeout = 5s};
+  for (std::size_t i = 0; i < kMaxWaitKeys; ++i) many.keys.push_back("m" + std::to_string(i));
+  CHECK(ask(core, 4, many).empty());
+  CHECK(ask(core, 4, get(7)).at(0).reply.status == StoreStatus::too_many);
+  CHECK(ask(core, 3, {.op = StoreOp::set, .key = "m3"}).size() == 1);
+  CHECK(ask(core, 4, get(7)).empty());
+  core.step(kStart, StoreCore::Closed{4});
+  CHECK(ask(core, 4, many).empty());
+}
+
+TEST_CASE("whatever happens to waiting requests, each is answered once, as a plain list would") {
+  struct Plain {
+    StoreCore::Connection from;
+    std::uint32_t id;
+    std::set<std::string> missing;
+    TimePoint until;
+  };
+  std::mt19937 random(11);
+  StoreCore core;
+  std::vector<Plain> waiting;
+  std::set<std::string> there;
+  TimePoint now = kStart;
+  for (std::uint32_t turn = 1; turn <= 20000; ++turn) {
+    std::multiset<std::pair<StoreCore::Connection, std::uint32_t>> expected, got;
+    const StoreCore::Connection from = random() % 8;
+    const std::string key = "k" + std::to_string(random() % 12);
+    std::vector<StoreCore::Answer> answers;
+    now += Duration(random() % 3);
+    if (const auto what = random() % 8; what < 4) {
+      StoreRequest r{.op = StoreOp::wait, .id = turn, .timeout = Duration(random() % 200)};
+      for (unsigned i = 0; i < 1 + random() % 3; ++i) {
+        r.keys.push_back("k" + std::to_string(random() % 12));
+      }
+      answers = ask(core, from, r, now);
+      waiting.push_back({from, turn, {r.keys.begin(), r.keys.end()}, now + r.timeout});
+      for (const auto& k : there) waiting.back().missing.erase(k);
+    } else if (what < 6) {
+      answers = ask(core, from, {.op = StoreOp::set, .id = turn, .key = key}, now);
+      expected.emplace(from, turn);
+      there.insert(key);
+      for (auto& w : waiting) w.missing.erase(key);
+    } else if (what == 6) {
+      answers = ask(core, from, {.op = StoreOp::delete_prefix, .id = turn}, now);
+      expected.emplace(from, turn);
+      there.clear();
+    } else {
+      answers = core.step(now, StoreCore::Closed{from});
+      std::erase_if(waiting, [&](const auto& w) { return w.from == from; });
+    }
+    std::erase_if(waiting, [&](const auto& w) {
+      if (!w.missing.empty() && w.until > now) return false;
+      expected.emplace(w.from, w.id);
+      return true;
+    });
+    for (const auto& answer : answers) got.emplace(answer.to, answer.reply.id);
+    REQUIRE(got == expected);
+    auto first = kNever;
+    for (const auto& w : waiting) first = std::min(first, w.until);
+    REQUIRE(core.deadline().value_or(kNever) == first);
+  }
 }

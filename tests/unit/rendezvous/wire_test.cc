@@ -79,3 +79,16 @@ TEST_CASE("an oversized frame is refused before it is stored") {
   frames.append(std::string_view("\xff\xff\xff\x7f", 4));
   CHECK_FALSE(frames.next());
 }
+
+TEST_CASE("what is understood has one spelling") {
+  std::mt19937 random(2);
+  for (const auto& request : samples()) {
+    const auto frame = encode(request);
+    for (int i = 0; i < 20000; ++i) {
+      std::string mangled(inside(frame));
+      mangled[random() % mangled.size()] = static_cast<char>(random() % 4);
+      const auto decoded = decode_request(mangled);
+      if (decoded) CHECK(inside(encode(*decoded)) == mangled);
+    }
+  }
+}

@@ -1,0 +1,14 @@
+// Text that others wrote, made fit for a terminal and a log.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dlaunch {
+
+// Control characters (C0, DEL, C1) and bytes that are not UTF-8 become "\xNN"; all else stays, so
+// that escaping twice changes nothing more. The result is one line that cannot move the cursor.
+// Everything a peer has sent goes through it before it is logged or put into an Error.
+std::string escaped(std::string_view text);
+
+}  // namespace dlaunch
