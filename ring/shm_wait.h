@@ -1,7 +1,7 @@
 // Waiting in shared memory. A rank publishes progress by storing a counter and ringing its bell;
-// the others wait for the counter. With a core for every rank a waiter spins for some microseconds
-// and then sleeps on the bell's futex; with fewer cores than ranks it sleeps at once, because
-// whoever it waits for needs the core. Ringing costs a system call only while somebody sleeps.
+// the others wait for the counter. A waiter polls for some time and then sleeps on the bell's futex;
+// with fewer cores than ranks it offers its core to the others before each look. Ringing costs a
+// system call only while somebody sleeps.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class Waiter {
   template <class Ready>
   bool wait(Bell& bell, TimePoint deadline, Ready ready) {
     if (ready()) return true;
-    if (spin_ && spin(bell, ready)) return true;
+    if (spin_ ? spin(bell, ready) : yield(ready)) return true;
     while (true) {
       bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
       const auto seen = bell.rung.load(std::memory_order_seq_cst);
@@ -68,7 +68,18 @@ class Waiter {
       spread_.move_away_from(bell.core.load(std::memory_order_relaxed));
     }
   }
+  // Whoever is waited for needs the core: it gets it, for a fraction of what a sleep would cost.
+  template <class Ready>
+  static bool yield(Ready ready) {
+    const TimePoint until = steady_now() + kSpin;
+    do {
+      give_up_core();
+      if (ready()) return true;
+    } while (steady_now() < until);
+    return false;
+  }
   static void pause();
+  static void give_up_core();
   static void sleep(Bell& bell, std::uint32_t seen, TimePoint deadline);
 
   const AbortFlag& abort_;

@@ -59,13 +59,17 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
 void SocketGroup::begin() { started_ = idle_since_ = {}; }
 
 bool SocketGroup::may_poll_on(TimePoint now) {
-  if (!may_spin_) return false;
   if (idle_since_ == TimePoint{}) {
     idle_since_ = now;
     turns_ = 0;
   }
-  if (++turns_ % kTurnsPerLook == 0) leave_shared_core();
-  return now - idle_since_ <= kSpin;
+  if (now - idle_since_ > kSpin) return false;
+  if (!own_core_) {
+    sched_yield();  // whoever is waited for may need the core
+  } else if (++turns_ % kTurnsPerLook == 0) {
+    leave_shared_core();
+  }
+  return true;
 }
 
 // A packet from a rank of this host is handed to its receiver on the sender's core.

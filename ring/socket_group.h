@@ -1,6 +1,7 @@
-// SocketGroup: one stream socket to each peer, and how to wait for them. It polls for some
-// microseconds while every rank can have a core, and sleeps after that. What goes over the sockets
-// is for the plane or the messenger that owns the group. Not thread-safe.
+// SocketGroup: one stream socket to each peer, and how to wait for them. It polls for some time
+// (where ranks outnumber cores it offers its core to the others before each look) and sleeps after
+// that. What goes over the sockets is for the plane or the messenger that owns the group. Not
+// thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -19,9 +20,8 @@
 namespace dlaunch {
 
 struct StreamOptions {
-  // Ranks of this host, and the cores they may use together. While every rank can have a core of
-  // its own, a wait polls its sockets for some microseconds before it sleeps. 0: all ranks of the
-  // communicator; the cores that this process may run on.
+  // Ranks of this host, and the cores they may use together. 0: all ranks of the communicator; the
+  // cores that this process may run on.
   int local_ranks = 0;
   int usable_cores = 0;
 };
@@ -75,8 +75,8 @@ class SocketGroup {
   bool told();
 
  private:
-  SocketGroup(int rank, int ranks, AbortFlag& abort, bool may_spin)
-      : rank_(rank), ranks_(ranks), abort_(abort), may_spin_(may_spin) {}
+  SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core)
+      : rank_(rank), ranks_(ranks), abort_(abort), own_core_(own_core) {}
   bool may_poll_on(TimePoint now);
   void leave_shared_core();
   void watch(int peer, Interest interest);
@@ -88,7 +88,7 @@ class SocketGroup {
 
   const int rank_, ranks_;
   AbortFlag& abort_;
-  const bool may_spin_;
+  const bool own_core_;
   std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
   std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`
