@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/flight.h"
 
 namespace dlaunch {
 
@@ -26,8 +27,9 @@ struct WorkerEnd {
   bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
-  std::string error_file;  // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
-  int peer_lost = -1;      // the rank whose loss libdlring reported to it; -1: none
+  std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
+  std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
+  int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
 };
 
 // Why the job ended, where no worker is to blame.

@@ -23,6 +23,24 @@ const char* name(Stage stage) {
   return kNames[static_cast<int>(stage)];
 }
 
+// libdlring's last ones; times are those before the worker's end.
+json last_operations(const WorkerEnd& worker) {
+  constexpr std::size_t kMost = 8;
+  static constexpr const char* kStates[] = {"", "running", "done", "failed"};
+  json list = json::array();
+  const auto& flight = worker.flight;
+  for (std::size_t i = flight.size() - std::min(flight.size(), kMost); i < flight.size(); ++i) {
+    json entry = {{"operation", flight[i].what},
+                  {"state", kStates[static_cast<int>(flight[i].state)]},
+                  {"started_before_s", seconds(worker.ended - flight[i].started)}};
+    if (flight[i].state != FlightState::running) {
+      entry["ended_before_s"] = seconds(worker.ended - flight[i].ended);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
   json out = {{"role", role},
               {"rank", worker.rank},
@@ -41,6 +59,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
   if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
+  if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);
   if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
   if (!worker.error_file.empty()) {
     const auto parsed = json::parse(worker.error_file, nullptr, false);

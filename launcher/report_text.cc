@@ -115,7 +115,24 @@ Lines python_error(const std::string& file) {
 
 // -- The cause
 
+// What it was doing, by libdlring's flight record.
+void add_last_operation(Lines& out, const WorkerEnd& worker) {
+  if (worker.flight.empty()) return;
+  const auto& last = worker.flight.back();
+  const auto since = [&](TimePoint then) {
+    return format_duration(std::max(Duration::zero(), worker.ended - then));
+  };
+  if (last.state == FlightState::running) {
+    out.push_back(fmt::format("  it was in {} for {}", last.what, since(last.started)));
+  } else {
+    out.push_back(fmt::format("  its last operation, {}, {} {} before", last.what,
+                              last.state == FlightState::done ? "was done" : "failed",
+                              since(last.ended)));
+  }
+}
+
 void add_evidence(Lines& out, const WorkerEnd& root) {
+  add_last_operation(out, root);
   if (root.oom_evidence) {
     out.push_back("  out of memory: " + root.oom_text +
                   "; give the job more memory or start fewer workers");

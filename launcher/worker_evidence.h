@@ -14,8 +14,8 @@ namespace dlaunch {
 // The facts of its wait status: waitid's siginfo_t.
 void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 
-// The files that a failed worker may have left in the round's folder: TORCHELASTIC_ERROR_FILE and
-// libdlring's note on a lost peer.
+// The files that a failed worker may have left in the round's folder: TORCHELASTIC_ERROR_FILE,
+// libdlring's note on a lost peer and its flight record.
 void note_left_files(WorkerEnd& end, const std::string& round_dir);
 
 // That the kernel killed it for lack of memory, if our memory cgroup counted such a kill since

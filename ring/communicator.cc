@@ -103,6 +103,9 @@ Communicator::~Communicator() {
 }
 
 Result<void> Communicator::connect() {
+  const std::string& folder = job_.round_dir;
+  flight_ = FlightRecorder::of_process(
+      folder.empty() ? "" : folder + "/flight." + std::to_string(job_.world_rank(job_.rank)));
   auto met = meet(job_, abort_);
   if (!met) return met.error();
   shm_ = std::move(met->shm);
@@ -231,7 +234,9 @@ Result<void> Communicator::run(Call call) {
   if (job_.size == 1) return run_alone(call);
   call.deadline = op_deadline();
   links_->enter(call.seq);
+  const auto ticket = flight_->begin(call);
   auto done = without_exceptions([&] { return plane().run(call); });
+  flight_->end(ticket, !done);
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
 }
@@ -279,7 +284,10 @@ Result<void> Communicator::transfer(Message& message) {
 
 Result<void> Communicator::run(Message& message) {
   message.deadline = op_deadline();
-  return finish(message, without_exceptions([&] { return messenger_->transfer(message); }));
+  const auto ticket = flight_->begin(message);
+  auto done = without_exceptions([&] { return messenger_->transfer(message); });
+  flight_->end(ticket, !done);
+  return finish(message, std::move(done));
 }
 
 Communicator::Started Communicator::start(Message message) {

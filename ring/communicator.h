@@ -15,6 +15,7 @@
 #include "ring/abort_flag.h"
 #include "ring/background.h"
 #include "ring/bootstrap.h"
+#include "ring/flight_recorder.h"
 #include "ring/links.h"
 #include "ring/messenger.h"
 #include "ring/operation.h"
@@ -85,6 +86,7 @@ class Communicator : private ProcessEvents {
   std::unique_ptr<Plane> stream_;
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
+  std::shared_ptr<FlightRecorder> flight_;
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};

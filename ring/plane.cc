@@ -5,28 +5,26 @@
 
 #include <fmt/format.h>
 
+#include "base/flight.h"
 #include "base/units.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr CollectiveTraits kCollectives[] = {
-    {.name = "all_reduce", .reduces = true},
-    {.name = "reduce_scatter", .reduces = true, .in_parts = true},
-    {.name = "all_gather", .out_parts = true},
-    {.name = "broadcast", .rooted = true},
-    {.name = "barrier"},
-    {.name = "reduce", .reduces = true, .rooted = true, .out_at_root = true},
-    {.name = "gather", .rooted = true, .out_parts = true, .out_at_root = true},
-    {.name = "scatter", .rooted = true, .in_parts = true, .in_at_root = true},
-    {.name = "all_to_all", .in_parts = true, .out_parts = true},
+    {.name = kFlightNames[0], .reduces = true},
+    {.name = kFlightNames[1], .reduces = true, .in_parts = true},
+    {.name = kFlightNames[2], .out_parts = true},
+    {.name = kFlightNames[3], .rooted = true},
+    {.name = kFlightNames[4]},
+    {.name = kFlightNames[5], .reduces = true, .rooted = true, .out_at_root = true},
+    {.name = kFlightNames[6], .rooted = true, .out_parts = true, .out_at_root = true},
+    {.name = kFlightNames[7], .rooted = true, .in_parts = true, .in_at_root = true},
+    {.name = kFlightNames[8], .in_parts = true, .out_parts = true},
 };
+static_assert(std::size(kCollectives) == kCollectiveNames);
 constexpr CollectiveTraits kUnknown = {.name = "unknown"};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
-constexpr std::string_view kDtypes[] = {"int8",   "uint8", "int32",    "uint32", "int64",
-                                        "uint64", "half",  "bfloat16", "float",  "double"};
-constexpr std::string_view kOps[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
-
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
   return index < N ? names[index] : "unknown";
@@ -59,8 +57,8 @@ const CollectiveTraits& traits_of(Collective collective) {
   return index < std::size(kCollectives) ? kCollectives[index] : kUnknown;
 }
 std::string_view collective_name(Collective collective) { return traits_of(collective).name; }
-std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypes, dtype); }
-std::string_view op_name(dl_op op) { return name_at(kOps, op); }
+std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
+std::string_view op_name(dl_op op) { return name_at(kOpNames, op); }
 std::size_t dtype_bytes(dl_dtype dtype) {
   constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
   return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;

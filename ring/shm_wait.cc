@@ -1,7 +1,6 @@
 #include "ring/shm_wait.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -42,8 +41,6 @@ void Waiter::pause() {
   asm volatile("isb");
 #endif
 }
-
-void Waiter::give_up_core() { ::sched_yield(); }
 
 void Waiter::sleep(Bell& bell, std::uint32_t seen, TimePoint deadline) {
   const auto left = std::clamp<Duration>(deadline - steady_now(), Duration(0), kRecheck);

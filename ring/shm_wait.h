@@ -1,7 +1,7 @@
 // Waiting in shared memory. A rank publishes progress by storing a counter and ringing its bell;
-// the others wait for the counter. A waiter polls for some time and then sleeps on the bell's futex;
-// with fewer cores than ranks it offers its core to the others before each look. Ringing costs a
-// system call only while somebody sleeps.
+// the others wait for the counter. A waiter polls for some time and then sleeps on the bell's
+// futex; with fewer cores than ranks it offers its core to the others before each look. Ringing
+// costs a system call only while somebody sleeps.
 #pragma once
 
 #include <atomic>
@@ -68,18 +68,16 @@ class Waiter {
       spread_.move_away_from(bell.core.load(std::memory_order_relaxed));
     }
   }
-  // Whoever is waited for needs the core: it gets it, for a fraction of what a sleep would cost.
   template <class Ready>
   static bool yield(Ready ready) {
     const TimePoint until = steady_now() + kSpin;
     do {
-      give_up_core();
+      offer_core();
       if (ready()) return true;
     } while (steady_now() < until);
     return false;
   }
   static void pause();
-  static void give_up_core();
   static void sleep(Bell& bell, std::uint32_t seen, TimePoint deadline);
 
   const AbortFlag& abort_;

@@ -65,7 +65,7 @@ bool SocketGroup::may_poll_on(TimePoint now) {
   }
   if (now - idle_since_ > kSpin) return false;
   if (!own_core_) {
-    sched_yield();  // whoever is waited for may need the core
+    offer_core();
   } else if (++turns_ % kTurnsPerLook == 0) {
     leave_shared_core();
   }

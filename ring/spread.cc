@@ -8,6 +8,8 @@ namespace dlaunch {
 
 int current_core() { return ::sched_getcpu(); }
 
+void offer_core() { ::sched_yield(); }
+
 bool Spread::move_away_from(int core) {
   if (core < 0 || core != current_core()) return false;
   const TimePoint now = steady_now();

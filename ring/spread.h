@@ -12,6 +12,10 @@ namespace dlaunch {
 // The core the calling thread runs on; -1 unknown. A few nanoseconds.
 int current_core();
 
+// Lets another thread have this one's core, if any wants it: where ranks outnumber cores, the one
+// that is waited for gets it, for a fraction of what a sleep and a wake-up cost.
+void offer_core();
+
 // One per waiting thread.
 class Spread {
  public:

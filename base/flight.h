@@ -1,0 +1,60 @@
+// The flight record: the last operations of one rank, in a file that libdlring maps and that
+// outlives the process, however it ends. The launcher reads it to say what a lost rank was doing.
+//
+// A file of kFlightRecords records; operation number i (from 1) is in record i % kFlightRecords.
+// Its rank writes it without locks: a reader takes a record whose `number` did not change
+// meanwhile. Native byte order and layout: writer and reader are of one machine.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+inline constexpr int kFlightRecords = 64;
+
+enum class FlightState : std::uint8_t { running = 1, done = 2, failed = 3 };
+
+struct alignas(64) FlightRecord {
+  std::atomic<std::uint64_t> number{0};  // 0: empty, or being written
+  std::uint64_t seq = 0;                 // of a collective: its number on its communicator
+  std::uint64_t count = 0;
+  std::int64_t started_ns = 0;  // of the monotonic clock
+  std::int64_t ended_ns = 0;
+  std::int32_t peer = -1;  // root of a collective, peer of a message; -1: none
+  std::int32_t tag = 0;    // of a message
+  std::uint8_t what = 0;   // index into kFlightNames
+  std::uint8_t dtype = 0;  // index into kDtypeNames
+  std::uint8_t op = 0;     // index into kOpNames
+  FlightState state = FlightState::running;
+};
+static_assert(sizeof(FlightRecord) == 64);
+inline constexpr std::size_t kFlightBytes = sizeof(FlightRecord) * kFlightRecords;
+
+// The first ones are ring's Collective.
+inline constexpr std::string_view kFlightNames[] = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",  "reduce",
+    "gather",     "scatter",        "all_to_all", "send to",   "recv from"};
+inline constexpr int kCollectiveNames = 9;
+inline constexpr int kFlightSend = 9, kFlightRecv = 10;
+inline constexpr std::string_view kDtypeNames[] = {"int8",  "uint8",  "int32", "uint32",
+                                                   "int64", "uint64", "half",  "bfloat16",
+                                                   "float", "double"};  // as in nccl-tests
+inline constexpr std::string_view kOpNames[] = {"sum", "prod", "max", "min",
+                                                "avg", "band", "bor", "bxor"};
+
+// An operation as read from a file.
+struct FlightEntry {
+  std::string what;  // "all_reduce #17 (count 4096, float, sum)", "send to rank 2 (tag 5, …)"
+  FlightState state = FlightState::running;
+  TimePoint started{}, ended{};  // ended: once not running
+};
+// From the contents of a record file, oldest first; what makes no sense is left out.
+std::vector<FlightEntry> read_flight(std::string_view bytes);
+
+}  // namespace dlaunch

@@ -1,0 +1,35 @@
+// FlightRecorder: writes what this rank does to its flight record (base/flight.h), some nanoseconds
+// an operation. Without a file it does nothing. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/flight.h"
+#include "ring/operation.h"
+#include "ring/plane.h"
+
+namespace dlaunch {
+
+class FlightRecorder {
+ public:
+  // The recorder of this process, whose communicators share it: it writes to `path`, and to nothing
+  // if that is "" or cannot be made.
+  static std::shared_ptr<FlightRecorder> of_process(const std::string& path);
+  explicit FlightRecorder(const std::string& path);
+
+  // To be told again when the operation has ended.
+  using Ticket = std::uint64_t;
+  Ticket begin(const Call& call);
+  Ticket begin(const Message& message);
+  void end(Ticket ticket, bool failed);
+
+ private:
+  Ticket write(FlightRecord& plan);
+
+  std::shared_ptr<FlightRecord[]> records_;  // null: none
+  std::atomic<std::uint64_t> last_{0};
+};
+
+}  // namespace dlaunch
