@@ -23,6 +23,7 @@ source "$SOURCE/tests/scenario/common.sh"
 hosts_outer=()  # by host: the process that ends it by its own end
 hosts_init=()   # by host: its process 1
 hosts_cable=()  # by host: the program that delays its packets, if one does
+hosts_lossy=()  # by host: not empty while its link loses packets
 host_addr() { echo "10.77.0.$1"; }
 host_addr6() { echo "fd77::$1"; }
 host_dir() { echo "/run/hosts/$1"; }
@@ -48,7 +49,8 @@ hosts_up() {
   hosts_probe
   ip link set lo up && ip link add switch type bridge mcast_snooping 0 && ip link set switch up ||
     fail "no switch"
-  mkdir -p /run/hosts
+  mkdir -p /run/hosts /run/sys
+  mountpoint -q /run/sys || mount -t sysfs sys /run/sys || fail "no sysfs"
   for ((h = 1; h <= $1; ++h)); do
     echo "$(host_addr "$h") host$h"; echo "$(host_addr6 "$h") host$h-6"
   done > /run/hosts/names
@@ -67,12 +69,27 @@ host_up() {
     ip link set "$name" master switch up && ip -n "$name" link set lo up &&
     ip -n "$name" link set eth0 up && ip -n "$name" addr add "$(host_addr "$h")/24" dev eth0 &&
     ip -n "$name" addr add "$(host_addr6 "$h")/64" dev eth0 nodad || fail "no network for host $h"
+  in_order "/run/sys/class/net/$name" || fail "no order on the link of host $h"
+  ip netns exec "$name" bash -c "$(declare -f in_order host_network); host_network" ||
+    fail "no network in host $h"
   (
     export -f host_main host_dir
     exec nsenter --net="/run/netns/$name" unshare --uts --mount --ipc --pid --fork --kill-child \
       --mount-proc bash -c "host_main $h"
   ) </dev/null & hosts_outer[h]=$!
   disown
+}
+# Packets of a connection pass interface $1 on one processor, so that none overtakes another.
+in_order() {
+  local queue cpus; cpus=$(getconf _NPROCESSORS_ONLN)
+  for queue in "$1"/queues/rx-*/rps_cpus; do
+    printf '%x' $(((1 << (cpus < 16 ? cpus : 16)) - 1)) > "$queue" || return 1
+  done
+}
+# Not the congestion control this machine prefers: the usual one if allowed, else the oldest.
+host_network() {
+  local control=/proc/sys/net/ipv4/tcp_congestion_control
+  in_order /sys/class/net/eth0 && { echo cubic > $control || echo reno > $control; } 2>/dev/null
 }
 # The host's process 1: waits for nothing, and reaps orphans meanwhile.
 host_main() {
@@ -89,6 +106,7 @@ hosts_down() {
     kill -9 "${hosts_outer[h]}"
     wait_until 10 eval "! alive ${hosts_init[h]} 2>/dev/null" || fail "host $h does not end"
     ip link delete "host$h" && ip netns delete "host$h" && rm -rf "$(host_dir "$h")"
+    unset "hosts_lossy[$h]"
   done
   hosts_init=() hosts_outer=()
   nft flush ruleset
@@ -127,12 +145,16 @@ link_rate() {
 
 # link_loss H PERCENT: of the packets to and of those from host H, as 0.1% or 5%; 0: none.
 link_loss() {
-  local h=$1 ppm other
-  [ "$2" != 0 ] || { switch_rule "loss$h" "$h" ""; return; }
+  local ppm other rule= segments=65535
   ppm=$(awk "BEGIN { printf \"%d\", ${2%\%} * 10000 }")
+  unset "hosts_lossy[$1]"
+  [ "$ppm" = 0 ] || { hosts_lossy[$1]=yes; rule="numgen random mod 1000000 < $ppm drop"; }
   # Each packet is lost for itself, so none may be a bundle that a network card would take apart.
-  for other in "${!hosts_init[@]}"; do ip -n "host$other" link set eth0 gso_max_segs 1; done
-  switch_rule "loss$h" "$h" "numgen random mod 1000000 < $ppm drop"
+  [ ${#hosts_lossy[@]} = 0 ] || segments=1
+  for other in "${!hosts_init[@]}"; do
+    ip -n "host$other" link set eth0 gso_max_segs $segments
+  done
+  switch_rule "loss$1" "$1" "$rule"
 }
 # switch_rule TABLE H RULE: for what passes the switch to or from host H; none if empty.
 switch_rule() {
@@ -181,6 +203,7 @@ link_delay() {
   [ "$us" != 0 ] || return 0
   ip link add "delay$h" type veth peer name "cable$h" && ip link set "cable$h" up &&
     ip link set "host$h" nomaster && ip link set "delay$h" master switch up || fail "link_delay $*"
+  in_order "/run/sys/class/net/delay$h"; in_order "/run/sys/class/net/cable$h"
   log=$(host_dir "$h")/cable
   "$BUILD/tests/hosts/delay_link" "host$h" "cable$h" "$us" >"$log" 2>&1 & hosts_cable[h]=$!
   disown

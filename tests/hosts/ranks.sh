@@ -3,8 +3,8 @@ source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 master=host1  # MASTER_ADDR: rank 0 is on host 1
 export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=20s MASTER_PORT=29500
 
-# start_ranks RANKS HOSTS COMMAND…: spreads them over hosts 1 to HOSTS, neighbours together. Output
-# goes to out.RANK and err.RANK.
+# start_ranks RANKS HOSTS COMMAND…: spreads them over hosts 1 to HOSTS, neighbours together. Their
+# output is in out.RANK and err.RANK, their processes in $rank_pids.
 start_ranks() {
   local ranks=$1 hosts=$2 r; shift 2
   rm -f out.* err.*
@@ -15,9 +15,13 @@ start_ranks() {
     rank_pids+=($!)
   done
 }
-running() { local p; for p in "${rank_pids[@]}"; do alive "$p" && return; done 2>/dev/null; return 1; }
+running() {
+  local p
+  for p in "${rank_pids[@]}"; do alive "$p" 2>/dev/null && return; done
+  return 1
+}
 ranks_fail() { tail -n 5 err.* out.0 >&2; fail "$*"; }
-# ranks_end SECONDS: they end by then; leaves their exit codes in $codes and how long it took in $ms.
+# ranks_end SECONDS: they end by then; leaves their exit codes in $codes, the time it took in $ms.
 ranks_end() {
   local p t0; t0=$(now_ms)
   wait_until "$1" eval '! running' || ranks_fail "ranks hang"

@@ -18,9 +18,11 @@ for master in 10.77.0.1 host1-6 '[fd77::1]'; do
 done
 master=host1
 # Rank 0 comes last: the others wait for its store.
-start_ranks 2 2 bash -c 'exec {never}<> <(:); [ $RANK = 1 ] || read -rt 0.5 -u $never; exec "$@"' - \
-  "${bench[@]}" 4M
-ranks_right 20
+cat > late.sh <<'L'
+[ $RANK = 1 ] || read -rt 0.5 <> <(:)
+exec "$@"
+L
+start_ranks 2 2 bash late.sh "${bench[@]}" 4M; ranks_right 20
 
 export DLAUNCH_OP_TIMEOUT=30s
 for h in 1 2 3 4; do link_rate $h 200mbit; done
