@@ -8,7 +8,7 @@ set -u
 if [ "${DL_TEST_HOSTS:-} $PPID $$" != "inside 0 1" ]; then
   hosts_skip() { echo "SKIP: test hosts: $*"; exit 77; }
   [ "$(id -u)" = 0 ] || hosts_skip "only root can make them"
-  for tool in ip tc nft unshare nsenter; do
+  for tool in ip nft nsenter ss tc unshare; do
     command -v $tool >/dev/null || hosts_skip "$tool is not installed"
   done
   private=(unshare --net --mount --ipc --pid --fork --kill-child --mount-proc)
@@ -165,24 +165,27 @@ switch_rule() {
 }
 
 # link_cut H drop: nothing comes through any more, and nobody is told.
-# link_cut H reset: who speaks on a TCP connection to or from host H has it reset.
+# link_cut H reset: the TCP connections to and from host H are reset, those tried later as well.
 link_cut() {
   case $2 in
     drop) switch_rule "cut$1" "$1" drop ;;
-    reset) nsenter --net="/run/netns/host$1" nft -f - ;;
+    reset) nsenter --net="/run/netns/host$1" bash -c \
+      "$(declare -f reset_all); reset_all $(host_addr "$1") $(host_addr6 "$1")" ||
+      skip "test hosts: the kernel cannot reset connections" ;;
     *) fail "link_cut $*" ;;
-  esac <<'N'
-table inet cut {
-  chain in {
-    type filter hook input priority 0; iifname "lo" accept
-    meta l4proto tcp reject with tcp reset; meta l4proto udp drop
-  }
-  chain out {
-    type filter hook output priority 0; oifname "lo" accept
-    tcp flags & rst == rst accept; meta l4proto tcp reject with tcp reset; meta l4proto udp drop
-  }
+  esac
 }
-N
+reset_all() {
+  local remote="not ( dst 127.0.0.0/8 or dst [::1] or dst $1 or dst [$2] )" left
+  nft 'table inet cut {
+    chain in { type filter hook input priority 0; iifname "lo" accept;
+      meta l4proto tcp reject with tcp reset; meta l4proto udp drop; };
+    chain out { type filter hook output priority 0; oifname "lo" accept;
+      tcp flags & rst == rst accept; meta l4proto tcp reject with tcp reset;
+      meta l4proto udp drop; }; }' || return 1
+  # The rules speak to those who send; this tells those who only wait.
+  ss --kill --tcp --numeric state connected "$remote" >/dev/null &&
+    left=$(ss --no-header --tcp --numeric state established "$remote") && [ -z "$left" ]
 }
 # Undoes link_cut.
 link_heal() {

@@ -27,12 +27,6 @@ link_heal 3
 begin 4 2; link_cut 1 drop; ranks_end 10; in_time; ranks_told "0 1 2 3" 'timed out after'
 link_heal 1
 
-begin 2 2; link_cut 2 reset; ranks_end 10; at_once
-ranks_told 0 "rank 1 .*$lost"; ranks_told 1 "rank 0 .*$lost"
-link_heal 2
-begin 4 4; link_cut 2 reset; ranks_end 10; at_once; ranks_told "0 1 2 3" "rank [0-3] .*$lost"
-link_heal 2
-
 # A host that stands still for less than the limit harms nobody.
 start_ranks 2 2 dlaunch-bench all_reduce -b 256K -e 4M -i 256K -n 5
 rows() { grep -cE '^ +[0-9]' out.0; }
@@ -51,4 +45,15 @@ ranks_told 1 'rank|timed out'
 export DLAUNCH_INIT_TIMEOUT=2s
 link_cut 2 drop
 start_ranks 3 3 dlaunch-bench barrier; ranks_end 15
-ranks_told "0 2" 'rank 1 of 3 has not arrived'; ranks_told 1 'store at host1:29500: not reached in'
+ranks_told 0 'rank 1 of 3 has not arrived'
+ranks_told 2 'init: after|store at host1:29500: connection closed'  # as rank 0 may end first
+ranks_told 1 'store at host1:29500: not reached in'
+link_heal 2
+
+# After the rest: not every kernel can do this.
+export DLAUNCH_INIT_TIMEOUT=20s
+begin 2 2; link_cut 2 reset; ranks_end 10; at_once
+ranks_told 0 "rank 1 .*$lost"; ranks_told 1 "rank 0 .*$lost"
+link_heal 2
+begin 4 4; link_cut 2 reset; ranks_end 10; at_once; ranks_told "0 1 2 3" "rank [0-3] .*$lost"
+link_heal 2
