@@ -1,0 +1,31 @@
+# Ranks of several hosts find each other by MASTER_ADDR and MASTER_PORT and compute what is right:
+# one or two to a host, over IPv4 and IPv6, over links that are slow and lossy.
+source "$SOURCE/tests/hosts/ranks.sh" || exit 1
+hosts_up 4
+bench=(dlaunch-bench all_reduce -b 8 -f 8 -c 1 -n 3 -w 0 -e)
+
+for shape in "2 2" "4 4" "4 2"; do
+  start_ranks $shape "${bench[@]}" 4M; ranks_right 20
+  grep -q 'transport tcp' out.0 || ranks_fail "transport"
+done
+grep -qE 'Rank  1 pid +[0-9]+ on host1$' out.0 && grep -qE 'Rank  2 pid +[0-9]+ on host2$' out.0 ||
+  ranks_fail "ranks are not where they should be"
+for c in reduce_scatter all_gather broadcast sendrecv barrier; do
+  start_ranks 4 4 dlaunch-bench $c -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
+done
+for master in 10.77.0.1 host1-6 '[fd77::1]'; do
+  start_ranks 4 4 "${bench[@]}" 4M; ranks_right 20
+done
+master=host1
+# Rank 0 comes last: the others wait for its store.
+cat > late.sh <<'L'
+[ $RANK = 1 ] || read -rt 0.5 <> <(:)
+exec "$@"
+L
+start_ranks 2 2 bash late.sh "${bench[@]}" 4M; ranks_right 20
+
+export DLAUNCH_OP_TIMEOUT=30s
+for h in 1 2 3 4; do link_rate $h 200mbit; done
+start_ranks 4 4 "${bench[@]}" 4M; ranks_right 30
+link_loss 2 1%; link_delay 3 1ms
+start_ranks 4 4 "${bench[@]}" 512K; ranks_right 30

@@ -1,0 +1,59 @@
+# Ranks of several hosts when one of them dies, is cut off or stands still: an error that names who
+# is lost, in time, on every rank that is left; never a hang.
+source "$SOURCE/tests/hosts/ranks.sh" || exit 1
+hosts_up 4
+
+# begin RANKS HOSTS: they are in the middle of large collectives.
+begin() {
+  start_ranks "$@" dlaunch-bench all_reduce -b 4M -n 1000000
+  wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
+  [ -z "$(cat err.*)" ] || ranks_fail "failed early"
+}
+lost='(was lost: its connection ended|closed its connection)'
+at_once() { [ "$ms" -le 1000 ] || ranks_fail "took $ms ms"; }
+in_time() { [ "$ms" -le 3500 ] || ranks_fail "took $ms ms with a time limit of 2 s"; }
+
+begin 2 2; host_kill 2; ranks_end 10; at_once; ranks_told 0 "rank 1 .*$lost"
+begin 4 4; host_kill 3; ranks_end 10; at_once; ranks_told "0 1 3" "rank 2 .*$lost"
+begin 4 4; host_kill 1; ranks_end 10; at_once; ranks_told "1 2 3" "rank 0 .*$lost"
+begin 4 2; host_kill 2; ranks_end 10; at_once; ranks_told "0 1" "rank [23] .*$lost"
+
+# Silence: only the time limit can tell.
+begin 2 2; link_cut 2 drop; ranks_end 10; in_time
+ranks_told 0 'timed out after.*waiting for rank 1'; ranks_told 1 'timed out after.*for rank 0'
+link_heal 2
+begin 4 4; link_cut 3 drop; host_kill 3; ranks_end 10; in_time; ranks_told "0 1 3" 'timed out after'
+link_heal 3
+begin 4 2; link_cut 1 drop; ranks_end 10; in_time; ranks_told "0 1 2 3" 'timed out after'
+link_heal 1
+
+# A host that stands still for less than the limit harms nobody.
+start_ranks 2 2 dlaunch-bench all_reduce -b 256K -e 4M -i 256K -n 5
+rows() { grep -cE '^ +[0-9]' out.0; }
+wait_until 10 eval '[ "$(rows)" -ge 1 ]' || ranks_fail "no row"
+host_freeze 2
+before=$(rows)
+read -rt 1 <> <(:)
+[ "$(rows)" -le $((before + 1)) ] && running || ranks_fail "went on without host 2"
+host_thaw 2; ranks_right 20
+begin 2 2; host_freeze 2
+wait_until 10 eval '! alive ${rank_pids[0]}' || ranks_fail "rank 0 hangs"
+host_thaw 2; ranks_end 10; ranks_told 0 'timed out after.*waiting for rank 1'
+ranks_told 1 'rank|timed out'
+
+# Before they have met.
+export DLAUNCH_INIT_TIMEOUT=2s
+link_cut 2 drop
+start_ranks 3 3 dlaunch-bench barrier; ranks_end 15
+ranks_told 0 'rank 1 of 3 has not arrived'
+ranks_told 2 'init: after|store at host1:29500: connection closed'  # as rank 0 may end first
+ranks_told 1 'store at host1:29500: not reached in'
+link_heal 2
+
+# After the rest: not every kernel can do this.
+export DLAUNCH_INIT_TIMEOUT=20s
+begin 2 2; link_cut 2 reset; ranks_end 10; at_once
+ranks_told 0 "rank 1 .*$lost"; ranks_told 1 "rank 0 .*$lost"
+link_heal 2
+begin 4 4; link_cut 2 reset; ranks_end 10; at_once; ranks_told "0 1 2 3" "rank [0-3] .*$lost"
+link_heal 2
