@@ -15,7 +15,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kSmallLimit = 8192;
+// Above this, n ranks reading n inputs each costs more than the second hand-over of a slice.
+constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
 
 std::size_t second_level_cache() {
@@ -52,7 +53,7 @@ ShmShape shape_for(int ranks) {
   // Many ranks have many slots: smaller chunks keep the staging of all ranks together bounded.
   const std::size_t least = ranks <= 64 ? 16 << 10 : 4 << 10;
   const std::size_t chunk = std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096;
-  return {.ranks = ranks, .chunk_bytes = chunk, .small_bytes = kSmallLimit};
+  return {.ranks = ranks, .chunk_bytes = chunk, .small_bytes = small_limit(ranks)};
 }
 
 std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
