@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "base/units.h"
 
@@ -80,6 +81,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   if (job.transport != "auto" && job.transport != "shm" && job.transport != "tcp") {
     return bad("transport '" + job.transport + "' is not auto, shm or tcp");
   }
+  const auto codec = text(options.wire_codec, "DLAUNCH_WIRE_CODEC", "none");
+  const auto known = wire_codec_named(codec);
+  if (!known) return bad("wire codec '" + codec + "' is not none, bf16 or int8");
+  job.codec = *known;
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
   job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
@@ -102,10 +107,13 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
   dl_options options;
   dl_options_init(&options);
   if (given != nullptr) {
-    if (given->struct_size != sizeof options) {
+    // Programs built before an option was added know a shorter struct.
+    if (given->struct_size < offsetof(dl_options, wire_codec) ||
+        given->struct_size > sizeof options) {
       return bad("dl_options was not set up by dl_options_init()");
     }
-    options = *given;
+    std::memcpy(&options, given, given->struct_size);
+    options.struct_size = sizeof options;
   }
   JobView job;
   if (auto ok = settings(options, env, job); !ok) return ok.error();

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "dlaunch/ring.h"
+#include "ring/wire_codec.h"
 
 namespace dlaunch {
 
@@ -24,6 +25,7 @@ struct JobView {
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   std::string transport = "auto";
+  WireCodec codec = WireCodec::none;
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
   // Of a group that a communicator was split into; rank and size are the group's.

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "ring/layered_plane.h"
 #include "ring/meeting.h"
 #include "ring/reduce.h"
 #include "ring/stream_plane.h"
@@ -108,7 +109,7 @@ Result<void> Communicator::connect() {
       folder.empty() ? "" : folder + "/flight." + std::to_string(job_.world_rank(job_.rank)));
   auto met = meet(job_, abort_);
   if (!met) return met.error();
-  shm_ = std::move(met->shm);
+  const bool one_host = met->mesh.one_host();
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data, messages;
   for (auto& peer : met->mesh.peers) {
@@ -118,18 +119,58 @@ Result<void> Communicator::connect() {
     data.push_back(std::move(peer.data));
     messages.push_back(std::move(peer.messages));
   }
-  const StreamOptions options{.local_ranks = job_.size, .usable_cores = usable_cores(job_)};
+  // Forced sockets hide which ranks share this host's cores: perhaps all.
+  const int local_ranks =
+      job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
+  const StreamOptions options{.local_ranks = local_ranks, .usable_cores = usable_cores(job_)};
   const auto open = [&](std::vector<UniqueFd> sockets) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options);
   };
   auto for_data = open(std::move(data)), for_messages = open(std::move(messages));
   if (!for_data) return for_data.error();
   if (!for_messages) return for_messages.error();
-  stream_ = make_stream_plane(std::move(*for_data));
+  plane_ = make_stream_plane(std::move(*for_data));
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   auto watched = Links::start(job_.rank, std::move(links), abort_);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
+  if (met->shared && one_host) {
+    plane_ = std::move(met->shm);
+    return {};
+  }
+  return one_host ? Result<void>() : layer(met->locals, met->shared, std::move(met->shm));
+}
+
+// Shared memory on each host and sockets between them, where all ranks agree that it can be done.
+Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
+                                 std::unique_ptr<Plane> local) {
+  struct Told {
+    std::int32_t host = 0;  // the first rank there
+    std::int32_t codec = 0;
+  };
+  const Told own{.host = locals.front(), .codec = static_cast<std::int32_t>(job_.codec)};
+  std::vector<Told> told(static_cast<std::size_t>(job_.size));
+  auto exchanged = plane_->run({.collective = Collective::all_gather,
+                                .in = &own,
+                                .out = told.data(),
+                                .count = sizeof own,
+                                .dtype = DL_UINT8,
+                                .deadline = deadline_after(steady_now(), job_.init_timeout)});
+  if (!exchanged) return exchanged;
+  std::vector<int> host_of;
+  for (std::size_t r = 0; r < told.size(); ++r) {
+    host_of.push_back(told[r].host);
+    if (told[r].codec == own.codec) continue;
+    return Error{
+        .code = Errc::mismatch,
+        .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
+        .rank = static_cast<int>(r)};
+  }
+  const HostMap hosts(host_of);
+  const bool several = locals.size() > 1;
+  if (!hosts.even() || (several ? !shared : job_.codec == WireCodec::none)) return {};
+  plane_ =
+      make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_, job_.codec);
   return {};
 }
 
@@ -145,7 +186,7 @@ void Communicator::on_exit() { links_->say_goodbye(); }
 
 const char* Communicator::transport() const {
   if (job_.size == 1) return "self";
-  return shm_ ? shm_->name() : stream_->name();
+  return plane_->name();
 }
 
 int Communicator::peer_lost() const {
@@ -235,7 +276,7 @@ Result<void> Communicator::run(Call call) {
   call.deadline = op_deadline();
   links_->enter(call.seq);
   const auto ticket = flight_->begin(call);
-  auto done = without_exceptions([&] { return plane().run(call); });
+  auto done = without_exceptions([&] { return plane_->run(call); });
   flight_->end(ticket, !done);
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
@@ -326,7 +367,7 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
 // would otherwise do so until their own deadline.
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
-  if (!abort_.raised()) links_->abort(done.error());
+  links_->abort(abort_.raised() ? abort_.error() : done.error());  // tells the others once
   const Error error = abort_.error();
   if (error.code == Errc::peer_lost && !noted_.exchange(true)) note_peer_lost(job_, error);
   return error;

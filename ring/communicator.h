@@ -65,13 +65,13 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect();
+  Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
   Result<void> run(Call call);
   Result<void> run(Message& message);
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
   void serve_collectives(OperationQueue& queue);
-  Plane& plane() { return shm_ ? *shm_ : *stream_; }
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   TimePoint op_deadline() const;
@@ -82,8 +82,7 @@ class Communicator : private ProcessEvents {
   // Destroyed from the bottom up: links first (their thread raises the flag), then the planes
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
-  std::unique_ptr<Plane> shm_;
-  std::unique_ptr<Plane> stream_;
+  std::unique_ptr<Plane> plane_;  // of the collectives
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
   std::shared_ptr<FlightRecorder> flight_;

@@ -53,6 +53,7 @@ class Meeting {
                         const Result<ShmData>& own, LinkMessage& answer);
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
+  bool leads() const { return met_.locals.front() == job_.rank; }
   Peer& peer(int rank) { return met_.mesh.peers[static_cast<std::size_t>(rank)]; }
   LinkMessage failed_at(int rank, Error error);
 
@@ -79,11 +80,16 @@ Result<Met> Meeting::hold(const Secret& secret) {
   if (!mesh) return mesh.error();
   met_.mesh = std::move(*mesh);
 
-  const bool may_share = job_.transport != "tcp" && met_.mesh.one_host();
+  for (int r = 0; r < job_.size; ++r) {
+    if (r == job_.rank || peer(r).same_host) met_.locals.push_back(r);
+  }
+  const bool may_share =
+      job_.transport == "auto" || (job_.transport == "shm" && met_.mesh.one_host());
   auto verdict = agree(may_share ? try_sharing() : no("the ranks are not all on one host"));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
-  if (verdict->answer == Answer::no) {
+  met_.shared = verdict->answer == Answer::yes;
+  if (!met_.shared) {
     met_.shm.reset();
     if (job_.transport == "shm") {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
@@ -96,51 +102,56 @@ Result<Met> Meeting::hold(const Secret& secret) {
 }
 
 LinkMessage Meeting::try_sharing() {
+  if (met_.locals.size() == 1) return {};
   const std::string self = "rank " + std::to_string(job_.rank) + ": ";
-  auto own = make_shm_data(job_.size);
-  Result<UniqueFd> control = job_.rank == 0 ? make_shm_control(job_.size) : UniqueFd();
+  const int locals = static_cast<int>(met_.locals.size());
+  auto own = make_shm_data(locals);
+  Result<UniqueFd> control = leads() ? make_shm_control(locals) : UniqueFd();
   LinkMessage answer;
   if (!own) answer = no(self + own.error().what);
   if (!control) answer = no(self + control.error().what);
 
-  std::vector<UniqueFd> data(met_.mesh.peers.size());
+  std::vector<UniqueFd> data(met_.locals.size());
   if (auto ok = exchange(data, control, own, answer); !ok) {
     return {.answer = Answer::failed, .error = ok.error()};
   }
   if (answer.answer != Answer::yes) return answer;
-  auto plane = make_shm_plane(job_.rank, job_.size, *control, std::move(*own), std::move(data),
-                              abort_, {.usable_cores = usable_cores(job_)});
+  const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
+  auto plane = make_shm_plane(static_cast<int>(place - met_.locals.begin()), locals, *control,
+                              std::move(*own), std::move(data), abort_,
+                              {.usable_cores = usable_cores(job_), .names = met_.locals});
   if (!plane) return no(self + plane.error().what);
   met_.shm = std::move(*plane);
   return {};
 }
 
-// Passes every rank's data segment, and rank 0's control segment, to every other rank.
+// Passes every rank's data segment, and the first one's control segment, to the others of the host.
 Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
                                const Result<ShmData>& own, LinkMessage& answer) {
   std::vector<int> fds;
   if (answer.answer == Answer::yes) {
     fds.push_back(own->fd.get());
-    if (job_.rank == 0) fds.push_back(control->get());
+    if (leads()) fds.push_back(control->get());
   }
-  for (int r = 0; r < job_.size; ++r) {
+  for (const int r : met_.locals) {
     if (r == job_.rank) continue;
     auto sent = send_link_message(peer(r).link.get(), answer, fds, deadline_);
     if (!sent) return failed_at(r, sent.error()).error;
   }
-  for (int r = 0; r < job_.size; ++r) {
+  for (std::size_t i = 0; i < met_.locals.size(); ++i) {
+    const int r = met_.locals[i];
     if (r == job_.rank) continue;
     auto got = receive_link_message(peer(r).link.get(), deadline_);
     if (!got) return failed_at(r, got.error()).error;
     if (answer.answer != Answer::yes) continue;
     if (got->answer != Answer::yes) {
       answer = std::move(*got);
-    } else if (got->fds.size() != (r == 0 ? 2u : 1u)) {
+    } else if (got->fds.size() != (i == 0 ? 2u : 1u)) {
       answer = no("rank " + std::to_string(job_.rank) +
                   ": no room for more descriptors: is 'ulimit -n' too low?");
     } else {
-      data[static_cast<std::size_t>(r)] = std::move(got->fds[0]);
-      if (r == 0) control = std::move(got->fds[1]);
+      data[i] = std::move(got->fds[0]);
+      if (i == 0) control = std::move(got->fds[1]);
     }
   }
   return {};

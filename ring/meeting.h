@@ -16,7 +16,9 @@ namespace dlaunch {
 
 struct Met {
   Mesh mesh;
-  std::unique_ptr<Plane> shm;  // null: the ranks do not share memory
+  std::vector<int> locals;     // the ranks of this host, ascending
+  bool shared = false;         // the ranks of every host share memory
+  std::unique_ptr<Plane> shm;  // of the locals, if they share and are more than one
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this

@@ -91,7 +91,9 @@ Shape shape_of(const Call& call, int ranks) {
               .count = call.count,
               .element_bytes = dtype_bytes(call.dtype),
               .root = call.root,
-              .counts = {}};
+              .counts = {},
+              .members = {}};
+  if (call.members != nullptr) shape.members = *call.members;
   if (call.counts == nullptr) return shape;
   shape.count = 0;  // differs between ranks
   shape.counts.assign(call.counts, call.counts + ranks);
@@ -156,8 +158,11 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
                .rank = rank_b};
 }
 
-Error op_timeout_error(const Call& call, Duration waited, std::string_view missing,
+const Call& users_call(const Call& call) { return call.step_of != nullptr ? *call.step_of : call; }
+
+Error op_timeout_error(const Call& given, Duration waited, std::string_view missing,
                        std::string_view arrived) {
+  const Call& call = users_call(given);
   return Error{.code = Errc::timeout,
                .what = fmt::format("{} #{} timed out after {}: waiting for rank {}; arrived: {}",
                                    collective_name(call.collective), call.seq,

@@ -71,6 +71,11 @@ struct Call {
   const std::size_t* counts = nullptr;
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
+  // The ranks that take part, ascending, `root` being one of them; null: all. Other ranks make
+  // other calls meanwhile. Only planes that say so take it.
+  const std::vector<int>* members = nullptr;
+  // The user's call that this one is a step of; null: it is one itself. For error texts.
+  const Call* step_of = nullptr;
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
@@ -91,6 +96,7 @@ struct Shape {
   std::size_t element_bytes = 1;
   int root = -1;                    // -1 except for rooted collectives
   std::vector<std::size_t> counts;  // as Call::counts; empty: all parts have `count`
+  std::vector<int> members;         // as Call::members; empty: all ranks
   bool operator==(const Shape&) const = default;
 };
 Shape shape_of(const Call& call, int ranks);
@@ -119,6 +125,9 @@ Delivery delivery(const Shape& shape, int giver, int taker);
 // "rank 2 called all_reduce(count 10, float32, sum), rank 0 called broadcast(count 4, int8, root
 // 1)"
 Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b);
+
+// What the user knows it as.
+const Call& users_call(const Call& call);
 
 // "all_reduce #17 timed out after 30 s: waiting for rank 2, 5; arrived: 0-1, 3-4, 6-7"
 Error op_timeout_error(const Call& call, Duration waited, std::string_view missing,

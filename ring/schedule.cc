@@ -372,9 +372,33 @@ void copy_own_data(const Shape& shape, Builder& b) {
   }
 }
 
+// As if the members were all there is, then with the numbers they have among all.
+Program make_members_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  const auto& members = shape.members;
+  const auto place = [&](int r) {
+    return static_cast<int>(std::find(members.begin(), members.end(), r) - members.begin());
+  };
+  Shape inner = shape;
+  inner.members.clear();
+  if (inner.root >= 0) inner.root = place(inner.root);
+  Program program = make_program(inner, place(rank), static_cast<int>(members.size()), tuning);
+  for (Step& step : program.steps) {
+    if (step.peer >= 0) step.peer = static_cast<std::int16_t>(members[step.peer]);
+  }
+  const auto spread = [&](std::vector<std::vector<std::int32_t>>& by_peer) {
+    std::vector<std::vector<std::int32_t>> all(ranks);
+    for (std::size_t i = 0; i < by_peer.size(); ++i) all[members[i]] = std::move(by_peer[i]);
+    by_peer = std::move(all);
+  };
+  spread(program.sends);
+  spread(program.recvs);
+  return program;
+}
+
 }  // namespace
 
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
   Builder b(rank, ranks);
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool direct = ranks <= tuning.direct_ranks;

@@ -36,6 +36,8 @@ struct Tuning {
   int direct_ranks = 16;
 };
 
+// With Shape::members, `rank` must be one of them: the program is theirs, over the sockets of all
+// ranks.
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

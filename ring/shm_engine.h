@@ -38,6 +38,7 @@ class ShmPlane : public Plane {
         abort_(abort),
         meet_(options.usable_cores < n_),
         waiter_(abort, !meet_),
+        names_(options.names),
         operands_(static_cast<std::size_t>(n_)) {
     // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
     abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
@@ -61,6 +62,7 @@ class ShmPlane : public Plane {
   template <class Counter>
   Result<void> await(int r, Counter ShmRank::*counter, std::uint64_t value);
   Error failure() const;
+  int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
 
   // shm_plane.cc: messages in one shot.
   Result<void> one_shot();
@@ -105,6 +107,7 @@ class ShmPlane : public Plane {
   AbortFlag& abort_;
   const bool meet_;  // more ranks than cores
   Waiter waiter_;
+  const std::vector<int> names_;
 
   Call call_;  // the one being run
   std::size_t element_ = 1;

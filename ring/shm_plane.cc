@@ -120,7 +120,8 @@ Result<void> ShmPlane::await_entry(int r) {
   }
   const ShmEntry& entry = memory_.ranks[r].entries[call_.seq % kEntries];
   const CallSignature theirs{entry.count, entry.packed, entry.seq.load(std::memory_order_relaxed)};
-  if (!(theirs == signature_)) return mismatch_error(rank_, signature_, r, theirs);
+  if (!(theirs == signature_))
+    return mismatch_error(name_of(rank_), signature_, name_of(r), theirs);
   verified_[static_cast<std::size_t>(r)] = true;
   return {};
 }
@@ -136,7 +137,9 @@ Result<void> ShmPlane::await_all_entries() {
 Error ShmPlane::failure() const {
   if (abort_.raised()) return abort_.error();
   RankSet arrived, missing;
-  for (int r = 0; r < n_; ++r) (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(r);
+  for (int r = 0; r < n_; ++r) {
+    (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(name_of(r));
+  }
   const std::string who =
       missing.empty() ? "progress of a rank that arrived" : format_rank_set(missing);
   return op_timeout_error(call_, steady_now() - started_, who, format_rank_set(arrived));

@@ -18,6 +18,9 @@ namespace dlaunch {
 struct ShmOptions {
   // Cores the ranks of this host may use together; fewer than ranks: no spinning (see wait policy).
   int usable_cores = 1;
+  // What errors call the ranks: those of the communicator, where this plane has some of them only.
+  // Empty: as they are numbered here.
+  std::vector<int> names = {};
 };
 
 // A new control segment for n ranks, zeroed; one rank makes it.

@@ -8,7 +8,8 @@
 
 namespace dlaunch {
 
-std::string activity_of(const Call& call) {
+std::string activity_of(const Call& step) {
+  const Call& call = users_call(step);
   return fmt::format("{} #{}", collective_name(call.collective), call.seq);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/rank_set.h"
 #include "ring/frame.h"
+#include "ring/list_packer.h"
 #include "ring/program.h"
 #include "ring/schedule.h"
 #include "ring/stream_errors.h"
@@ -50,7 +51,6 @@ class SocketPlane final : public Plane {
   Result<void> run(const Call& call) override;
 
  private:
-  Result<void> run_list(const Call& call);
   Result<void> drive();
   Result<void> push(int peer, bool& moved);
   Result<void> pull(int peer, bool& moved);
@@ -69,42 +69,24 @@ class SocketPlane final : public Plane {
   ProgramCache programs_;
   ProgramRun run_;
   std::vector<std::byte> scratch_;
-  std::vector<std::byte> packed_;  // a list's tensors
-  std::vector<bool> arrived_;      // a frame of the call in progress has come from the peer
+  ListPacker packer_;
+  std::vector<bool> arrived_;  // a frame of the call in progress has come from the peer
 };
-
-// Over sockets a list is packed: beside the copies that the kernel makes, one more is cheap.
-Result<void> SocketPlane::run_list(const Call& call) {
-  const std::size_t element = dtype_bytes(call.dtype);
-  packed_.resize(std::max(packed_.size(), call.count * element));
-  const auto each = [&](auto move) {
-    for (std::size_t i = 0, begin = 0; i < call.list->ends.size(); begin = call.list->ends[i++]) {
-      move(i, packed_.data() + begin * element, (call.list->ends[i] - begin) * element);
-    }
-  };
-  each([&](std::size_t i, std::byte* at, std::size_t bytes) {
-    std::memcpy(at, call.list->in[i], bytes);
-  });
-  Call contiguous = call;
-  contiguous.list = nullptr;
-  contiguous.in = contiguous.out = packed_.data();
-  if (auto done = run(contiguous); !done) return done;
-  each([&](std::size_t i, const std::byte* at, std::size_t bytes) {
-    std::memcpy(call.list->out[i], at, bytes);
-  });
-  return {};
-}
 
 Result<void> SocketPlane::run(const Call& call) {
   if (failed_) return *failed_;
-  if (call.list != nullptr) return run_list(call);
+  if (call.list != nullptr) {
+    return packer_.run(call, [this](const Call& packed) { return run(packed); });
+  }
   const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_);
   if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
   run_.begin(program,
              {.in = static_cast<const std::byte*>(call.in),
               .out = static_cast<std::byte*>(call.out),
               .scratch = scratch_.data()},
-             {.dtype = call.dtype, .op = call.op, .ranks = ranks_});
+             {.dtype = call.dtype,
+              .op = call.op,
+              .ranks = call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_});
   call_ = call;
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);

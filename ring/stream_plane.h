@@ -11,6 +11,7 @@
 
 namespace dlaunch {
 
+// Takes calls of some of the ranks (Call::members).
 std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets);
 
 }  // namespace dlaunch

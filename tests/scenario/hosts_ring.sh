@@ -4,15 +4,27 @@ source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 4
 bench=(dlaunch-bench all_reduce -b 8 -f 8 -c 1 -n 3 -w 0 -e)
 
-for shape in "2 2" "4 4" "4 2"; do
-  start_ranks $shape "${bench[@]}" 4M; ranks_right 20
-  grep -q 'transport tcp' out.0 || ranks_fail "transport"
+for shape in "2 2 tcp" "4 4 tcp" "3 2 tcp" "4 2 shm.tcp"; do
+  set -- $shape
+  start_ranks $1 $2 "${bench[@]}" 4M; ranks_right 20
+  grep -q "transport $3" out.0 || ranks_fail "transport with $shape"
 done
 grep -qE 'Rank  1 pid +[0-9]+ on host1$' out.0 && grep -qE 'Rank  2 pid +[0-9]+ on host2$' out.0 ||
   ranks_fail "ranks are not where they should be"
 for c in reduce_scatter all_gather broadcast sendrecv barrier; do
   start_ranks 4 4 dlaunch-bench $c -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
 done
+start_ranks 4 2 dlaunch-bench broadcast -b 8 -e 4M -f 64 -r 3 -n 3 -w 0; ranks_right 20
+# Encoded between hosts. The benchmark's sums are small whole numbers, which bf16 holds exactly.
+DLAUNCH_WIRE_CODEC=bf16 start_ranks 4 2 "${bench[@]}" 4M; ranks_right 20
+DLAUNCH_WIRE_CODEC=int8 start_ranks 2 2 dlaunch-bench all_reduce -b 8 -e 4M -f 8 -c 0 -n 3; ranks_end 20
+[ -z "${codes//0 /}" ] || ranks_fail "int8: exit codes $codes"
+cat > codecs.sh <<'L'
+[ $RANK = 1 ] && export DLAUNCH_WIRE_CODEC=int8
+exec "$@"
+L
+start_ranks 2 2 bash codecs.sh dlaunch-bench barrier; ranks_end 20
+grep -q 'different wire codecs' err.0 || ranks_fail "ranks with different codecs"
 for master in 10.77.0.1 host1-6 '[fd77::1]'; do
   start_ranks 4 4 "${bench[@]}" 4M; ranks_right 20
 done

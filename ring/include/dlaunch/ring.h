@@ -15,7 +15,7 @@
  * the alignment of their element type only. A count of 0 is a valid collective that moves nothing.
  *
  * All ranks get the same bits, and the same bits again when the program is run again with the same
- * number of ranks.
+ * number of ranks on as many hosts.
  */
 #ifndef DLAUNCH_RING_H
 #define DLAUNCH_RING_H
@@ -84,6 +84,9 @@ typedef struct dl_options {
   const char* transport;   /* "auto", "shm", "tcp"; NULL: DLAUNCH_TRANSPORT or "auto" */
   const char* job_id;      /* keeps jobs apart; NULL: DLAUNCH_JOB_ID or "default" */
   const char* secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
+  const char* wire_codec;  /* "none", "bf16", "int8": how float32 sums and averages in all_reduce
+                              travel between hosts; lossy. The same on every rank. NULL:
+                              DLAUNCH_WIRE_CODEC or "none" */
 } dl_options;
 
 DL_API void dl_options_init(dl_options* options);
@@ -107,7 +110,8 @@ DL_API void dl_abort(dl_comm* comm);
 
 DL_API int dl_rank(const dl_comm* comm);
 DL_API int dl_size(const dl_comm* comm);
-/* "shm", "tcp" or "self": how the collectives of this communicator move data. */
+/* "shm", "tcp", "shm+tcp" (shared memory on each host, sockets between hosts) or "self": how the
+ * collectives of this communicator move data. */
 DL_API const char* dl_transport(const dl_comm* comm);
 
 /* out[i] = op over ranks of in[i], i < count, on every rank. */

@@ -17,16 +17,20 @@ namespace dlaunch {
 
 class ShmWorld {
  public:
-  ShmWorld(int ranks, int usable_cores, bool memfds) : ranks_(ranks) {
+  ShmWorld(int ranks, int usable_cores, bool memfds, std::vector<int> names = {}) : ranks_(ranks) {
     for (int r = 0; r < ranks; ++r) aborts_.push_back(std::make_unique<AbortFlag>());
     auto memories = memfds ? from_memfds() : from_heap();
     for (int r = 0; r < ranks; ++r) {
       planes_.push_back(make_shm_plane(r, std::move(memories[static_cast<std::size_t>(r)]),
-                                       abort(r), ShmOptions{usable_cores}));
+                                       abort(r), ShmOptions{usable_cores, names}));
     }
   }
 
   int ranks() const { return ranks_; }
+  // The plane's memory and its flag stay with this object.
+  std::unique_ptr<Plane> take(int rank) {
+    return std::move(planes_[static_cast<std::size_t>(rank)]);
+  }
   Plane& plane(int rank) { return *planes_[static_cast<std::size_t>(rank)]; }
   AbortFlag& abort(int rank) { return *aborts_[static_cast<std::size_t>(rank)]; }
 

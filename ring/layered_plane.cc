@@ -1,0 +1,301 @@
+#include "ring/layered_plane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "ring/background.h"
+#include "ring/encoded_slice.h"
+#include "ring/list_packer.h"
+#include "ring/reduce.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kSmallBytes = 32 << 10;
+// Of all ranks of a host together. Large enough that the hosts' latency does not show, small enough
+// that the first and the last block, which overlap with nothing, do not either.
+constexpr std::size_t kBlockBytes = 4 << 20;
+constexpr std::size_t kBroadcastBytes = 1 << 20;
+
+const char* at(const void* base, std::size_t element, dl_dtype dtype) {
+  return static_cast<const char*>(base) + element * dtype_bytes(dtype);
+}
+char* at(void* base, std::size_t element, dl_dtype dtype) {
+  return static_cast<char*>(base) + element * dtype_bytes(dtype);
+}
+
+class LayeredPlane final : public Plane {
+ public:
+  LayeredPlane(int rank, const HostMap& hosts, std::unique_ptr<Plane> local,
+               std::unique_ptr<Plane> between, AbortFlag& abort, WireCodec codec)
+      : hosts_(hosts),
+        place_(hosts.local_index(rank)),
+        row_(hosts.host_of(rank)),
+        column_(hosts.column(place_)),
+        local_(std::move(local)),
+        between_(std::move(between)),
+        abort_(abort),
+        codec_(codec) {}
+
+  const char* name() const override { return local_ ? "shm+tcp" : "tcp"; }
+  Result<void> run(const Call& call) override;
+
+ private:
+  std::size_t locals() const { return hosts_.ranks_of(0).size(); }
+  int ranks() const { return hosts_.hosts() * static_cast<int>(locals()); }
+
+  // Steps of a call.
+  Call step(const Call& of, Collective collective, const void* in, void* out, std::size_t count,
+            int root = -1) const;
+  Result<void> on_host(Call call);
+  Result<void> over_sockets(Call call, const std::vector<int>* members);
+  void leave_out_sockets() { ++between_seq_; }
+
+  Result<void> all_reduce(const Call& call);
+  Result<void> all_reduce_small(const Call& call);
+  Result<void> all_reduce_blocks(const Call& call);
+  // A part of an all_reduce.
+  struct Block {
+    std::size_t from = 0, count = 0;
+    std::size_t slot = 0;
+    void* slice = nullptr;
+    std::shared_ptr<Operation> exchange;  // while it is under way
+  };
+  Result<void> begin(const Call& call, Block& block);
+  Result<void> finish(Block& block);
+  Result<void> end(const Call& call, Block& block);
+  Result<void> broadcast(const Call& call);
+  Result<void> exchange(const Call& slice);
+  Result<void> exchange_encoded(const Call& slice, EncodedSlice& encoded);
+  bool encodes(const Call& call) const;
+
+  const HostMap hosts_;
+  const int place_;  // of this rank among those of its host
+  const int row_;    // its host
+  const std::vector<int> column_;
+  const std::unique_ptr<Plane> local_, between_;
+  AbortFlag& abort_;
+  const WireCodec codec_;
+
+  std::uint64_t local_seq_ = 0, between_seq_ = 0;
+  std::vector<std::byte> slices_[2];
+  EncodedSlice encoded_[2];
+  std::size_t exchanges_ = 0;  // of this call
+  ListPacker packer_;
+  Completions completions_;
+  // Exchanges one slice between hosts while this rank's own thread is busy with others.
+  Background exchanger_{[this](OperationQueue& queue) {
+    while (auto operation = queue.take()) operation->finish(exchange(operation->call));
+  }};
+};
+
+Result<void> LayeredPlane::run(const Call& call) {
+  if (call.list != nullptr) {
+    return packer_.run(call, [this](const Call& packed) { return run(packed); });
+  }
+  const bool layered = local_ || encodes(call);
+  if (call.collective == Collective::all_reduce && call.count > 0 && layered) {
+    return all_reduce(call);
+  }
+  if (call.collective == Collective::broadcast && call.count > 0 && local_) return broadcast(call);
+  Call flat = call;
+  flat.step_of = &call;
+  return over_sockets(flat, nullptr);
+}
+
+// -- Steps
+
+Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
+                        std::size_t count, int root) const {
+  return {.collective = collective,
+          .in = in,
+          .out = out,
+          .count = count,
+          .dtype = of.dtype,
+          .op = of.op == DL_AVG ? DL_SUM : of.op,  // divided once, at the end
+          .root = root,
+          .seq = 0,
+          .deadline = of.deadline,
+          .step_of = &users_call(of)};
+}
+
+Result<void> LayeredPlane::on_host(Call call) {
+  if (!local_) return {};
+  call.seq = ++local_seq_;
+  return local_->run(call);
+}
+
+// members null: all ranks. All of them number alike, also those that leave a step out.
+Result<void> LayeredPlane::over_sockets(Call call, const std::vector<int>* members) {
+  call.seq = ++between_seq_;
+  call.members = members;
+  return between_->run(call);
+}
+
+// -- all_reduce
+
+Result<void> LayeredPlane::all_reduce(const Call& call) {
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  const bool whole_slices = call.count >= locals();
+  auto done =
+      bytes <= kSmallBytes || !whole_slices ? all_reduce_small(call) : all_reduce_blocks(call);
+  if (!done || call.op != DL_AVG) return done;
+  const void* const operand[] = {call.out};
+  reduce(operand, call.out, call.count, call.dtype, DL_AVG, ranks());
+  return done;
+}
+
+Result<void> LayeredPlane::all_reduce_small(const Call& call) {
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  if (!local_) {
+    return over_sockets(step(call, Collective::all_reduce, call.in, call.out, call.count), nullptr);
+  }
+  auto& sum = slices_[0];
+  sum.resize(std::max(sum.size(), bytes));
+  auto done = on_host(step(call, Collective::reduce, call.in, sum.data(), call.count, 0));
+  if (!done) return done;
+  if (place_ == 0) {
+    auto exchanged = over_sockets(
+        step(call, Collective::all_reduce, sum.data(), call.out, call.count), &column_);
+    if (!exchanged) return exchanged;
+  } else {
+    leave_out_sockets();
+  }
+  return on_host(step(call, Collective::broadcast, call.out, call.out, call.count, 0));
+}
+
+// The elements that do not make a whole slice for each rank of a host go the small way.
+Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
+  const std::size_t n = locals(), element = dtype_bytes(call.dtype);
+  const std::size_t sliced = call.count / n * n;
+  const std::size_t most = std::max<std::size_t>(kBlockBytes / element / n, 1) * n;
+  exchanges_ = 0;
+  Block blocks[2];  // one is made ready while the other is exchanged
+  Result<void> done;
+  std::size_t i = 0;
+  for (std::size_t from = 0; done && from < sliced; from += most, ++i) {
+    Block& block = blocks[i % 2];
+    block = {.from = from, .count = std::min(most, sliced - from), .slot = i % 2};
+    done = begin(call, block);
+    if (done) done = end(call, blocks[(i + 1) % 2]);
+  }
+  if (done) done = end(call, blocks[(i + 1) % 2]);
+  if (!done) {
+    // What is under way must be over before its memory is anybody else's.
+    abort_.raise(done.error());
+    for (auto& block : blocks) (void)finish(block);
+    return done;
+  }
+  if (sliced == call.count) return done;
+  Call rest = call;
+  rest.in = at(call.in, sliced, call.dtype);
+  rest.out = at(call.out, sliced, call.dtype);
+  rest.count = call.count - sliced;
+  rest.step_of = &users_call(call);
+  return all_reduce_small(rest);
+}
+
+// The sum over this host, and then the exchange with others in the background.
+Result<void> LayeredPlane::begin(const Call& call, Block& block) {
+  const std::size_t element = dtype_bytes(call.dtype), count = block.count / locals();
+  const void* const in = at(call.in, block.from, call.dtype);
+  // Without shared memory the slice is the block, where the user wants it.
+  block.slice = at(call.out, block.from, call.dtype);
+  if (local_) {
+    auto& memory = slices_[block.slot];
+    memory.resize(std::max(memory.size(), count * element));
+    block.slice = memory.data();
+    auto summed = on_host(step(call, Collective::reduce_scatter, in, block.slice, count));
+    if (!summed) return summed;
+  } else if (in != block.slice) {
+    std::memcpy(block.slice, in, count * element);
+  }
+  auto exchange = std::make_shared<Operation>(completions_);
+  exchange->call = step(call, Collective::all_reduce, block.slice, block.slice, count);
+  if (encodes(exchange->call)) {
+    encoded_[block.slot].encode(codec_, static_cast<const float*>(block.slice), count,
+                                column_.size());
+  }
+  if (auto pushed = exchanger_.push(exchange); !pushed) {
+    exchange->finish(pushed);
+    return pushed;
+  }
+  block.exchange = std::move(exchange);
+  return {};
+}
+
+Result<void> LayeredPlane::finish(Block& block) {
+  if (!block.exchange) return {};
+  const auto exchange = std::exchange(block.exchange, nullptr);
+  completions_.wait([&] { return exchange->done(); });
+  return exchange->outcome();
+}
+
+// The block has come back from the others: shared with the ranks of this host.
+Result<void> LayeredPlane::end(const Call& call, Block& block) {
+  if (!block.exchange) return {};
+  const bool encoded = encodes(block.exchange->call);
+  if (auto exchanged = finish(block); !exchanged) return exchanged;
+  if (encoded) encoded_[block.slot].decode(static_cast<float*>(block.slice));
+  return on_host(step(call, Collective::all_gather, block.slice,
+                      at(call.out, block.from, call.dtype), block.count / locals()));
+}
+
+// -- Between hosts
+
+bool LayeredPlane::encodes(const Call& call) const {
+  return codec_ != WireCodec::none && call.dtype == DL_FLOAT32 &&
+         (call.op == DL_SUM || call.op == DL_AVG) && call.count * sizeof(float) > kSmallBytes;
+}
+
+// On the exchanger's thread: adds this rank's slice to those of its column.
+Result<void> LayeredPlane::exchange(const Call& slice) {
+  const std::size_t slot = exchanges_++ % 2;
+  return encodes(slice) ? exchange_encoded(slice, encoded_[slot]) : over_sockets(slice, &column_);
+}
+
+Result<void> LayeredPlane::exchange_encoded(const Call& slice, EncodedSlice& encoded) {
+  const auto move = [&](Collective collective) {
+    Call call = step(slice, collective, encoded.given(), encoded.taken(), encoded.bytes());
+    call.dtype = DL_UINT8;
+    return over_sockets(call, &column_);
+  };
+  if (auto moved = move(Collective::all_to_all); !moved) return moved;
+  encoded.add_up(static_cast<std::size_t>(row_));
+  return move(Collective::all_gather);
+}
+
+// -- broadcast
+
+Result<void> LayeredPlane::broadcast(const Call& call) {
+  const int roots_place = hosts_.local_index(call.root);
+  const std::size_t block = std::max<std::size_t>(kBroadcastBytes / dtype_bytes(call.dtype), 1);
+  for (std::size_t from = 0; from < call.count; from += block) {
+    void* const buffer = at(call.out, from, call.dtype);
+    const std::size_t count = std::min(block, call.count - from);
+    if (place_ == roots_place) {
+      auto sent = over_sockets(step(call, Collective::broadcast, buffer, buffer, count, call.root),
+                               &column_);
+      if (!sent) return sent;
+    } else {
+      leave_out_sockets();
+    }
+    auto shared = on_host(step(call, Collective::broadcast, buffer, buffer, count, roots_place));
+    if (!shared) return shared;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
+                                          std::unique_ptr<Plane> local,
+                                          std::unique_ptr<Plane> between, AbortFlag& abort,
+                                          WireCodec codec) {
+  return std::make_unique<LayeredPlane>(rank, hosts, std::move(local), std::move(between), abort,
+                                        codec);
+}
+
+}  // namespace dlaunch
