@@ -414,6 +414,21 @@ dl_result dl_wait_all(size_t n, dl_request** requests) {
   return first;
 }
 
+dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dtype dtype, dl_op op,
+                     int root, char* text, size_t size) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    const auto named = dlaunch::collective_named(collective == nullptr ? "" : collective);
+    if (!named || text == nullptr || size == 0) {
+      return Error{.code = Errc::usage, .what = "dl_explain: no such collective, or no text"};
+    }
+    const auto words = impl.explain(
+        {.collective = *named, .count = count, .dtype = dtype, .op = op, .root = root});
+    if (!words) return words.error();
+    text[words->copy(text, size - 1)] = '\0';
+    return {};
+  });
+}
+
 dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (group == nullptr) return Error{.code = Errc::usage, .what = "dl_split: group is null"};

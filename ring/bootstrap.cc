@@ -87,6 +87,7 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   job.codec = *known;
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
+  job.explains = env("DLAUNCH_DEBUG").value_or("") == "explain";
   job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
   if (const auto round = env("DLAUNCH_ROUND")) {
     auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");

@@ -26,6 +26,7 @@ struct JobView {
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   std::string transport = "auto";
   WireCodec codec = WireCodec::none;
+  bool explains = false;  // rank 0 says how it does what
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
   // Of a group that a communicator was split into; rank and size are the group's.

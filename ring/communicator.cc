@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "ring/layered_plane.h"
 #include "ring/meeting.h"
 #include "ring/reduce.h"
@@ -83,6 +84,7 @@ Error forked_error() {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job) {
+  if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (job.size > 1) {
     if (auto ok = comm->connect(); !ok) {
@@ -270,11 +272,30 @@ Result<void> Communicator::collective(Call call) {
   return started ? wait(**started) : started.error();
 }
 
+Result<std::string> Communicator::explain(const Call& call) const {
+  const auto& traits = traits_of(call.collective);
+  if (dtype_bytes(call.dtype) == 0 || (traits.reduces && !reducible(call.dtype, call.op)) ||
+      (traits.rooted && (call.root < 0 || call.root >= job_.size))) {
+    return usage("explain: there is no such call");
+  }
+  return plane_ ? plane_->explain(call) : std::string("alone: a copy");
+}
+
+void Communicator::explain_once(const Call& call) {
+  if (job_.rank != 0) return;
+  std::string what = fmt::format("{} of {} {}", collective_name(call.collective), call.count,
+                                 dtype_name(call.dtype));
+  if (explained_.size() < 1000 && explained_.insert(what).second) {
+    log_info("{}: {}", what, plane_->explain(call));
+  }
+}
+
 // On the thread that carries it out.
 Result<void> Communicator::run(Call call) {
   if (job_.size == 1) return run_alone(call);
   call.deadline = op_deadline();
   links_->enter(call.seq);
+  if (job_.explains) explain_once(call);
   const auto ticket = flight_->begin(call);
   auto done = without_exceptions([&] { return plane_->run(call); });
   flight_->end(ticket, !done);

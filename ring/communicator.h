@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -59,6 +61,9 @@ class Communicator : private ProcessEvents {
   // then by rank; a negative color: none, null.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
 
+  // Buffers of the call are not looked at.
+  Result<std::string> explain(const Call& call) const;
+
   void abort();
 
  private:
@@ -71,6 +76,7 @@ class Communicator : private ProcessEvents {
   Result<void> run(Call call);
   Result<void> run(Message& message);
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
+  void explain_once(const Call& call);
   void serve_collectives(OperationQueue& queue);
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
@@ -94,6 +100,7 @@ class Communicator : private ProcessEvents {
   std::uint64_t splits_ = 0;
   std::atomic<bool> noted_{false};
   bool forked_ = false;
+  std::set<std::string> explained_;  // with DLAUNCH_DEBUG=explain
 };
 
 }  // namespace dlaunch

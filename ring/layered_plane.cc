@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ring/background.h"
 #include "ring/encoded_slice.h"
 #include "ring/list_packer.h"
@@ -41,6 +43,7 @@ class LayeredPlane final : public Plane {
 
   const char* name() const override { return local_ ? "shm+tcp" : "tcp"; }
   Result<void> run(const Call& call) override;
+  std::string explain(const Call& call) const override;
 
  private:
   std::size_t locals() const { return hosts_.ranks_of(0).size(); }
@@ -103,6 +106,24 @@ Result<void> LayeredPlane::run(const Call& call) {
   Call flat = call;
   flat.step_of = &call;
   return over_sockets(flat, nullptr);
+}
+
+std::string LayeredPlane::explain(const Call& call) const {
+  const bool sums = call.collective == Collective::all_reduce && (local_ || encodes(call));
+  if (!sums && (call.collective != Collective::broadcast || !local_))
+    return between_->explain(call);
+  const auto hosts = fmt::format("{} hosts x {} ranks: ", hosts_.hosts(), locals());
+  if (!sums) return hosts + "broadcast between hosts (tcp), then on each (shm)";
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  if (bytes <= kSmallBytes) {
+    return hosts +
+           "reduce on each (shm), all_reduce between their first ranks (tcp), broadcast (shm)";
+  }
+  const char* const codec = !encodes(call) ? "" : codec_ == WireCodec::bf16 ? ", bf16" : ", int8";
+  return hosts + fmt::format(
+                     "{} blocks: reduce_scatter on each (shm), all_reduce of slices between "
+                     "hosts (tcp{}), all_gather (shm)",
+                     (bytes + kBlockBytes - 1) / kBlockBytes, codec);
 }
 
 // -- Steps

@@ -57,6 +57,12 @@ const CollectiveTraits& traits_of(Collective collective) {
   return index < std::size(kCollectives) ? kCollectives[index] : kUnknown;
 }
 std::string_view collective_name(Collective collective) { return traits_of(collective).name; }
+std::optional<Collective> collective_named(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kCollectives); ++i) {
+    if (kCollectives[i].name == name) return static_cast<Collective>(i);
+  }
+  return std::nullopt;
+}
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
 std::string_view op_name(dl_op op) { return name_at(kOpNames, op); }
 std::size_t dtype_bytes(dl_dtype dtype) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ struct CollectiveTraits {
 };
 const CollectiveTraits& traits_of(Collective collective);
 std::string_view collective_name(Collective collective);
+std::optional<Collective> collective_named(std::string_view name);
 std::string_view dtype_name(
     dl_dtype dtype);                 // "float32"; the words of nccl-tests: "float", "half" …
 std::string_view op_name(dl_op op);  // "sum"
@@ -140,6 +142,8 @@ class Plane {
   // waiting, the flag's error is returned within a millisecond.
   virtual Result<void> run(const Call& call) = 0;
   virtual const char* name() const = 0;  // "shm", "tcp"
+  // How run() would do this call, in words for people; buffers do not matter.
+  virtual std::string explain(const Call& call) const = 0;
 };
 
 }  // namespace dlaunch

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include <fmt/format.h>
+
 namespace dlaunch {
 namespace {
 
@@ -397,42 +399,84 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
 
 }  // namespace
 
-Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
-  if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
-  Builder b(rank, ranks);
+Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
+  if (ranks == 1) return Way::copy;
   const std::size_t bytes = shape.count * shape.element_bytes;
-  const bool direct = ranks <= tuning.direct_ranks;
-  copy_own_data(shape, b);
-  if (ranks == 1) return b.take();
   const bool small = bytes <= tuning.small_bytes;
+  const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
-        exchange_all_reduce(shape, b);
-        break;
+        return Way::exchange;
       }
-      [[fallthrough]];
+      return small ? Way::star : large;
     case Collective::reduce:
-      if (small) {
-        star_reduction(shape, b);
-        break;
-      }
-      [[fallthrough]];
+      return small ? Way::star : large;
     case Collective::reduce_scatter:
-      direct ? direct_reduction(shape, tuning, b) : ring_schedule(shape, tuning, b);
-      break;
     case Collective::all_gather:
-      direct ? direct_exchange(shape, tuning, b) : ring_schedule(shape, tuning, b);
-      break;
+      return large;
     case Collective::gather:
     case Collective::scatter:
     case Collective::all_to_all:
-      direct_exchange(shape, tuning, b);
-      break;
+      return Way::direct;
     case Collective::broadcast:
-      small ? binomial_broadcast(shape, b) : chain_broadcast(shape, tuning, b);
-      break;
+      return small ? Way::tree : Way::chain;
     case Collective::barrier:
+      break;
+  }
+  return Way::dissemination;
+}
+
+std::string describe_way(Way way, const Tuning& tuning) {
+  const auto pieces = fmt::format("granules of {} KiB", tuning.granule_bytes >> 10);
+  switch (way) {
+    case Way::copy:
+      return "a copy";
+    case Way::exchange:
+      return "each with each";
+    case Way::star:
+      return "all with one";
+    case Way::direct:
+      return fmt::format("straight to whoever owns a slice, {}, {} ahead", pieces, tuning.window);
+    case Way::ring:
+      return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
+    case Way::tree:
+      return "binomial tree";
+    case Way::chain:
+      return "chain, " + pieces;
+    case Way::dissemination:
+      return "dissemination";
+  }
+  return "";
+}
+
+Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
+  Builder b(rank, ranks);
+  copy_own_data(shape, b);
+  switch (way_of(shape, ranks, tuning)) {
+    case Way::copy:
+      break;
+    case Way::exchange:
+      exchange_all_reduce(shape, b);
+      break;
+    case Way::star:
+      star_reduction(shape, b);
+      break;
+    case Way::direct:
+      traits_of(shape.collective).reduces ? direct_reduction(shape, tuning, b)
+                                          : direct_exchange(shape, tuning, b);
+      break;
+    case Way::ring:
+      ring_schedule(shape, tuning, b);
+      break;
+    case Way::tree:
+      binomial_broadcast(shape, b);
+      break;
+    case Way::chain:
+      chain_broadcast(shape, tuning, b);
+      break;
+    case Way::dissemination:
       dissemination_barrier(b);
       break;
   }

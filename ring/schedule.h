@@ -22,6 +22,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "ring/plane.h"
 #include "ring/program.h"
@@ -35,6 +37,12 @@ struct Tuning {
   int exchange_ranks = 4;                // if what each takes in is at most small_bytes
   int direct_ranks = 16;
 };
+
+// How a call is done: decided from what all ranks know alike.
+enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
+Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
+// "direct, granules of 48 KiB, 3 ahead"
+std::string describe_way(Way way, const Tuning& tuning);
 
 // With Shape::members, `rank` must be one of them: the program is theirs, over the sockets of all
 // ranks.

@@ -31,11 +31,11 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
 Part ShmPlane::slice(std::size_t block, int r) const {
   const auto n = static_cast<std::size_t>(n_), j = static_cast<std::size_t>(r);
   if (call_.collective == Collective::reduce_scatter) {
-    const std::size_t from = block * chunk_;
-    return {j * call_.count + from, std::min(chunk_, call_.count - from)};
+    const std::size_t from = block * plan_.chunk;
+    return {j * call_.count + from, std::min(plan_.chunk, call_.count - from)};
   }
-  const std::size_t from = block * chunk_ * n;
-  const std::size_t count = std::min(chunk_ * n, call_.count - from);
+  const std::size_t from = block * plan_.chunk * n;
+  const std::size_t count = std::min(plan_.chunk * n, call_.count - from);
   const std::size_t begin = count * j / n, end = count * (j + 1) / n;
   return {from + begin, end - begin};
 }
@@ -101,8 +101,7 @@ Result<void> ShmPlane::copy_results(std::size_t block) {
 
 Result<void> ShmPlane::reduce_in_blocks() {
   const bool scatter = call_.collective == Collective::reduce_scatter;
-  const std::size_t per_block = scatter ? chunk_ : chunk_ * static_cast<std::size_t>(n_);
-  const std::size_t blocks = (call_.count + per_block - 1) / per_block;
+  const std::size_t blocks = plan_.blocks;
   if (auto staged = stage(0); !staged) return staged;
   for (std::size_t block = 0; block <= blocks; ++block) {
     if (block + 1 < blocks) {
@@ -124,15 +123,12 @@ Result<void> ShmPlane::reduce_in_blocks() {
 // A block holds the next chunk of every delivery. What a rank gives alike to all lies in its first
 // staging chunk, what it gives to one rank in that rank's.
 Part ShmPlane::piece(const Delivery& d, std::size_t block) const {
-  const std::size_t from = std::min(block * chunk_, d.count);
-  return {from, std::min(chunk_, d.count - from)};
+  const std::size_t from = std::min(block * plan_.chunk, d.count);
+  return {from, std::min(plan_.chunk, d.count - from)};
 }
 
 Result<void> ShmPlane::deliver_in_blocks() {
-  const bool to_each = traits_of(call_.collective).in_parts;
-  const std::size_t longest =
-      largest_input() / element_ / static_cast<std::size_t>(to_each ? n_ : 1);
-  const std::size_t blocks = (longest + chunk_ - 1) / chunk_;
+  const std::size_t blocks = plan_.blocks;
   for (std::size_t block = 0; block <= blocks; ++block) {
     if (block < blocks) {
       if (auto given = give_block(block); !given) return given;

@@ -49,10 +49,10 @@ class ShmPlane : public Plane {
 
   const char* name() const override { return "shm"; }
   Result<void> run(const Call& call) override;
+  std::string explain(const Call& call) const override;
 
  private:
-  std::size_t largest_input() const;  // bytes; the same on all ranks
-  std::size_t own_input() const;      // bytes
+  std::size_t own_input() const;  // bytes
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
   void note_core();
@@ -111,11 +111,11 @@ class ShmPlane : public Plane {
 
   Call call_;  // the one being run
   std::size_t element_ = 1;
-  std::size_t chunk_ = 0;  // elements of a full chunk of this call
   bool streaming_ = false;
   TimePoint started_{};
   CallSignature signature_;
   Shape shape_;
+  ShmPlan plan_;
   std::vector<bool> verified_;         // whose entry of this call was compared with ours
   std::vector<const void*> operands_;  // scratch, in rank order
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter

@@ -56,6 +56,30 @@ ShmShape shape_for(int ranks) {
   return {.ranks = ranks, .chunk_bytes = chunk, .small_bytes = small_limit(ranks)};
 }
 
+ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
+  if (shape.collective == Collective::barrier) return {};
+  const auto& traits = traits_of(shape.collective);
+  const auto n = static_cast<std::size_t>(ranks);
+  std::size_t count = shape.count;
+  for (const std::size_t c : shape.counts) count = std::max(count, c);
+  ShmPlan plan;
+  // For scatter also on the ranks that give nothing.
+  plan.input_bytes = count * shape.element_bytes * (traits.in_parts ? n : 1);
+  if (plan.input_bytes <= kInlineBytes) return plan;
+  plan.way = ShmPlan::Way::one_shot;
+  if (plan.input_bytes <= layout.small_bytes) return plan;
+
+  plan.way = ShmPlan::Way::blocks;
+  // Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
+  const std::size_t wanted = plan.input_bytes / (4 * n) / 64 * 64;
+  const std::size_t least = std::min<std::size_t>(layout.chunk_bytes, 16 << 10);
+  plan.chunk = std::clamp(wanted, least, layout.chunk_bytes) / shape.element_bytes;
+  // A block of a reduction without parts holds a chunk for each rank.
+  const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? n : 1);
+  plan.blocks = (count + per_block - 1) / per_block;
+  return plan;
+}
+
 std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
   return (block % kSlots * ranks + chunk) * chunk_bytes;
 }

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "ring/plane.h"
 #include "ring/shm_plane.h"
 #include "ring/shm_wait.h"
 
@@ -76,6 +77,16 @@ struct ShmShape {
 // The shape for so many ranks on this machine: chunks that let all staged data of a block stay in
 // the second-level caches.
 ShmShape shape_for(int ranks);
+
+// How a call is done through shared memory: decided from what all ranks know alike.
+struct ShmPlan {
+  enum class Way : std::uint8_t { in_entry, one_shot, blocks };
+  Way way = Way::in_entry;
+  std::size_t input_bytes = 0;  // the most that a rank gives
+  std::size_t chunk = 0;        // blocks: elements of a full chunk
+  std::size_t blocks = 0;
+};
+ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout);
 
 // Mappings of one rank. Freed together.
 struct ShmMemory {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "base/rank_set.h"
 #include "ring/reduce.h"
 #include "ring/shm_engine.h"
@@ -23,26 +25,25 @@ Result<void> ShmPlane::run(const Call& call) {
   verified_[static_cast<std::size_t>(rank_)] = true;
   started_ = steady_now();
   if (auto free = await_own_entry(); !free) return free;
-  const std::size_t bytes = largest_input();
-  if (bytes <= layout_.small_bytes) return one_shot();
-
-  // Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
-  const std::size_t wanted = bytes / (4 * static_cast<std::size_t>(n_)) / 64 * 64;
-  chunk_ = std::clamp<std::size_t>(wanted, std::min<std::size_t>(layout_.chunk_bytes, 16 << 10),
-                                   layout_.chunk_bytes) /
-           element_;
-  streaming_ = call.in != call.out && bytes >= kStreamingBytes;
+  plan_ = plan_shm(shape_, n_, layout_);
+  if (plan_.way != ShmPlan::Way::blocks) return one_shot();
+  streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
   arrive(0);
   return traits_of(call.collective).reduces ? reduce_in_blocks() : deliver_in_blocks();
 }
 
-// Decides how the call is done; for scatter also on the ranks that give nothing.
-std::size_t ShmPlane::largest_input() const {
-  if (call_.collective == Collective::barrier) return 0;
-  std::size_t count = shape_.count;
-  for (const std::size_t c : shape_.counts) count = std::max(count, c);
-  const bool parts = traits_of(call_.collective).in_parts;
-  return count * element_ * static_cast<std::size_t>(parts ? n_ : 1);
+std::string ShmPlane::explain(const Call& call) const {
+  const ShmPlan plan = plan_shm(shape_of(call, n_), n_, layout_);
+  const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
+  switch (plan.way) {
+    case ShmPlan::Way::in_entry:
+      return "shm: in the cache line of the arrival";
+    case ShmPlan::Way::one_shot:
+      return "shm: one shot";
+    case ShmPlan::Way::blocks:
+      return fmt::format("shm: {} blocks, chunks of {} KiB", plan.blocks, chunk);
+  }
+  return "";
 }
 
 std::size_t ShmPlane::own_input() const {
@@ -149,14 +150,14 @@ Error ShmPlane::failure() const {
 
 const char* ShmPlane::small_input(int r) const {
   if (r == rank_ && call_.list == nullptr) return static_cast<const char*>(call_.in);
-  if (largest_input() <= kInlineBytes)
+  if (plan_.way == ShmPlan::Way::in_entry)
     return memory_.ranks[r].entries[call_.seq % kEntries].payload;
   return memory_.data[static_cast<std::size_t>(r)] + layout_.small(call_.seq);
 }
 
 Result<void> ShmPlane::one_shot() {
   const std::size_t count = own_input() / element_;
-  const bool travels_inline = largest_input() <= kInlineBytes;
+  const bool travels_inline = plan_.way == ShmPlan::Way::in_entry;
   streaming_ = false;
   if (!travels_inline) read_input(memory_.own + layout_.small(call_.seq), 0, count);
   arrive(travels_inline ? count : 0);

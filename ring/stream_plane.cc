@@ -49,6 +49,11 @@ class SocketPlane final : public Plane {
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
+  std::string explain(const Call& call) const override {
+    const int taking_part =
+        call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
+    return "tcp: " + describe_way(way_of(shape_of(call, ranks_), taking_part, Tuning{}), Tuning{});
+  }
 
  private:
   Result<void> drive();

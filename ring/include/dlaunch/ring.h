@@ -114,6 +114,13 @@ DL_API int dl_size(const dl_comm* comm);
  * collectives of this communicator move data. */
 DL_API const char* dl_transport(const dl_comm* comm);
 
+/* How this communicator would do a call, in words for people: the way and its parameters. Moves
+ * nothing; not collective. collective: "all_reduce" and so on; op and root count where it has them.
+ * Writes at most `size` bytes with the final zero. With DLAUNCH_DEBUG=explain rank 0 prints it to
+ * stderr when a call of a new kind or size is made. */
+DL_API dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dtype dtype,
+                            dl_op op, int root, char* text, size_t size);
+
 /* out[i] = op over ranks of in[i], i < count, on every rank. */
 DL_API dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype, dl_op op);

@@ -143,3 +143,29 @@ TEST_CASE("api: a world of one needs nobody") {
   CHECK(comm == nullptr);
   CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
 }
+
+TEST_CASE("api: a communicator explains how it would do a call") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [transport](int rank, dl_comm*& comm) {
+      const bool shm = std::strcmp(transport, "shm") == 0;
+      char text[200], brief[6];
+      const auto explains = [&](const char* collective, std::size_t count, int root,
+                                const char* words) {
+        return dl_explain(comm, collective, count, DL_FLOAT32, DL_SUM, root, text, sizeof text) ==
+                   DL_OK &&
+               std::strstr(text, words) != nullptr;
+      };
+      EXPECT(explains("all_reduce", 2, -1, shm ? "in the cache line" : "each with each"));
+      EXPECT(explains("all_reduce", 1 << 20, -1, shm ? "blocks, chunks of" : "owns a slice"));
+      EXPECT(explains("broadcast", 1000, 1, shm ? "one shot" : "tree"));
+      EXPECT(explains("barrier", 0, -1, shm ? "cache line" : "dissemination"));
+      EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, brief, sizeof brief) ==
+             DL_OK);
+      EXPECT(std::strlen(brief) == 5);
+      EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_BAND, -1, text, 9) == DL_ERR_INVALID);
+      EXPECT(dl_explain(comm, "broadcast", 2, DL_FLOAT32, DL_SUM, 3, text, 9) == DL_ERR_INVALID);
+      EXPECT(dl_explain(comm, "nothing", 2, DL_FLOAT32, DL_SUM, 0, text, 9) == DL_ERR_INVALID);
+      return 0;
+    });
+  }
+}

@@ -218,6 +218,30 @@ TEST_CASE("shm: raising the abort flag wakes a sleeping rank at once") {
   }
 }
 
+TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
+  for (const int n : {2, 3, 8}) {
+    const ShmShape layout = shape_for(n);
+    for (const Collective collective : kAll) {
+      if (collective == Collective::barrier) continue;
+      const bool scatter = collective == Collective::reduce_scatter;
+      const std::size_t ranks = static_cast<std::size_t>(n);
+      for (std::size_t count = 1; count < (std::size_t{64} << 20); count = count * 3 + 1) {
+        const ShmPlan plan =
+            plan_shm({.collective = collective, .count = count, .element_bytes = 4}, n, layout);
+        CHECK(plan.input_bytes == count * 4 * (scatter ? ranks : 1));
+        CHECK((plan.way == ShmPlan::Way::in_entry) == (plan.input_bytes <= kInlineBytes));
+        CHECK((plan.way == ShmPlan::Way::blocks) == (plan.input_bytes > layout.small_bytes));
+        if (plan.way != ShmPlan::Way::blocks) continue;
+        const bool shared = collective == Collective::all_reduce;
+        const std::size_t in_block = plan.chunk * (shared ? ranks : 1);
+        CHECK(plan.chunk * 4 <= layout.chunk_bytes);
+        CHECK(plan.blocks * in_block >= count);
+        CHECK((plan.blocks - 1) * in_block < count);
+      }
+    }
+  }
+}
+
 TEST_CASE("shm: different calls are told, naming both ranks") {
   for (const int cores : {1, 64}) {
     ShmWorld world(2, cores, true);
