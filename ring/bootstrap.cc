@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/units.h"
@@ -49,6 +50,12 @@ Result<void> who_am_i(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
+// MASTER_ADDR has no port behind it, so that IPv6 addresses come without brackets.
+std::string bracketed(const std::string& host) {
+  const bool bare_v6 = std::count(host.begin(), host.end(), ':') > 1 && host.front() != '[';
+  return bare_v6 ? "[" + host + "]" : host;
+}
+
 // dlaunch's own store, or MASTER_ADDR and MASTER_PORT as other launchers set them.
 Result<void> from_environment(const Environment& env, JobView& job) {
   if (const auto rdzv = env("DLAUNCH_RDZV")) {
@@ -60,7 +67,7 @@ Result<void> from_environment(const Environment& env, JobView& job) {
   if (!address || !port) {
     return bad("neither DLAUNCH_RDZV nor MASTER_ADDR and MASTER_PORT are set");
   }
-  job.store_url = "tcp://" + *address + ":" + *port;
+  job.store_url = "tcp://" + bracketed(*address) + ":" + *port;
   job.hosts_store = job.rank == 0;
   return {};
 }

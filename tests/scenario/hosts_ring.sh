@@ -13,7 +13,7 @@ grep -qE 'Rank  1 pid +[0-9]+ on host1$' out.0 && grep -qE 'Rank  2 pid +[0-9]+ 
 for c in reduce_scatter all_gather broadcast sendrecv barrier; do
   start_ranks 4 4 dlaunch-bench $c -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
 done
-for master in 10.77.0.1 host1-6 '[fd77::1]'; do
+for master in 10.77.0.1 host1-6 '[fd77::1]' fd77::1; do
   start_ranks 4 4 "${bench[@]}" 4M; ranks_right 20
 done
 master=host1

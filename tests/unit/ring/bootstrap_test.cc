@@ -44,6 +44,16 @@ TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
   CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
 }
 
+TEST_CASE("an IPv6 MASTER_ADDR is taken with brackets and without") {
+  auto variables = torchrun();
+  for (const char* address : {"fd77::1", "[fd77::1]"}) {
+    variables["MASTER_ADDR"] = address;
+    auto job = resolve_job(nullptr, nullptr, env(variables));
+    REQUIRE(job);
+    CHECK(job->store_url == "tcp://[fd77::1]:29500");
+  }
+}
+
 TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   auto variables = torchrun();
   variables.insert({{"DLAUNCH_RDZV", "tcp://127.0.0.1:1"},
