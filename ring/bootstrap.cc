@@ -89,6 +89,12 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   }
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
+  job.interface = env("DLAUNCH_INTERFACE").value_or("");
+  if (const auto ports = env("DLAUNCH_PORT_RANGE")) {
+    auto parsed = parse_port_range(*ports);
+    if (!parsed) return bad("DLAUNCH_PORT_RANGE: " + parsed.error().what);
+    job.ports = *parsed;
+  }
   job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
   if (const auto round = env("DLAUNCH_ROUND")) {
     auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/result.h"
 #include "dlaunch/ring.h"
 
@@ -24,6 +25,8 @@ struct JobView {
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   std::string transport = "auto";
+  std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
+  PortRange ports;        // of the ranks' own listeners
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
   // Of a group that a communicator was split into; rank and size are the group's.

@@ -51,17 +51,39 @@ Endpoint endpoint_of(const sockaddr_storage& address, socklen_t size) {
   return {host, static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
 }
 
-Result<UniqueFd> listen_tcp(const std::string& host, Endpoint& bound) {
+Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
   AddrInfo found;
-  if (auto ok = resolve(host, 0, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
+  if (auto ok = resolve(host, port, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
   UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd || ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
+  // Of a given port, old connections that linger on it are no owners; a listener is one all the
+  // same.
+  const int on = port != 0 ? 1 : 0;
+  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("listen on " + host, errno);
   }
+  return fd;
+}
+
+Result<UniqueFd> listen_on_one_of(const std::string& host, PortRange ports) {
+  for (int port = ports.first; port <= ports.last; ++port) {
+    auto fd = listen_on_port(host, static_cast<std::uint16_t>(port));
+    const bool taken = !fd && fd.error().os_errno == EADDRINUSE && ports.first != 0;
+    if (!taken) return fd;
+  }
+  return Error{.code = Errc::io,
+               .what = "listen on " + host + ": all ports of " + to_string(ports) +
+                       " (DLAUNCH_PORT_RANGE) are taken; each rank of a host needs its own",
+               .os_errno = EADDRINUSE};
+}
+
+Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& bound) {
+  auto fd = listen_on_one_of(host, ports);
+  if (!fd) return fd;
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  ::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size);
   bound = endpoint_of(address, size);
   return fd;
 }
@@ -102,9 +124,9 @@ bool advance(Stranger& stranger) {
 
 }  // namespace
 
-Result<Listener> Listener::open(const std::string& address, bool with_unix) {
+Result<Listener> Listener::open(const std::string& address, bool with_unix, PortRange ports) {
   Listener listener;
-  auto tcp = listen_tcp(address, listener.tcp_endpoint_);
+  auto tcp = listen_tcp(address, ports, listener.tcp_endpoint_);
   if (!tcp) return tcp.error();
   listener.tcp_ = std::move(*tcp);
   listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
@@ -208,14 +230,14 @@ Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
 
 std::string local_address_towards(const std::string& host) {
   AddrInfo found;
-  if (!resolve(host, 9, 0, found)) return "127.0.0.1";
+  if (!resolve(host, 9, 0, found)) return "";
   // Connecting a datagram socket sends nothing; it makes the kernel choose a route.
   const UniqueFd fd(::socket(found.list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (!fd || ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "127.0.0.1";
+    return "";
   }
   return endpoint_of(address, size).host;
 }

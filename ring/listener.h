@@ -16,8 +16,9 @@ namespace dlaunch {
 
 class Listener {
  public:
-  // `address` is the numeric local address for TCP; with_unix false: TCP only.
-  static Result<Listener> open(const std::string& address, bool with_unix);
+  // `address` is the numeric local address for TCP; with_unix false: TCP only. The first free one
+  // of `ports` is taken.
+  static Result<Listener> open(const std::string& address, bool with_unix, PortRange ports = {});
 
   const std::string& unix_name() const { return unix_name_; }  // "" without
   const Endpoint& tcp_endpoint() const { return tcp_endpoint_; }
@@ -43,7 +44,7 @@ class Listener {
 Result<UniqueFd> connect_unix(const std::string& name);
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline);
 
-// The numeric local address from which the kernel would reach `host`; loopback if it has no route.
+// The numeric local address from which the kernel would reach `host`; "" if it has no route.
 std::string local_address_towards(const std::string& host);
 
 }  // namespace dlaunch

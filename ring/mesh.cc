@@ -16,6 +16,7 @@
 #include "base/rank_set.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
+#include "ring/interfaces.h"
 #include "ring/listener.h"
 #include "ring/quiet_thread.h"
 
@@ -160,8 +161,9 @@ Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted) {
 }
 
 Result<void> MeshBuilder::publish() {
-  const auto towards = local_address_towards(store_host(job_.store_url));
-  auto listener = Listener::open(towards, job_.transport != "tcp");
+  const auto address = listen_address(job_);
+  if (!address) return address.error();
+  auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   return claim(encode({self().who, job_.size, listener_->unix_name(), listener_->tcp_endpoint()}));
@@ -319,6 +321,17 @@ Error MeshBuilder::not_arrived() {
 }
 
 }  // namespace
+
+Result<std::string> listen_address(const JobView& job) {
+  if (!job.interface.empty()) {
+    auto chosen = choose_address(job.interface, host_addresses());
+    if (!chosen)
+      return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
+    return chosen;
+  }
+  auto towards = local_address_towards(store_host(job.store_url));
+  return towards.empty() ? any_address(host_addresses()) : towards;
+}
 
 UniqueFd& socket_for(Peer& peer, Purpose purpose) {
   if (purpose == Purpose::ring_link) return peer.link;

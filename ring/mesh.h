@@ -33,6 +33,10 @@ struct Mesh {
   bool one_host() const;
 };
 
+// The numeric address that this rank listens on and tells the others. Errc::usage where none fits
+// DLAUNCH_INTERFACE.
+Result<std::string> listen_address(const JobView& job);
+
 // Each rank publishes its addresses in the store under `prefix`, which keeps this communicator
 // apart from others. Blocks until every pair is connected. A time-out names the ranks that have not
 // arrived. Connections that do not prove the secret, the job, the round and a rank are dropped and

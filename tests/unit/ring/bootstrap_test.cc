@@ -61,6 +61,8 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
                     {"DLAUNCH_ROUND", "3"},
                     {"DLAUNCH_OP_TIMEOUT", "5m"},
                     {"DLAUNCH_LOCAL_CORES", "8"},
+                    {"DLAUNCH_INTERFACE", "eth0"},
+                    {"DLAUNCH_PORT_RANGE", "29600-29700"},
                     {"DLAUNCH_TRANSPORT", "tcp"}});
   auto job = resolve_job(nullptr, nullptr, env(variables));
   REQUIRE(job);
@@ -69,6 +71,8 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   CHECK(job->round == 3);
   CHECK(job->op_timeout == 5min);
   CHECK(job->local_cores == 8);
+  CHECK(job->interface == "eth0");
+  CHECK(job->ports == PortRange{29600, 29700});
   CHECK(job->transport == "tcp");
   auto given = options();
   given.op_timeout_s = 0;
@@ -105,6 +109,11 @@ TEST_CASE("what cannot be is refused, naming it") {
   bad = torchrun();
   bad["DLAUNCH_TRANSPORT"] = "pigeon";
   refused(nullptr, nullptr, bad, "pigeon");
+  for (const char* ports : {"", "a-b", "5-3", "0-7", "1-65536", "3-", "-3"}) {
+    bad = torchrun();
+    bad["DLAUNCH_PORT_RANGE"] = ports;
+    refused(nullptr, nullptr, bad, "DLAUNCH_PORT_RANGE");
+  }
   refused("http://x", nullptr, torchrun(), "http://x");
   refused("file:///x", nullptr, {}, "WORLD_SIZE");
   const auto out_of_range = options(4, 4);
