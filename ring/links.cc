@@ -8,30 +8,18 @@
 #include <exception>
 #include <limits>
 
-#include "base/codec.h"
+#include "base/clock.h"
 #include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::uint8_t kAbort = 1, kGoodbye = 2;
-constexpr std::size_t kHeader = 1 + 1 + 2 + 4 + 8;
-constexpr std::size_t kMaxText = 1000;
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 constexpr int kResetPatienceMs = 20;
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 
-std::string encode(std::uint8_t type, Errc code, int rank, std::uint64_t seq,
-                   std::string_view text) {
-  text = text.substr(0, kMaxText);
-  Writer out;
-  out.put(type);
-  out.put(static_cast<std::uint8_t>(code));
-  out.put(static_cast<std::uint16_t>(text.size()));
-  out.put(static_cast<std::int32_t>(rank));
-  out.put(seq);
-  out.put_raw(text);
-  return out.take();
+std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
+  return encode({.type = type, .rank = rank, .seq = seq, .text = ""});
 }
 
 }  // namespace
@@ -40,7 +28,7 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}});
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, {}});
   }
 }
 
@@ -96,39 +84,50 @@ void Links::on_readable(int peer) {
   if (n < 0) return on_reset(peer);
   if (n == 0) return on_end(peer);
   from.input.append(buffer, static_cast<std::size_t>(n));
-  while (from.input.size() >= kHeader) {
-    Reader in(from.input);
-    in.get<std::uint16_t>();
-    const std::size_t size = kHeader + in.get<std::uint16_t>();
-    if (from.input.size() < size) return;
-    on_message(peer, std::string_view(from.input).substr(0, size));
-    from.input.erase(0, size);
+  std::string_view rest = from.input;
+  while (true) {
+    const auto frame = take_link_frame(rest, static_cast<int>(peers_.size()));
+    if (!frame) {
+      rest = {};
+      abort({.code = Errc::protocol,
+             .what = from.who + " sent bytes on its control link that make no sense",
+             .rank = peer});
+      break;
+    }
+    if (!frame->has_value()) break;
+    on_frame(peer, **frame);
+  }
+  from.input.erase(0, from.input.size() - rest.size());
+}
+
+void Links::on_frame(int peer, const LinkFrame& frame) {
+  switch (frame.type) {
+    case LinkFrame::Type::abort:
+      return on_abort(peer, frame);
+    case LinkFrame::Type::goodbye:
+      left_after_[static_cast<std::size_t>(peer)] = frame.seq;
+      any_left_ = true;
+      return abort_if_needed(peer);
+    case LinkFrame::Type::where: {
+      const std::lock_guard lock(send_mutex_);
+      return tell(peer, frame_of(LinkFrame::Type::here, entered_, rank_));
+    }
+    case LinkFrame::Type::here: {
+      {
+        const std::lock_guard lock(roll_mutex_);
+        peers_[static_cast<std::size_t>(peer)].is_in = frame.seq;
+      }
+      answered_.notify_all();
+    }
   }
 }
 
-void Links::on_message(int peer, std::string_view message) {
-  Reader in(message);
-  const auto type = in.get<std::uint8_t>();
-  const auto code = static_cast<Errc>(in.get<std::uint8_t>());
-  in.get<std::uint16_t>();
-  const auto rank = in.get<std::int32_t>();
-  const auto seq = in.get<std::uint64_t>();
-  const auto& who = peers_[static_cast<std::size_t>(peer)].who;
-  if (type == kGoodbye) {
-    left_after_[static_cast<std::size_t>(peer)] = seq;
-    any_left_ = true;
-    return abort_if_needed(peer);
-  }
-  const bool sound = type == kAbort && code <= Errc::unsupported && rank >= -1 &&
-                     rank < static_cast<int>(peers_.size());
-  if (!sound) {
-    return abort({.code = Errc::protocol,
-                  .what = who + " sent bytes on its control link that make no sense",
-                  .rank = peer});
-  }
-  Error error{.code = code, .what = std::string(in.get_raw(in.left())), .rank = rank};
-  if (code == Errc::aborted) {
-    error = {.code = Errc::peer_lost, .what = who + " aborted: " + error.what, .rank = peer};
+void Links::on_abort(int peer, const LinkFrame& frame) {
+  Error error{.code = frame.code, .what = std::string(frame.text), .rank = frame.rank};
+  if (error.code == Errc::aborted) {
+    error.what = peers_[static_cast<std::size_t>(peer)].who + " aborted: " + error.what;
+    error.code = Errc::peer_lost;
+    error.rank = peer;
   }
   abort(error);
 }
@@ -188,7 +187,7 @@ void Links::abort(const Error& error) {
   {
     const std::lock_guard lock(send_mutex_);
     if (!std::exchange(told_, true))
-      tell_all(encode(kAbort, error.code, error.rank, 0, error.what));
+      tell_all(encode({LinkFrame::Type::abort, error.code, error.rank, 0, error.what}));
   }
   abort_.raise(error);
 }
@@ -197,7 +196,35 @@ void Links::say_goodbye() {
   const std::lock_guard lock(send_mutex_);
   const std::uint64_t completed = completed_;
   if (abort_.raised() || completed != entered_) return;
-  tell_all(encode(kGoodbye, Errc::aborted, rank_, completed, ""));
+  tell_all(frame_of(LinkFrame::Type::goodbye, completed, rank_));
+}
+
+RollCall Links::call_roll(std::uint64_t seq) {
+  {
+    const std::lock_guard lock(send_mutex_);
+    tell_all(frame_of(LinkFrame::Type::where, seq, rank_));
+  }
+  RollCall roll;
+  const auto look = [&] {
+    roll = {};
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      const Watched& peer = peers_[static_cast<std::size_t>(r)];
+      if (r == rank_ || has_left(r)) continue;  // who left has done its part, or enter() had told
+      if (!peer.is_in) {
+        roll.silent.insert(r);
+      } else if (*peer.is_in < seq) {
+        roll.outside.insert(r);
+      }
+    }
+    return roll.silent.empty();
+  };
+  const auto until = steady_now() + std::chrono::milliseconds(kRollCallPatienceMs);
+  std::unique_lock lock(roll_mutex_);
+  // In slices: nothing wakes this when the flag is raised.
+  while (!look() && !abort_.raised() && steady_now() < until) {
+    answered_.wait_for(lock, std::chrono::milliseconds(5));
+  }
+  return roll;
 }
 
 void Links::close_in_child() {
@@ -207,13 +234,15 @@ void Links::close_in_child() {
 }
 
 void Links::tell_all(std::string_view message) {
-  for (const auto& peer : peers_) {
-    // A handful of small messages in a connection's life: its buffer takes them, or the peer is
-    // beyond hearing anyway.
-    if (peer.link) {
-      (void)::send(peer.link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-  }
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, message);
+}
+
+// A handful of small messages in a connection's life: its buffer takes them, or the peer is beyond
+// hearing anyway.
+void Links::tell(int peer, std::string_view message) {
+  const auto& link = peers_[static_cast<std::size_t>(peer)].link;
+  if (!link) return;
+  (void)::send(link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace dlaunch

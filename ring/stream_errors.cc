@@ -48,6 +48,14 @@ Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent)
           .rank = wanted.source};
 }
 
+std::string describe(const RollCall& roll) {
+  std::string text;
+  if (!roll.silent.empty()) text = format_rank_set(roll.silent) + " (no answer)";
+  if (roll.outside.empty()) return text;
+  if (!text.empty()) text += ", ";
+  return text + format_rank_set(roll.outside) + " (not in this call)";
+}
+
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {
   return {
       .code = Errc::io,

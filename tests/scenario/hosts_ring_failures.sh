@@ -27,6 +27,18 @@ link_heal 3
 begin 4 2; link_cut 1 drop; ranks_end 10; in_time; ranks_told "0 1 2 3" 'timed out after'
 link_heal 1
 
+# Of four ranks only the frozen one is blamed, not those that wait for a rank that waits for it. A
+# barrier in which each talks to few of the others is where that is hard to tell.
+for c in barrier all_reduce; do
+  start_ranks 4 4 dlaunch-bench $c -b 8 -e 8 -n 10000000
+  wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
+  host_freeze 3
+  wait_until 10 eval '! alive ${rank_pids[0]} && ! alive ${rank_pids[1]} && ! alive ${rank_pids[3]}' ||
+    ranks_fail "ranks hang"
+  host_thaw 3; ranks_end 10
+  ranks_told "0 1 3" 'timed out after.*: waiting for rank 2 \(no answer\); arrived: 0-1,3$'
+done
+
 # A host that stands still for less than the limit harms nobody.
 start_ranks 2 2 dlaunch-bench all_reduce -b 256K -e 4M -i 256K -n 5
 rows() { grep -cE '^ +[0-9]' out.0; }

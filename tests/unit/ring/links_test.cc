@@ -166,6 +166,33 @@ TEST_CASE("links: bytes that make no sense end the communicator with the sender'
   }
 }
 
+TEST_CASE("links: a roll call tells who is not in the collective and who does not answer") {
+  Trio trio(2);
+  trio[0].links->enter(5);
+  trio[1].links->enter(4);
+  const auto begin = steady_now();
+  auto roll = trio[0].links->call_roll(5);
+  CHECK(roll.silent == RankSet{2});
+  CHECK(roll.outside == RankSet{1});
+  CHECK(steady_now() - begin < 1s);
+  // Rank 1 waits for rank 0 as well, which is in that call or behind it.
+  roll = trio[1].links->call_roll(4);
+  CHECK(roll.silent == RankSet{2});
+  CHECK(roll.outside == RankSet{});
+  for (int r = 0; r < 2; ++r) CHECK_FALSE(trio[r].flag.raised());
+}
+
+TEST_CASE("links: a roll call ends once all have answered, or the communicator is over") {
+  Trio trio;
+  for (int r = 0; r < 3; ++r) trio[r].links->enter(1);
+  const auto begin = steady_now();
+  for (int i = 0; i < 25; ++i) CHECK(trio[2].links->call_roll(1).silent.empty());
+  trio[0].links->abort({.code = Errc::timeout, .what = "too late"});
+  CHECK(trio[1].error().what == "too late");
+  for (int i = 0; i < 25; ++i) trio[1].links->call_roll(1);
+  CHECK(steady_now() - begin < 3s);  // each has 200 ms
+}
+
 TEST_CASE("links: a reset connection is a loss too") {
   Trio trio(2);
   // A goodbye that rank 2 has not read makes the kernel reset the link when rank 2 ends.
