@@ -79,6 +79,12 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   auto op = timeout(options.op_timeout_s, env, "DLAUNCH_OP_TIMEOUT", job.op_timeout);
   if (!op) return op.error();
   job.op_timeout = *op == Duration::zero() ? Duration(-1) : *op;
+  auto link = timeout(-1, env, "DLAUNCH_LINK_TIMEOUT", job.link_timeout);
+  if (!link) return link.error();
+  if (*link != Duration::zero() && *link < std::chrono::seconds(2)) {
+    return bad("DLAUNCH_LINK_TIMEOUT: the least is 2 s; 0 means never");
+  }
+  job.link_timeout = *link;
 
   auto text = [&](const char* option, const char* name, const std::string& otherwise) {
     return option != nullptr ? std::string(option) : env(name).value_or(otherwise);

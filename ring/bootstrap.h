@@ -24,6 +24,7 @@ struct JobView {
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
+  Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   std::string transport = "auto";
   std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
   PortRange ports;        // of the ranks' own listeners

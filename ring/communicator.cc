@@ -128,7 +128,7 @@ Result<void> Communicator::connect() {
   stream_ = make_stream_plane(std::move(*for_data),
                               [this](std::uint64_t seq) { return links_->call_roll(seq); });
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  auto watched = Links::start(job_.rank, std::move(links), abort_);
+  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   return {};

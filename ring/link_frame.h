@@ -4,7 +4,8 @@
 //   ABORT    the communicator is over: code and rank at fault, in the words of who noticed first
 //   GOODBYE  this rank leaves in good order after its collective `seq`
 //   WHERE    the sender has waited too long in its collective `seq`: where are you?
-//   HERE     the answer: the last collective that this rank has entered is `seq`
+//   HERE     the answer: the last collective that this rank has entered is `seq`; `rank` is its own
+//            while it is in there, -1 afterwards
 #pragma once
 
 #include <cstddef>

@@ -5,10 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <limits>
 
-#include "base/clock.h"
+#include "base/socket.h"
 #include "ring/quiet_thread.h"
 
 namespace dlaunch {
@@ -32,7 +33,8 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   }
 }
 
-Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort) {
+Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort,
+                                            Duration silence) {
   std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort));
   links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -44,6 +46,7 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
   bool added = add(links->stop_.get(), kStop);
   for (std::size_t r = 0; r < links->peers_.size(); ++r) {
     const auto& link = links->peers_[r].link;
+    if (link && silence > Duration::zero()) end_when_silent(link.get(), silence);
     if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
   }
   if (!added) return errno_error("control thread: epoll_ctl", errno);
@@ -81,7 +84,7 @@ void Links::on_readable(int peer) {
   char buffer[4096];
   const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n < 0) return on_reset(peer);
+  if (n < 0) return on_broken(peer, errno);
   if (n == 0) return on_end(peer);
   from.input.append(buffer, static_cast<std::size_t>(n));
   std::string_view rest = from.input;
@@ -110,12 +113,16 @@ void Links::on_frame(int peer, const LinkFrame& frame) {
       return abort_if_needed(peer);
     case LinkFrame::Type::where: {
       const std::lock_guard lock(send_mutex_);
-      return tell(peer, frame_of(LinkFrame::Type::here, entered_, rank_));
+      const std::uint64_t completed = completed_, entered = entered_;
+      const int inside = entered > completed ? rank_ : -1;
+      return tell(peer, frame_of(LinkFrame::Type::here, entered, inside));
     }
     case LinkFrame::Type::here: {
       {
         const std::lock_guard lock(roll_mutex_);
-        peers_[static_cast<std::size_t>(peer)].is_in = frame.seq;
+        auto& here = peers_[static_cast<std::size_t>(peer)].here;
+        here = frame;
+        here->text = {};
       }
       answered_.notify_all();
     }
@@ -139,8 +146,10 @@ void Links::on_end(int peer) {
 
 // A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
 // with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
-void Links::on_reset(int peer) {
+void Links::on_broken(int peer, int os_errno) {
   stop_watching(peer);
+  const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
+  if (silent && !has_left(peer)) return lose(peer, "its host does not answer any more");
   if (!has_left(peer) && reset_peer_ < 0) reset_peer_ = peer;
 }
 
@@ -151,9 +160,9 @@ void Links::stop_watching(int peer) {
 
 // Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
 // the news of two deaths come in different orders.
-void Links::lose(int peer) {
+void Links::lose(int peer, std::string_view how) {
   abort({.code = Errc::peer_lost,
-         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: its connection ended",
+         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: " + std::string(how),
          .rank = peer});
 }
 
@@ -210,10 +219,10 @@ RollCall Links::call_roll(std::uint64_t seq) {
     for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
       const Watched& peer = peers_[static_cast<std::size_t>(r)];
       if (r == rank_ || has_left(r)) continue;  // who left has done its part, or enter() had told
-      if (!peer.is_in) {
+      if (!peer.here) {
         roll.silent.insert(r);
-      } else if (*peer.is_in < seq) {
-        roll.outside.insert(r);
+      } else if (peer.here->seq < seq) {
+        (peer.here->rank < 0 ? roll.outside : roll.behind).insert(r);
       }
     }
     return roll.silent.empty();

@@ -1,7 +1,8 @@
 // Links: the control connections of one communicator and the thread that watches them. It sleeps
 // until a peer speaks or its connection ends, costs nothing meanwhile, and is how a rank learns
 // within a millisecond that another one died: the kernel closes a dead process's sockets. What is
-// said is in ring/link_frame.h.
+// said is in ring/link_frame.h. A host that goes without a word, as by a power cut, is lost once
+// its kernel has answered nothing for `silence`; a process that merely stands still is not.
 #pragma once
 
 #include <atomic>
@@ -11,9 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
@@ -30,7 +33,9 @@ class Links {
   };
 
   // Starts the thread. The flag must outlive this object.
-  static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort);
+  // silence: from 2 s on; 0: silent hosts are waited for.
+  static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort,
+                                              Duration silence = Duration::zero());
   ~Links();  // says goodbye, stops the thread, closes the links
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
@@ -58,7 +63,7 @@ class Links {
     std::string who;
     UniqueFd link;
     std::string input;
-    std::optional<std::uint64_t> is_in;  // the collective, as it answered; under roll_mutex_
+    std::optional<LinkFrame> here;  // its answer; under roll_mutex_
   };
 
   Links(int rank, std::vector<Peer> peers, AbortFlag& abort);
@@ -67,9 +72,9 @@ class Links {
   void on_frame(int peer, const LinkFrame& frame);
   void on_abort(int peer, const LinkFrame& frame);
   void on_end(int peer);
-  void on_reset(int peer);
+  void on_broken(int peer, int os_errno);
   void stop_watching(int peer);
-  void lose(int peer);
+  void lose(int peer, std::string_view how = "its connection ended");
   void abort_if_needed(int peer);
   void tell_all(std::string_view message);        // under send_mutex_
   void tell(int peer, std::string_view message);  // under send_mutex_

@@ -13,7 +13,8 @@ namespace dlaunch {
 
 struct RollCall {
   RankSet silent;   // do not answer
-  RankSet outside;  // have not entered the collective yet
+  RankSet outside;  // have not entered the collective, and are in no other
+  RankSet behind;   // are in an earlier one: they wait themselves, most likely for the others here
 };
 
 // Asks about collective `seq`; blocks for kRollCallPatienceMs at most, less if the communicator is

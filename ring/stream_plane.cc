@@ -215,12 +215,14 @@ Error SocketPlane::timed_out() {
   const RollCall roll = call_roll_(call_.seq);
   if (sockets_->abort().raised()) return sockets_->abort().error();
   // Where all are in the call and answer, only its data can tell who stands still.
-  if (roll.silent.empty() && roll.outside.empty()) return timed_out_as_seen();
+  const std::string blamed = describe(roll);
+  if (blamed.empty()) return timed_out_as_seen();
   RankSet arrived;
-  for (int r = 0; r < ranks_; ++r) {
-    if (!roll.silent.contains(r) && !roll.outside.contains(r)) arrived.insert(r);
+  for (int r = 0; r < ranks_; ++r) arrived.insert(r);
+  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
+    for (const int r : *away) arrived.erase(r);
   }
-  return op_timeout_error(call_, sockets_->waited(), describe(roll), format_rank_set(arrived));
+  return op_timeout_error(call_, sockets_->waited(), blamed, format_rank_set(arrived));
 }
 
 Error SocketPlane::timed_out_as_seen() {

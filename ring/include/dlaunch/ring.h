@@ -37,7 +37,8 @@ typedef enum dl_result {
   DL_ERR_INVALID = 1,     /* an argument is wrong: this call did nothing */
   DL_ERR_IO = 2,          /* the system refused: memory, sockets, files */
   DL_ERR_TIMEOUT = 3,     /* the operation's deadline passed; the text says who had not arrived */
-  DL_ERR_PEER_LOST = 4,   /* a rank died or left; dl_peer_lost() says which */
+  DL_ERR_PEER_LOST = 4,   /* a rank died or left, or its host has been silent for
+                             DLAUNCH_LINK_TIMEOUT or 5 s; dl_peer_lost() says which */
   DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both */
   DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
   DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */

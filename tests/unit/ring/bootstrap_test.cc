@@ -63,6 +63,7 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
                     {"DLAUNCH_LOCAL_CORES", "8"},
                     {"DLAUNCH_INTERFACE", "eth0"},
                     {"DLAUNCH_PORT_RANGE", "29600-29700"},
+                    {"DLAUNCH_LINK_TIMEOUT", "30"},
                     {"DLAUNCH_TRANSPORT", "tcp"}});
   auto job = resolve_job(nullptr, nullptr, env(variables));
   REQUIRE(job);
@@ -71,6 +72,7 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   CHECK(job->round == 3);
   CHECK(job->op_timeout == 5min);
   CHECK(job->local_cores == 8);
+  CHECK(job->link_timeout == 30s);
   CHECK(job->interface == "eth0");
   CHECK(job->ports == PortRange{29600, 29700});
   CHECK(job->transport == "tcp");
@@ -114,6 +116,9 @@ TEST_CASE("what cannot be is refused, naming it") {
     bad["DLAUNCH_PORT_RANGE"] = ports;
     refused(nullptr, nullptr, bad, "DLAUNCH_PORT_RANGE");
   }
+  bad = torchrun();
+  bad["DLAUNCH_LINK_TIMEOUT"] = "1s";
+  refused(nullptr, nullptr, bad, "DLAUNCH_LINK_TIMEOUT");
   refused("http://x", nullptr, torchrun(), "http://x");
   refused("file:///x", nullptr, {}, "WORLD_SIZE");
   const auto out_of_range = options(4, 4);

@@ -167,6 +167,10 @@ TEST_CASE("a deadline blames whom the roll call blames, however little this rank
   CHECK(outcome_with({.silent = {1}}).ends_with(": waiting for rank 1 (no answer); arrived: 0"));
   CHECK(outcome_with({.outside = {1}})
             .ends_with(": waiting for rank 1 (not in this call); arrived: 0"));
+  CHECK(outcome_with({.behind = {1}})
+            .ends_with(": waiting for rank 1 (in an earlier call); arrived: 0"));
+  CHECK(outcome_with({.silent = {0}, .behind = {1}})
+            .ends_with(": waiting for rank 0 (no answer); arrived: "));
   CHECK(outcome_with({}).ends_with(": waiting for rank 1; arrived: 0"));
 }
 
