@@ -1,6 +1,7 @@
 // Listener: a rank's two listening sockets during bootstrap, AF_UNIX and TCP, and the acceptance of
 // its peers' connections through the handshake. Many strangers may knock at once: each has 2 s to
-// prove itself, at most 64 are in the handshake at a time, and all others wait in the backlog.
+// prove itself, at most 64 are in the handshake at a time, and all others wait in the backlog. As
+// at the store (rendezvous/store_server.h), the oldest of 64 makes room for the next after 200 ms.
 #pragma once
 
 #include <functional>
