@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/units.h"
+
 namespace dlaunch {
 namespace {
 
@@ -45,6 +47,23 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
 std::string to_string(const Endpoint& endpoint) {
   const bool v6 = endpoint.host.find(':') != std::string::npos;
   return (v6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
+}
+
+Result<PortRange> parse_port_range(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto low = text.substr(0, dash);
+  const auto high = dash == std::string_view::npos ? low : text.substr(dash + 1);
+  const auto first = parse_int(low, 1, 65535, "port"), last = parse_int(high, 1, 65535, "port");
+  if (first && last && *first <= *last) {
+    return PortRange{static_cast<std::uint16_t>(*first), static_cast<std::uint16_t>(*last)};
+  }
+  return Error{.code = Errc::usage,
+               .what = "'" + std::string(text) + "' is not a range of ports such as 29600-29700"};
+}
+
+std::string to_string(const PortRange& ports) {
+  const auto first = std::to_string(ports.first);
+  return ports.first == ports.last ? first : first + "-" + std::to_string(ports.last);
 }
 
 }  // namespace dlaunch

@@ -21,4 +21,16 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
 
 std::string to_string(const Endpoint& endpoint);
 
+// Ports to choose from; 0 to 0: the kernel's choice.
+struct PortRange {
+  std::uint16_t first = 0, last = 0;
+
+  bool operator==(const PortRange&) const = default;
+};
+
+// Parses "29600-29700", or one port.
+Result<PortRange> parse_port_range(std::string_view text);
+
+std::string to_string(const PortRange& ports);
+
 }  // namespace dlaunch

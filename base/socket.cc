@@ -1,18 +1,64 @@
 #include "base/socket.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace dlaunch {
+namespace {
+
+struct Ends {
+  sockaddr_storage local{}, peer{};
+  socklen_t size = 0;
+};
+
+// False: not a connected TCP socket.
+bool get_ends(int fd, Ends& ends) {
+  socklen_t local_size = sizeof ends.local, peer_size = sizeof ends.peer;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&ends.local), &local_size) != 0) return false;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&ends.peer), &peer_size) != 0) return false;
+  ends.size = local_size;
+  const int family = ends.local.ss_family;
+  return (family == AF_INET || family == AF_INET6) && local_size == peer_size;
+}
+
+void clear_port(sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;
+  } else {
+    reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
+  }
+}
+
+}  // namespace
 
 bool connected_to_itself(int fd) {
-  sockaddr_storage local{}, peer{};
-  socklen_t local_size = sizeof local, peer_size = sizeof peer;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0) return false;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) return false;
-  if (local.ss_family != AF_INET && local.ss_family != AF_INET6) return false;
-  return local_size == peer_size && std::memcmp(&local, &peer, local_size) == 0;
+  Ends ends;
+  return get_ends(fd, ends) && std::memcmp(&ends.local, &ends.peer, ends.size) == 0;
+}
+
+void end_when_silent(int fd, Duration silence) {
+  Ends ends;
+  if (!get_ends(fd, ends)) return;
+  clear_port(ends.local);
+  clear_port(ends.peer);
+  if (std::memcmp(&ends.local, &ends.peer, ends.size) == 0) return;  // this host
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(silence).count();
+  const int pause = static_cast<int>(std::clamp<std::int64_t>(seconds / 5, 1, 32767));
+  const int probes = static_cast<int>(std::clamp<std::int64_t>(seconds / pause - 1, 1, 127));
+  const auto set = [fd](int level, int name, int value) {
+    (void)::setsockopt(fd, level, name, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
+  set(IPPROTO_TCP, TCP_KEEPCNT, probes);
+  // Nothing is probed while something sent waits for its acknowledgement.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT,
+      static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
 }
 
 }  // namespace dlaunch

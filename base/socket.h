@@ -1,6 +1,8 @@
 // Facts about sockets that have no call of their own.
 #pragma once
 
+#include "base/clock.h"
+
 namespace dlaunch {
 
 // A TCP connect to a port of this host that nobody listens on succeeds if the kernel happens to
@@ -8,5 +10,12 @@ namespace dlaunch {
 // comes back. Callers treat it as refused. (It also keeps the port from whoever is to listen
 // there.)
 bool connected_to_itself(int fd);
+
+// Ends a TCP connection to another host (ETIMEDOUT) once that has said nothing at all for so long,
+// from 2 s on, be it asked something or not: it was cut off or lost its power. Kernels answer for
+// processes that stand still, so those are waited for. Only for connections of small messages: a
+// peer that does not read and has let its window fill counts as silent. Others are left as they
+// are.
+void end_when_silent(int fd, Duration silence);
 
 }  // namespace dlaunch

@@ -100,6 +100,11 @@ constexpr OptionRow kTable[] = {
     // --- general
     {"transport", "", "", "auto|shm|tcp", "auto", Group::general,
      "how libdlring moves data between the workers", &Options::transport},
+    {"interface", "", "", "NAME|ADDRESS|NET,...", "", Group::general,
+     "what the workers' libdlring listens on: eth0, 10.0.0.7, 10.0.0.0/8; the first that fits",
+     &Options::interface},
+    {"port-range", "", "", "FIRST-LAST", "", Group::general,
+     "the ports that it may listen on; without it the kernel chooses", &Options::port_range},
     {"config", "", "config-file", "FILE", "", Group::general,
      "read options from a TOML file: nproc = 4. Flags and the environment come first",
      &Options::config, kNoFile},

@@ -71,6 +71,8 @@ struct Options {
   Text monitor_interval;
   // engine and dlaunch itself
   Text transport;
+  Text interface;
+  Text port_range;
   Text config;
   Switch quiet;
   Switch verbose;

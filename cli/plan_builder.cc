@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/endpoint.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
@@ -62,6 +63,12 @@ Result<void> plan_general(PlanDraft& draft) {
     auto transport = one_of(options.transport, kTransports);
     if (!transport) return transport.error();
     draft.plan().transport = *transport;
+  }
+  draft.plan().interface = options.interface.value.value_or("");
+  if (options.port_range) {
+    auto ports = parse_port_range(*options.port_range);
+    if (!ports) return refuse("{}: {}", options.port_range.source, ports.error().what);
+    draft.plan().port_range = to_string(*ports);
   }
   return {};
 }

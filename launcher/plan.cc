@@ -56,6 +56,8 @@ std::string describe(const Plan& plan) {
        plan.master_addr + ":" +
            (plan.master_port == 0 ? "reserved at start" : std::to_string(plan.master_port)));
   line("transport", plan.transport);
+  if (!plan.interface.empty()) line("interface", plan.interface);
+  if (!plan.port_range.empty()) line("ports", plan.port_range);
   line("restarts", std::to_string(plan.max_restarts));
   line("grace", format_duration(plan.grace));
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));

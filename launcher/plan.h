@@ -59,6 +59,8 @@ struct Plan {
   int master_port = 0;                        // 0: reserve a free one
   std::string secret_file;                    // "": make a secret for this job
   std::string transport = "auto";             // exported as DLAUNCH_TRANSPORT
+  std::string interface;                      // exported as DLAUNCH_INTERFACE; "": not
+  std::string port_range;                     // exported as DLAUNCH_PORT_RANGE; "": not
   bool quiet = false;
 };
 

@@ -114,6 +114,8 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_SECRET_FILE"] = place.secret_file;
   env["DLAUNCH_ROUND_DIR"] = place.round_dir;
   env["DLAUNCH_TRANSPORT"] = plan.transport;
+  if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
+  if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
   env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

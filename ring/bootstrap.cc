@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -50,6 +51,12 @@ Result<void> who_am_i(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
+// MASTER_ADDR has no port behind it, so that IPv6 addresses come without brackets.
+std::string bracketed(const std::string& host) {
+  const bool bare_v6 = std::count(host.begin(), host.end(), ':') > 1 && host.front() != '[';
+  return bare_v6 ? "[" + host + "]" : host;
+}
+
 // dlaunch's own store, or MASTER_ADDR and MASTER_PORT as other launchers set them.
 Result<void> from_environment(const Environment& env, JobView& job) {
   if (const auto rdzv = env("DLAUNCH_RDZV")) {
@@ -61,7 +68,7 @@ Result<void> from_environment(const Environment& env, JobView& job) {
   if (!address || !port) {
     return bad("neither DLAUNCH_RDZV nor MASTER_ADDR and MASTER_PORT are set");
   }
-  job.store_url = "tcp://" + *address + ":" + *port;
+  job.store_url = "tcp://" + bracketed(*address) + ":" + *port;
   job.hosts_store = job.rank == 0;
   return {};
 }
@@ -73,6 +80,12 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   auto op = timeout(options.op_timeout_s, env, "DLAUNCH_OP_TIMEOUT", job.op_timeout);
   if (!op) return op.error();
   job.op_timeout = *op == Duration::zero() ? Duration(-1) : *op;
+  auto link = timeout(-1, env, "DLAUNCH_LINK_TIMEOUT", job.link_timeout);
+  if (!link) return link.error();
+  if (*link != Duration::zero() && *link < std::chrono::seconds(2)) {
+    return bad("DLAUNCH_LINK_TIMEOUT: the least is 2 s; 0 means never");
+  }
+  job.link_timeout = *link;
 
   auto text = [&](const char* option, const char* name, const std::string& otherwise) {
     return option != nullptr ? std::string(option) : env(name).value_or(otherwise);
@@ -88,6 +101,12 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
   job.explains = env("DLAUNCH_DEBUG").value_or("") == "explain";
+  job.interface = env("DLAUNCH_INTERFACE").value_or("");
+  if (const auto ports = env("DLAUNCH_PORT_RANGE")) {
+    auto parsed = parse_port_range(*ports);
+    if (!parsed) return bad("DLAUNCH_PORT_RANGE: " + parsed.error().what);
+    job.ports = *parsed;
+  }
   job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
   if (const auto round = env("DLAUNCH_ROUND")) {
     auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");

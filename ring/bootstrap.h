@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/result.h"
 #include "dlaunch/ring.h"
 #include "ring/wire_codec.h"
@@ -24,9 +25,12 @@ struct JobView {
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
+  Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   std::string transport = "auto";
   WireCodec codec = WireCodec::none;
   bool explains = false;  // rank 0 says how it does what
+  std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
+  PortRange ports;        // of the ranks' own listeners
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
   // Of a group that a communicator was split into; rank and size are the group's.

@@ -131,9 +131,10 @@ Result<void> Communicator::connect() {
   auto for_data = open(std::move(data)), for_messages = open(std::move(messages));
   if (!for_data) return for_data.error();
   if (!for_messages) return for_messages.error();
-  plane_ = make_stream_plane(std::move(*for_data));
+  plane_ = make_stream_plane(std::move(*for_data),
+                             [this](std::uint64_t seq) { return links_->call_roll(seq); });
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  auto watched = Links::start(job_.rank, std::move(links), abort_);
+  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   if (met->shared && one_host) {

@@ -5,33 +5,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <limits>
 
-#include "base/codec.h"
+#include "base/socket.h"
 #include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::uint8_t kAbort = 1, kGoodbye = 2;
-constexpr std::size_t kHeader = 1 + 1 + 2 + 4 + 8;
-constexpr std::size_t kMaxText = 1000;
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 constexpr int kResetPatienceMs = 20;
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 
-std::string encode(std::uint8_t type, Errc code, int rank, std::uint64_t seq,
-                   std::string_view text) {
-  text = text.substr(0, kMaxText);
-  Writer out;
-  out.put(type);
-  out.put(static_cast<std::uint8_t>(code));
-  out.put(static_cast<std::uint16_t>(text.size()));
-  out.put(static_cast<std::int32_t>(rank));
-  out.put(seq);
-  out.put_raw(text);
-  return out.take();
+std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
+  return encode({.type = type, .rank = rank, .seq = seq, .text = ""});
 }
 
 }  // namespace
@@ -40,11 +29,12 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}});
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, {}});
   }
 }
 
-Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort) {
+Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort,
+                                            Duration silence) {
   std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort));
   links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -56,6 +46,7 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
   bool added = add(links->stop_.get(), kStop);
   for (std::size_t r = 0; r < links->peers_.size(); ++r) {
     const auto& link = links->peers_[r].link;
+    if (link && silence > Duration::zero()) end_when_silent(link.get(), silence);
     if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
   }
   if (!added) return errno_error("control thread: epoll_ctl", errno);
@@ -93,42 +84,57 @@ void Links::on_readable(int peer) {
   char buffer[4096];
   const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n < 0) return on_reset(peer);
+  if (n < 0) return on_broken(peer, errno);
   if (n == 0) return on_end(peer);
   from.input.append(buffer, static_cast<std::size_t>(n));
-  while (from.input.size() >= kHeader) {
-    Reader in(from.input);
-    in.get<std::uint16_t>();
-    const std::size_t size = kHeader + in.get<std::uint16_t>();
-    if (from.input.size() < size) return;
-    on_message(peer, std::string_view(from.input).substr(0, size));
-    from.input.erase(0, size);
+  std::string_view rest = from.input;
+  while (true) {
+    const auto frame = take_link_frame(rest, static_cast<int>(peers_.size()));
+    if (!frame) {
+      rest = {};
+      abort({.code = Errc::protocol,
+             .what = from.who + " sent bytes on its control link that make no sense",
+             .rank = peer});
+      break;
+    }
+    if (!frame->has_value()) break;
+    on_frame(peer, **frame);
+  }
+  from.input.erase(0, from.input.size() - rest.size());
+}
+
+void Links::on_frame(int peer, const LinkFrame& frame) {
+  switch (frame.type) {
+    case LinkFrame::Type::abort:
+      return on_abort(peer, frame);
+    case LinkFrame::Type::goodbye:
+      left_after_[static_cast<std::size_t>(peer)] = frame.seq;
+      any_left_ = true;
+      return abort_if_needed(peer);
+    case LinkFrame::Type::where: {
+      const std::lock_guard lock(send_mutex_);
+      const std::uint64_t completed = completed_, entered = entered_;
+      const int inside = entered > completed ? rank_ : -1;
+      return tell(peer, frame_of(LinkFrame::Type::here, entered, inside));
+    }
+    case LinkFrame::Type::here: {
+      {
+        const std::lock_guard lock(roll_mutex_);
+        auto& here = peers_[static_cast<std::size_t>(peer)].here;
+        here = frame;
+        here->text = {};
+      }
+      answered_.notify_all();
+    }
   }
 }
 
-void Links::on_message(int peer, std::string_view message) {
-  Reader in(message);
-  const auto type = in.get<std::uint8_t>();
-  const auto code = static_cast<Errc>(in.get<std::uint8_t>());
-  in.get<std::uint16_t>();
-  const auto rank = in.get<std::int32_t>();
-  const auto seq = in.get<std::uint64_t>();
-  const auto& who = peers_[static_cast<std::size_t>(peer)].who;
-  if (type == kGoodbye) {
-    left_after_[static_cast<std::size_t>(peer)] = seq;
-    any_left_ = true;
-    return abort_if_needed(peer);
-  }
-  const bool sound = type == kAbort && code <= Errc::unsupported && rank >= -1 &&
-                     rank < static_cast<int>(peers_.size());
-  if (!sound) {
-    return abort({.code = Errc::protocol,
-                  .what = who + " sent bytes on its control link that make no sense",
-                  .rank = peer});
-  }
-  Error error{.code = code, .what = std::string(in.get_raw(in.left())), .rank = rank};
-  if (code == Errc::aborted) {
-    error = {.code = Errc::peer_lost, .what = who + " aborted: " + error.what, .rank = peer};
+void Links::on_abort(int peer, const LinkFrame& frame) {
+  Error error{.code = frame.code, .what = std::string(frame.text), .rank = frame.rank};
+  if (error.code == Errc::aborted) {
+    error.what = peers_[static_cast<std::size_t>(peer)].who + " aborted: " + error.what;
+    error.code = Errc::peer_lost;
+    error.rank = peer;
   }
   abort(error);
 }
@@ -140,8 +146,10 @@ void Links::on_end(int peer) {
 
 // A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
 // with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
-void Links::on_reset(int peer) {
+void Links::on_broken(int peer, int os_errno) {
   stop_watching(peer);
+  const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
+  if (silent && !has_left(peer)) return lose(peer, "its host does not answer any more");
   if (!has_left(peer) && reset_peer_ < 0) reset_peer_ = peer;
 }
 
@@ -152,9 +160,9 @@ void Links::stop_watching(int peer) {
 
 // Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
 // the news of two deaths come in different orders.
-void Links::lose(int peer) {
+void Links::lose(int peer, std::string_view how) {
   abort({.code = Errc::peer_lost,
-         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: its connection ended",
+         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: " + std::string(how),
          .rank = peer});
 }
 
@@ -188,7 +196,7 @@ void Links::abort(const Error& error) {
   {
     const std::lock_guard lock(send_mutex_);
     if (!std::exchange(told_, true))
-      tell_all(encode(kAbort, error.code, error.rank, 0, error.what));
+      tell_all(encode({LinkFrame::Type::abort, error.code, error.rank, 0, error.what}));
   }
   abort_.raise(error);
 }
@@ -197,7 +205,35 @@ void Links::say_goodbye() {
   const std::lock_guard lock(send_mutex_);
   const std::uint64_t completed = completed_;
   if (abort_.raised() || completed != entered_) return;
-  tell_all(encode(kGoodbye, Errc::aborted, rank_, completed, ""));
+  tell_all(frame_of(LinkFrame::Type::goodbye, completed, rank_));
+}
+
+RollCall Links::call_roll(std::uint64_t seq) {
+  {
+    const std::lock_guard lock(send_mutex_);
+    tell_all(frame_of(LinkFrame::Type::where, seq, rank_));
+  }
+  RollCall roll;
+  const auto look = [&] {
+    roll = {};
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      const Watched& peer = peers_[static_cast<std::size_t>(r)];
+      if (r == rank_ || has_left(r)) continue;  // who left has done its part, or enter() had told
+      if (!peer.here) {
+        roll.silent.insert(r);
+      } else if (peer.here->seq < seq) {
+        (peer.here->rank < 0 ? roll.outside : roll.behind).insert(r);
+      }
+    }
+    return roll.silent.empty();
+  };
+  const auto until = steady_now() + std::chrono::milliseconds(kRollCallPatienceMs);
+  std::unique_lock lock(roll_mutex_);
+  // In slices: nothing wakes this when the flag is raised.
+  while (!look() && !abort_.raised() && steady_now() < until) {
+    answered_.wait_for(lock, std::chrono::milliseconds(5));
+  }
+  return roll;
 }
 
 void Links::close_in_child() {
@@ -207,13 +243,15 @@ void Links::close_in_child() {
 }
 
 void Links::tell_all(std::string_view message) {
-  for (const auto& peer : peers_) {
-    // A handful of small messages in a connection's life: its buffer takes them, or the peer is
-    // beyond hearing anyway.
-    if (peer.link) {
-      (void)::send(peer.link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-  }
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, message);
+}
+
+// A handful of small messages in a connection's life: its buffer takes them, or the peer is beyond
+// hearing anyway.
+void Links::tell(int peer, std::string_view message) {
+  const auto& link = peers_[static_cast<std::size_t>(peer)].link;
+  if (!link) return;
+  (void)::send(link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace dlaunch

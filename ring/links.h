@@ -1,23 +1,27 @@
 // Links: the control connections of one communicator and the thread that watches them. It sleeps
 // until a peer speaks or its connection ends, costs nothing meanwhile, and is how a rank learns
-// within a millisecond that another one died: the kernel closes a dead process's sockets.
-//
-// On the wire, a frame is u8 type, u8 error code, u16 text length, i32 rank, u64 seq, text:
-//   ABORT    the communicator is over: code and rank at fault, in the words of who noticed first
-//   GOODBYE  this rank leaves in good order after its collective `seq`
+// within a millisecond that another one died: the kernel closes a dead process's sockets. What is
+// said is in ring/link_frame.h. A host that goes without a word, as by a power cut, is lost once
+// its kernel has answered nothing for `silence`; a process that merely stands still is not.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
+#include "ring/link_frame.h"
+#include "ring/roll_call.h"
 
 namespace dlaunch {
 
@@ -29,7 +33,9 @@ class Links {
   };
 
   // Starts the thread. The flag must outlive this object.
-  static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort);
+  // silence: from 2 s on; 0: silent hosts are waited for.
+  static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort,
+                                              Duration silence = Duration::zero());
   ~Links();  // says goodbye, stops the thread, closes the links
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
@@ -44,6 +50,8 @@ class Links {
   // Tells every peer that this rank leaves after the last collective it has completed; says nothing
   // if one is under way, or after an abort. Any thread.
   void say_goodbye();
+  // Asks all peers where they are, on behalf of collective `seq`, which takes too long here.
+  RollCall call_roll(std::uint64_t seq);
   // The peer has said goodbye.
   bool has_left(int peer) const;
   // In a forked child, where the thread does not exist: closes the child's copies of the links.
@@ -55,18 +63,21 @@ class Links {
     std::string who;
     UniqueFd link;
     std::string input;
+    std::optional<LinkFrame> here;  // its answer; under roll_mutex_
   };
 
   Links(int rank, std::vector<Peer> peers, AbortFlag& abort);
   void watch();
   void on_readable(int peer);
-  void on_message(int peer, std::string_view message);
+  void on_frame(int peer, const LinkFrame& frame);
+  void on_abort(int peer, const LinkFrame& frame);
   void on_end(int peer);
-  void on_reset(int peer);
+  void on_broken(int peer, int os_errno);
   void stop_watching(int peer);
-  void lose(int peer);
+  void lose(int peer, std::string_view how = "its connection ended");
   void abort_if_needed(int peer);
-  void tell_all(std::string_view message);  // under send_mutex_
+  void tell_all(std::string_view message);        // under send_mutex_
+  void tell(int peer, std::string_view message);  // under send_mutex_
 
   const int rank_;
   AbortFlag& abort_;
@@ -79,6 +90,8 @@ class Links {
   int reset_peer_ = -1;  // whose connection was reset, while better evidence may still come
   std::mutex send_mutex_;
   bool told_ = false;  // of an abort; under the mutex
+  std::mutex roll_mutex_;
+  std::condition_variable answered_;
   UniqueFd epoll_;
   UniqueFd stop_;
   std::thread thread_;

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/socket.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMaxUnproven = 64;
+constexpr Duration kPatience = std::chrono::milliseconds(200);
 constexpr int kBacklog = 1024;
 
 struct AddrInfo {
@@ -51,17 +53,39 @@ Endpoint endpoint_of(const sockaddr_storage& address, socklen_t size) {
   return {host, static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
 }
 
-Result<UniqueFd> listen_tcp(const std::string& host, Endpoint& bound) {
+Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
   AddrInfo found;
-  if (auto ok = resolve(host, 0, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
+  if (auto ok = resolve(host, port, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
   UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd || ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
+  // Of a given port, old connections that linger on it are no owners; a listener is one all the
+  // same.
+  const int on = port != 0 ? 1 : 0;
+  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("listen on " + host, errno);
   }
+  return fd;
+}
+
+Result<UniqueFd> listen_on_one_of(const std::string& host, PortRange ports) {
+  for (int port = ports.first; port <= ports.last; ++port) {
+    auto fd = listen_on_port(host, static_cast<std::uint16_t>(port));
+    const bool taken = !fd && fd.error().os_errno == EADDRINUSE && ports.first != 0;
+    if (!taken) return fd;
+  }
+  return Error{.code = Errc::io,
+               .what = "listen on " + host + ": all ports of " + to_string(ports) +
+                       " (DLAUNCH_PORT_RANGE) are taken; each rank of a host needs its own",
+               .os_errno = EADDRINUSE};
+}
+
+Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& bound) {
+  auto fd = listen_on_one_of(host, ports);
+  if (!fd) return fd;
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  ::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size);
   bound = endpoint_of(address, size);
   return fd;
 }
@@ -73,12 +97,23 @@ struct Stranger {
       : fd(std::move(socket)),
         is_unix(local),
         handshake(Handshake::acceptor(secret, expected, std::move(nonce))),
-        deadline(steady_now() + kHandshakeTimeout) {}
+        since(steady_now()) {}
   UniqueFd fd;
   bool is_unix;
   Handshake handshake;
-  TimePoint deadline;
+  TimePoint since;
 };
+
+// As many strangers as may be are in the handshake, and none of them has had its time yet.
+bool full(const std::list<Stranger>& strangers, TimePoint now) {
+  return strangers.size() >= kMaxUnproven && now < strangers.front().since + kPatience;
+}
+
+// When something is to be done about the oldest of them.
+TimePoint next_deadline(const std::list<Stranger>& strangers, TimePoint now) {
+  if (strangers.empty()) return kNever;
+  return strangers.front().since + (full(strangers, now) ? kPatience : kHandshakeTimeout);
+}
 
 // Moves the handshake on as far as the socket allows. False: drop it. Only as many bytes are read
 // as the handshake wants, so the peer's first data stays in the socket.
@@ -102,9 +137,9 @@ bool advance(Stranger& stranger) {
 
 }  // namespace
 
-Result<Listener> Listener::open(const std::string& address, bool with_unix) {
+Result<Listener> Listener::open(const std::string& address, bool with_unix, PortRange ports) {
   Listener listener;
-  auto tcp = listen_tcp(address, listener.tcp_endpoint_);
+  auto tcp = listen_tcp(address, ports, listener.tcp_endpoint_);
   if (!tcp) return tcp.error();
   listener.tcp_ = std::move(*tcp);
   listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
@@ -125,19 +160,16 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix) {
 
 Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentity& expected,
                                     const Take& take, TimePoint deadline) {
-  std::list<Stranger> strangers;
+  std::list<Stranger> strangers;  // the oldest first
   while (true) {
-    const bool room = strangers.size() < kMaxUnproven;
+    const auto begun = steady_now();
+    const bool room = !full(strangers, begun);
     std::vector<pollfd> fds = {{room ? unix_.get() : -1, POLLIN, 0},
                                {room ? tcp_.get() : -1, POLLIN, 0},
                                {stop_.get(), POLLIN, 0}};
-    auto until = deadline;
-    for (const auto& stranger : strangers) {
-      fds.push_back({stranger.fd.get(), POLLIN, 0});
-      until = std::min(until, stranger.deadline);
-    }
-    if (::poll(fds.data(), fds.size(), poll_timeout_ms(steady_now(), until)) < 0 &&
-        errno != EINTR) {
+    for (const auto& stranger : strangers) fds.push_back({stranger.fd.get(), POLLIN, 0});
+    const auto until = std::min(deadline, next_deadline(strangers, begun));
+    if (::poll(fds.data(), fds.size(), poll_timeout_ms(begun, until)) < 0 && errno != EINTR) {
       return errno_error("poll", errno);
     }
     if (fds[2].revents != 0) return Error{.code = Errc::aborted, .what = "stopped"};
@@ -145,7 +177,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
     std::size_t at = 3;
     for (auto it = strangers.begin(); it != strangers.end(); ++at) {
       const bool ready = fds[at].revents != 0;
-      if (it->deadline <= now || (ready && !advance(*it))) {
+      if (it->since + kHandshakeTimeout <= now || (ready && !advance(*it))) {
         it = strangers.erase(it);
       } else if (it->handshake.done()) {
         const bool enough = take(std::move(it->fd), it->handshake.peer(), it->is_unix);
@@ -156,7 +188,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       }
     }
     for (const bool local : {true, false}) {
-      if (fds[local ? 0 : 1].revents == 0) continue;
+      if (fds[local ? 0 : 1].revents == 0 || full(strangers, now)) continue;
       UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
       // Those that hung up while they waited are nobody's trouble.
@@ -165,6 +197,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       }
       auto nonce = random_bytes(kNonceBytes);
       if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
+      if (strangers.size() > kMaxUnproven) strangers.pop_front();  // it has had its time
     }
     if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};
   }
@@ -191,8 +224,8 @@ Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
   UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const std::string context = "connect to " + to_string(endpoint);
   if (!fd) return errno_error(context, errno);
-  if (::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) == 0) return fd;
-  if (errno != EINPROGRESS) return errno_error(context, errno);
+  const int connected = ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen);
+  if (connected != 0 && errno != EINPROGRESS) return errno_error(context, errno);
   while (true) {
     pollfd p{fd.get(), POLLOUT, 0};
     const int n = ::poll(&p, 1, poll_timeout_ms(steady_now(), deadline));
@@ -203,19 +236,20 @@ Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
   socklen_t size = sizeof err;
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
   if (err != 0) return errno_error(context, err);
+  if (connected_to_itself(fd.get())) return errno_error(context, ECONNREFUSED);
   return fd;
 }
 
 std::string local_address_towards(const std::string& host) {
   AddrInfo found;
-  if (!resolve(host, 9, 0, found)) return "127.0.0.1";
+  if (!resolve(host, 9, 0, found)) return "";
   // Connecting a datagram socket sends nothing; it makes the kernel choose a route.
   const UniqueFd fd(::socket(found.list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (!fd || ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "127.0.0.1";
+    return "";
   }
   return endpoint_of(address, size).host;
 }

@@ -1,6 +1,7 @@
 // Listener: a rank's two listening sockets during bootstrap, AF_UNIX and TCP, and the acceptance of
 // its peers' connections through the handshake. Many strangers may knock at once: each has 2 s to
-// prove itself, at most 64 are in the handshake at a time, and all others wait in the backlog.
+// prove itself, at most 64 are in the handshake at a time, and all others wait in the backlog. As
+// at the store (rendezvous/store_server.h), the oldest of 64 makes room for the next after 200 ms.
 #pragma once
 
 #include <functional>
@@ -16,8 +17,9 @@ namespace dlaunch {
 
 class Listener {
  public:
-  // `address` is the numeric local address for TCP; with_unix false: TCP only.
-  static Result<Listener> open(const std::string& address, bool with_unix);
+  // `address` is the numeric local address for TCP; with_unix false: TCP only. The first free one
+  // of `ports` is taken.
+  static Result<Listener> open(const std::string& address, bool with_unix, PortRange ports = {});
 
   const std::string& unix_name() const { return unix_name_; }  // "" without
   const Endpoint& tcp_endpoint() const { return tcp_endpoint_; }
@@ -43,7 +45,7 @@ class Listener {
 Result<UniqueFd> connect_unix(const std::string& name);
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline);
 
-// The numeric local address from which the kernel would reach `host`; loopback if it has no route.
+// The numeric local address from which the kernel would reach `host`; "" if it has no route.
 std::string local_address_towards(const std::string& host);
 
 }  // namespace dlaunch

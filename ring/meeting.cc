@@ -202,6 +202,10 @@ int usable_cores(const JobView& job) {
 
 Result<Met> meet(const JobView& job, AbortFlag& abort) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);
+  // Before anything is opened that others may come to wait for.
+  if (!job.interface.empty()) {
+    if (auto address = listen_address(job); !address) return address.error();
+  }
   Secret secret;
   if (!job.secret_file.empty()) {
     auto loaded = Secret::load(job.secret_file);

@@ -16,6 +16,9 @@
 #include "base/rank_set.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
+#include "ring/arrivals.h"
+#include "ring/interfaces.h"
+#include "ring/link_message.h"
 #include "ring/listener.h"
 #include "ring/quiet_thread.h"
 
@@ -112,7 +115,10 @@ class MeshBuilder {
   Result<void> try_connect(int peer, const Address& address);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
-  Error not_arrived();
+  Result<void> connect();
+  Error not_arrived(const Error& cause);
+  std::optional<Error> word_of_others();
+  void tell_others(const Error& error);
   HandshakeIdentity identity(Purpose purpose, int to) const {
     return {purpose, job_.job_id + job_.group, job_.round, job_.rank, to, self().who};
   }
@@ -127,12 +133,26 @@ class MeshBuilder {
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh mesh_;
-  RankSet seen_;  // whose addresses have been read, and this rank
+  RankSet seen_;      // whose addresses have been read, and this rank
+  int awaited_ = -1;  // whose address the store has been asked for in vain
 };
 
 Result<Mesh> MeshBuilder::build() {
   peer(job_.rank).who = describe_self(job_.rank);
   if (auto ok = publish(); !ok) return ok.error();
+  if (auto ok = connect(); !ok) {
+    // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
+    // the store, which may end with a rank that has waited less.
+    Error error = ok.error();
+    const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
+    if (error.rank < 0 && in_vain) error = not_arrived(error);
+    tell_others(error);
+    return error;
+  }
+  return std::move(mesh_);
+}
+
+Result<void> MeshBuilder::connect() {
   // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
   Result<void> accepted;
@@ -142,11 +162,7 @@ Result<Mesh> MeshBuilder::build() {
   const bool nobody_to_come = job_.rank == job_.size - 1;
   if (!connected || nobody_to_come) listener_->stop();
   acceptor->join();
-  const Result<void>& outcome = connected ? accepted : connected;
-  if (outcome) return std::move(mesh_);
-  // Of a time-out without a rank only this side can tell whom it has waited for.
-  const Error& error = outcome.error();
-  return error.code == Errc::timeout && error.rank < 0 ? not_arrived() : error;
+  return connected ? accepted : connected;
 }
 
 Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted) {
@@ -160,8 +176,9 @@ Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted) {
 }
 
 Result<void> MeshBuilder::publish() {
-  const auto towards = local_address_towards(store_host(job_.store_url));
-  auto listener = Listener::open(towards, job_.transport != "tcp");
+  const auto address = listen_address(job_);
+  if (!address) return address.error();
+  auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   return claim(encode({self().who, job_.size, listener_->unix_name(), listener_->tcp_endpoint()}));
@@ -191,8 +208,10 @@ Result<void> MeshBuilder::claim(const std::string& own) {
 }
 
 Result<Address> MeshBuilder::address_of(int rank) {
+  awaited_ = rank;
   auto value = store_.get(key_of(prefix_, rank), deadline_);
   if (!value) return value.error();
+  awaited_ = -1;
   auto address = decode(*value);
   if (!address) return address.error();
   if (address->ranks != job_.size) {
@@ -298,27 +317,70 @@ Result<void> MeshBuilder::accept_higher() {
   return nobody_to_come ? Result<void>() : outcome;
 }
 
-// The store knows who has come as far as publishing an address.
-Error MeshBuilder::not_arrived() {
-  RankSet missing;
+// What a rank that gave up before this one has told those it was connected to.
+std::optional<Error> MeshBuilder::word_of_others() {
+  for (const auto& other : mesh_.peers) {
+    if (!other.link) continue;
+    auto word = receive_link_message(other.link.get(), steady_now());
+    if (word && word->answer == LinkMessage::Answer::failed) return word->error;
+  }
+  return {};
+}
+
+void MeshBuilder::tell_others(const Error& error) {
+  for (const auto& other : mesh_.peers) {
+    if (!other.link) continue;
+    (void)send_link_message(other.link.get(), {LinkMessage::Answer::failed, error, {}}, {},
+                            steady_now());
+  }
+}
+
+// The store knows who has come as far as publishing an address, while it is there.
+Error MeshBuilder::not_arrived(const Error& cause) {
+  Arrivals arrivals{.ranks = job_.size};
   const auto soon = steady_now() + std::chrono::seconds(2);
   for (int r = 0; r < job_.size; ++r) {
-    if (seen_.contains(r) || peer(r).link) continue;
+    const Peer& other = peer(r);
+    const bool connected = other.link && other.data && other.messages;
+    if (r == job_.rank || connected) continue;
+    if (seen_.contains(r) || other.link) {
+      arrivals.unconnected.insert(r);
+      continue;
+    }
     const auto value = store_.try_get(key_of(prefix_, r), soon);
-    if (value && !value->has_value()) missing.insert(r);
+    // The store had not had it while it lived.
+    const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
+    if (value ? !value->has_value() : ended_waiting) {
+      arrivals.missing.insert(r);
+    } else if (value) {
+      arrivals.unconnected.insert(r);
+    } else {
+      arrivals.unknown.insert(r);
+      arrivals.why = cause.code == Errc::io ? cause.what : value.error().what;
+    }
+  }
+  if (arrivals.missing.empty() && !arrivals.unknown.empty()) {
+    if (auto word = word_of_others()) return std::move(*word);
   }
   const auto waited = std::chrono::round<std::chrono::milliseconds>(steady_now() - started_);
-  std::string what = fmt::format("init: after {}: ", format_duration(waited));
-  if (missing.empty()) {
-    what += "all ranks have arrived but not all could connect";
-  } else {
-    what += fmt::format("rank {} of {} {} not arrived", format_rank_set(missing), job_.size,
-                        missing.size() == 1 ? "has" : "have");
-  }
-  return {.code = Errc::timeout, .what = std::move(what)};
+  std::string what = fmt::format("init: after {}: {}", format_duration(waited), describe(arrivals));
+  // Said once is enough.
+  if (cause.code == Errc::io && arrivals.unknown.empty()) what += "; " + cause.what;
+  return {.code = cause.code, .what = std::move(what)};
 }
 
 }  // namespace
+
+Result<std::string> listen_address(const JobView& job) {
+  if (!job.interface.empty()) {
+    auto chosen = choose_address(job.interface, host_addresses());
+    if (!chosen)
+      return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
+    return chosen;
+  }
+  auto towards = local_address_towards(store_host(job.store_url));
+  return towards.empty() ? any_address(host_addresses()) : towards;
+}
 
 UniqueFd& socket_for(Peer& peer, Purpose purpose) {
   if (purpose == Purpose::ring_link) return peer.link;

@@ -33,11 +33,16 @@ struct Mesh {
   bool one_host() const;
 };
 
+// The numeric address that this rank listens on and tells the others. Errc::usage where none fits
+// DLAUNCH_INTERFACE.
+Result<std::string> listen_address(const JobView& job);
+
 // Each rank publishes its addresses in the store under `prefix`, which keeps this communicator
 // apart from others. Blocks until every pair is connected. A time-out names the ranks that have not
-// arrived. Connections that do not prove the secret, the job, the round and a rank are dropped and
-// harm nobody. An address at which nobody is any more, left over from an earlier program, gives way
-// to the new one; a second living process with the same rank is refused (Errc::usage), naming the
+// arrived, as far as is known: the store may have ended before, with a rank that gave up first.
+// Connections that do not prove the secret, the job, the round and a rank are dropped and harm
+// nobody. An address at which nobody is any more, left over from an earlier program, gives way to
+// the new one; a second living process with the same rank is refused (Errc::usage), naming the
 // first, as is one that believes in another number of ranks (Errc::mismatch).
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
                           const std::string& prefix, TimePoint deadline);

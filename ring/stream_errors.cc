@@ -49,6 +49,16 @@ Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent)
           .rank = wanted.source};
 }
 
+std::string describe(const RollCall& roll) {
+  std::string text;
+  if (!roll.silent.empty()) text = format_rank_set(roll.silent) + " (no answer)";
+  if (!roll.outside.empty()) {
+    text += (text.empty() ? "" : ", ") + format_rank_set(roll.outside) + " (not in this call)";
+  }
+  if (!text.empty() || roll.behind.empty()) return text;
+  return format_rank_set(roll.behind) + " (in an earlier call)";
+}
+
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {
   return {
       .code = Errc::io,

@@ -9,6 +9,7 @@
 #include "ring/frame.h"
 #include "ring/operation.h"
 #include "ring/plane.h"
+#include "ring/roll_call.h"
 
 namespace dlaunch {
 
@@ -22,6 +23,9 @@ Error wrong_length(int peer, std::string_view activity, std::size_t sent, std::s
 // Two ranks' signatures differ, perhaps only in the number of the collective.
 Error call_mismatch(int rank, const CallSignature& mine, int peer, const CallSignature& theirs);
 Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent);
+// Whom a time-out blames: "2 (no answer), 4-5 (not in this call)". Ranks that are behind only where
+// there is nobody else; "" where all are in the call.
+std::string describe(const RollCall& roll);
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message);
 
 }  // namespace dlaunch

@@ -44,8 +44,11 @@ class ProgramCache {
 
 class SocketPlane final : public Plane {
  public:
-  explicit SocketPlane(std::unique_ptr<SocketGroup> sockets)
-      : sockets_(std::move(sockets)), rank_(sockets_->rank()), ranks_(sockets_->ranks()) {}
+  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll)
+      : sockets_(std::move(sockets)),
+        call_roll_(std::move(call_roll)),
+        rank_(sockets_->rank()),
+        ranks_(sockets_->ranks()) {}
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
@@ -64,8 +67,10 @@ class SocketPlane final : public Plane {
   bool owes(int peer) const { return run_.sends_left(peer); }
   Error lost(int peer, int os_errno);
   Error timed_out();
+  Error timed_out_as_seen();
 
   std::unique_ptr<SocketGroup> sockets_;
+  const CallRoll call_roll_;
   const int rank_, ranks_;
   std::optional<Error> failed_;
 
@@ -193,6 +198,21 @@ Error SocketPlane::lost(int peer, int os_errno) {
 }
 
 Error SocketPlane::timed_out() {
+  if (!call_roll_) return timed_out_as_seen();
+  const RollCall roll = call_roll_(users_call(call_).seq);
+  if (sockets_->abort().raised()) return sockets_->abort().error();
+  // Where all are in the call and answer, only its data can tell who stands still.
+  const std::string blamed = describe(roll);
+  if (blamed.empty()) return timed_out_as_seen();
+  RankSet arrived;
+  for (int r = 0; r < ranks_; ++r) arrived.insert(r);
+  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
+    for (const int r : *away) arrived.erase(r);
+  }
+  return op_timeout_error(call_, sockets_->waited(), blamed, format_rank_set(arrived));
+}
+
+Error SocketPlane::timed_out_as_seen() {
   // A rank that hears from all the others says it better than one that hears from few.
   if (sockets_->told()) return sockets_->abort().error();
   RankSet arrived{rank_}, missing, unfinished;
@@ -217,8 +237,8 @@ Error SocketPlane::timed_out() {
 
 }  // namespace
 
-std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets) {
-  return std::make_unique<SocketPlane>(std::move(sockets));
+std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll) {
+  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll));
 }
 
 }  // namespace dlaunch

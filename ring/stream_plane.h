@@ -7,11 +7,14 @@
 
 #include "base/result.h"
 #include "ring/plane.h"
+#include "ring/roll_call.h"
 #include "ring/socket_group.h"
 
 namespace dlaunch {
 
-// Takes calls of some of the ranks (Call::members).
-std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets);
+// Takes calls of some of the ranks (Call::members). `call_roll` may be null: then a time-out says
+// what this rank has seen by itself.
+std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
+                                         CallRoll call_roll = nullptr);
 
 }  // namespace dlaunch

@@ -25,7 +25,7 @@ exec "$@"
 L
 start_ranks 2 2 bash codecs.sh dlaunch-bench barrier; ranks_end 20
 grep -q 'different wire codecs' err.0 || ranks_fail "ranks with different codecs"
-for master in 10.77.0.1 host1-6 '[fd77::1]'; do
+for master in 10.77.0.1 host1-6 '[fd77::1]' fd77::1; do
   start_ranks 4 4 "${bench[@]}" 4M; ranks_right 20
 done
 master=host1

@@ -37,7 +37,8 @@ typedef enum dl_result {
   DL_ERR_INVALID = 1,     /* an argument is wrong: this call did nothing */
   DL_ERR_IO = 2,          /* the system refused: memory, sockets, files */
   DL_ERR_TIMEOUT = 3,     /* the operation's deadline passed; the text says who had not arrived */
-  DL_ERR_PEER_LOST = 4,   /* a rank died or left; dl_peer_lost() says which */
+  DL_ERR_PEER_LOST = 4,   /* a rank died or left, or its host has been silent for
+                             DLAUNCH_LINK_TIMEOUT or 5 s; dl_peer_lost() says which */
   DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both */
   DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
   DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */
@@ -97,7 +98,10 @@ DL_API void dl_options_init(dl_options* options);
  *                       0 then listens on MASTER_PORT). Without RANK: a world of one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
- * options may be NULL. On failure *comm is NULL and dl_last_error(NULL) says why. */
+ * options may be NULL. On failure *comm is NULL and dl_last_error(NULL) says why.
+ * Between hosts the ranks connect to each other by the address that leads to the store, or that
+ * DLAUNCH_INTERFACE chooses (eth0, 10.0.0.7, 10.0.0.0/8), on ports that the kernel chooses, or of
+ * DLAUNCH_PORT_RANGE (29600-29700). */
 DL_API dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm);
 
 /* Leaves in good order and frees the communicator; peers that need this rank later get

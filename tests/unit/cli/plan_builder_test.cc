@@ -343,12 +343,15 @@ TEST_CASE("colours are for terminals whose owner wants them") {
 TEST_CASE("times, restarts, error file, transport") {
   FakeMachine fake;
   const auto plan = fake.plan({"--grace", "1.5s", "--timeout", "1h", "--max_restarts", "3",
-                               "--error-file", "e.json", "--transport", "tcp", "p"});
+                               "--error-file", "e.json", "--transport", "tcp", "--interface",
+                               "eth0,10.0.0.0/8", "--port-range", "29600-29700", "p"});
   CHECK(plan.grace == std::chrono::milliseconds(1500));
   CHECK(plan.timeout == std::chrono::hours(1));
   CHECK(plan.max_restarts == 3);
   CHECK(plan.error_file == "e.json");
   CHECK(plan.transport == "tcp");
+  CHECK(plan.interface == "eth0,10.0.0.0/8");
+  CHECK(plan.port_range == "29600-29700");
   CHECK(fake.refused({"--grace", "soon", "p"}) ==
         "64 --grace: 'soon' is not a duration such as 10, 250ms, 1.5s, 2m, 1h");
   CHECK(fake.refused({"--max-restarts", "-1", "p"}).starts_with("64 --max-restarts: '-1'"));
@@ -356,5 +359,7 @@ TEST_CASE("times, restarts, error file, transport") {
         "73 --error-file: write /full/e: No space");
   CHECK(fake.refused({"--transport", "rdma", "p"}) ==
         "64 --transport: 'rdma' is not one of auto, shm, tcp");
+  CHECK(fake.refused({"--port-range", "7-3", "p"}) ==
+        "64 --port-range: '7-3' is not a range of ports such as 29600-29700");
   CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");
 }

@@ -44,6 +44,16 @@ TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
   CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
 }
 
+TEST_CASE("an IPv6 MASTER_ADDR is taken with brackets and without") {
+  auto variables = torchrun();
+  for (const char* address : {"fd77::1", "[fd77::1]"}) {
+    variables["MASTER_ADDR"] = address;
+    auto job = resolve_job(nullptr, nullptr, env(variables));
+    REQUIRE(job);
+    CHECK(job->store_url == "tcp://[fd77::1]:29500");
+  }
+}
+
 TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   auto variables = torchrun();
   variables.insert({{"DLAUNCH_RDZV", "tcp://127.0.0.1:1"},
@@ -51,6 +61,9 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
                     {"DLAUNCH_ROUND", "3"},
                     {"DLAUNCH_OP_TIMEOUT", "5m"},
                     {"DLAUNCH_LOCAL_CORES", "8"},
+                    {"DLAUNCH_INTERFACE", "eth0"},
+                    {"DLAUNCH_PORT_RANGE", "29600-29700"},
+                    {"DLAUNCH_LINK_TIMEOUT", "30"},
                     {"DLAUNCH_TRANSPORT", "tcp"}});
   auto job = resolve_job(nullptr, nullptr, env(variables));
   REQUIRE(job);
@@ -59,6 +72,9 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   CHECK(job->round == 3);
   CHECK(job->op_timeout == 5min);
   CHECK(job->local_cores == 8);
+  CHECK(job->link_timeout == 30s);
+  CHECK(job->interface == "eth0");
+  CHECK(job->ports == PortRange{29600, 29700});
   CHECK(job->transport == "tcp");
   auto given = options();
   given.op_timeout_s = 0;
@@ -95,6 +111,14 @@ TEST_CASE("what cannot be is refused, naming it") {
   bad = torchrun();
   bad["DLAUNCH_TRANSPORT"] = "pigeon";
   refused(nullptr, nullptr, bad, "pigeon");
+  for (const char* ports : {"", "a-b", "5-3", "0-7", "1-65536", "3-", "-3"}) {
+    bad = torchrun();
+    bad["DLAUNCH_PORT_RANGE"] = ports;
+    refused(nullptr, nullptr, bad, "DLAUNCH_PORT_RANGE");
+  }
+  bad = torchrun();
+  bad["DLAUNCH_LINK_TIMEOUT"] = "1s";
+  refused(nullptr, nullptr, bad, "DLAUNCH_LINK_TIMEOUT");
   refused("http://x", nullptr, torchrun(), "http://x");
   refused("file:///x", nullptr, {}, "WORLD_SIZE");
   const auto out_of_range = options(4, 4);

@@ -1,6 +1,8 @@
 // Control links of three ranks in one process, over socket pairs.
 #include "ring/links.h"
 
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <future>
@@ -67,6 +69,33 @@ class Trio {
   UniqueFd ends_[3][3];
   Rank ranks_[3];
 };
+
+void connect_hosts(UniqueFd (&ends)[2]) {
+  const auto address = [](std::uint32_t host) {
+    sockaddr_in in{};
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host);
+    return in;
+  };
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  auto here = address(0), there = address(1);
+  socklen_t size = sizeof here;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&here), size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&here), &size) == 0);
+  ends[1].reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(ends[1].get(), reinterpret_cast<sockaddr*>(&there), size) == 0);
+  REQUIRE(::connect(ends[1].get(), reinterpret_cast<sockaddr*>(&here), size) == 0);
+  ends[0].reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  REQUIRE(ends[0]);
+}
+
+// Drops whatever comes to the socket, so that its kernel answers nothing.
+void hear_nothing(const UniqueFd& fd) {
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop};
+  REQUIRE(::setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0);
+}
 
 }  // namespace
 
@@ -164,6 +193,63 @@ TEST_CASE("links: bytes that make no sense end the communicator with the sender'
     CHECK(error.code == Errc::protocol);
     CHECK(error.rank == 2);
   }
+}
+
+TEST_CASE("links: a silent host is lost in time, one whose processes stand still is not") {
+  // 127.0.0.1 and 127.0.0.2 play two hosts. Rank 1 stands still: nobody reads at its end.
+  UniqueFd standing[2], silent[2];
+  connect_hosts(standing);
+  connect_hosts(silent);
+  Rank rank;
+  std::vector<Links::Peer> peers(3);
+  peers[1] = {"rank 1", std::move(standing[0])};
+  peers[2] = {"rank 2", std::move(silent[0])};
+  auto links = Links::start(0, std::move(peers), rank.flag, 2s);
+  REQUIRE(links);
+  const auto begin = steady_now();
+  SUBCASE("idle") {
+    CHECK(rank.raised.wait_for(2500ms) == std::future_status::timeout);
+    hear_nothing(silent[1]);
+  }
+  SUBCASE("with words on the way") {
+    hear_nothing(silent[1]);
+    (*links)->say_goodbye();
+  }
+  CHECK(rank.error().code == Errc::peer_lost);
+  CHECK(rank.error().what == "rank 2 was lost: its host does not answer any more");
+  CHECK(steady_now() - begin < 7s);
+}
+
+TEST_CASE("links: a roll call tells who is not in the collective and who does not answer") {
+  Trio trio(2);
+  trio[0].links->enter(5);
+  trio[1].links->enter(4);
+  const auto begin = steady_now();
+  auto roll = trio[0].links->call_roll(5);
+  CHECK(roll.silent == RankSet{2});
+  CHECK(roll.behind == RankSet{1});
+  CHECK(steady_now() - begin < 1s);
+  trio[1].links->complete(4);
+  trio[0].links->call_roll(5);
+  roll = trio[0].links->call_roll(5);  // by now the answer to the one before is there, too
+  CHECK(roll.outside == RankSet{1});
+  CHECK(roll.behind == RankSet{});
+  // Rank 1 waits for rank 0 as well, which is in that call or behind it.
+  roll = trio[1].links->call_roll(4);
+  CHECK(roll.silent == RankSet{2});
+  CHECK(roll.outside == RankSet{});
+  for (int r = 0; r < 2; ++r) CHECK_FALSE(trio[r].flag.raised());
+}
+
+TEST_CASE("links: a roll call ends once all have answered, or the communicator is over") {
+  Trio trio;
+  for (int r = 0; r < 3; ++r) trio[r].links->enter(1);
+  const auto begin = steady_now();
+  for (int i = 0; i < 25; ++i) CHECK(trio[2].links->call_roll(1).silent.empty());
+  trio[0].links->abort({.code = Errc::timeout, .what = "too late"});
+  CHECK(trio[1].error().what == "too late");
+  for (int i = 0; i < 25; ++i) trio[1].links->call_roll(1);
+  CHECK(steady_now() - begin < 3s);  // each has 200 ms
 }
 
 TEST_CASE("links: a reset connection is a loss too") {

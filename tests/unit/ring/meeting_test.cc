@@ -36,6 +36,17 @@ bool says(const char* text, const char* words) {
   return false;
 }
 
+std::string free_port() {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return std::to_string(ntohs(address.sin_port));
+}
+
 // Until the rank has told the others where it can be reached.
 void wait_for_address(const Folder& folder, int rank) {
   auto store = open_store(folder.url(), {.job_id = "default", .secret = {}, .who = "the test"},
@@ -154,6 +165,34 @@ TEST_CASE("meeting: ranks that never come are named") {
     }));
   }
   for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("meeting: ranks that never come are named even where the store has ended by then") {
+  // Rank 0 serves the store and is the first to give up. Rank 2 waits for the store to know of rank
+  // 1, or, connected to all the others, for rank 3 to connect.
+  struct Absence {
+    std::vector<int> present;
+    int ranks;
+    const char* words;
+  };
+  for (const auto& [present, ranks, words] :
+       {Absence{{0, 2}, 3, "rank 1 of 3 has not arrived"},
+        Absence{{0, 1, 2}, 4, "rank 3 of 4 has not arrived"}}) {
+    const std::string url = "tcp://127.0.0.1:" + free_port();
+    std::vector<pid_t> pids;
+    for (const int rank : present) {
+      pids.push_back(start([&, rank] {
+        dl_comm* comm = nullptr;
+        World impatient{ranks};
+        impatient.init_timeout_s = rank == 0 ? 0.7 : 1.5;
+        const dl_result joined = join(url, impatient, rank, comm);
+        EXPECT(joined != DL_OK);
+        EXPECT(says(dl_last_error(nullptr), words));
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  }
 }
 
 TEST_CASE("meeting: a second process with a rank is refused by name, the job is unharmed") {

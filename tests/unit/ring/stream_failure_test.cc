@@ -146,6 +146,34 @@ TEST_CASE("a deadline does not claim to know of ranks that the call does not tal
   CHECK(words(outcomes[1]).ends_with(": waiting for rank 0 or whom that waits for; arrived: 1"));
 }
 
+TEST_CASE("a deadline blames whom the roll call blames, however little this rank has heard") {
+  const auto outcome_with = [](RollCall roll) {
+    int fds[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    const UniqueFd other(fds[1]);
+    AbortFlag flag;
+    std::vector<UniqueFd> sockets(2);
+    sockets[1].reset(fds[0]);
+    auto group = SocketGroup::open(0, 2, 1, std::move(sockets), flag, {});
+    REQUIRE(group);
+    const auto plane = make_stream_plane(std::move(*group), [&](std::uint64_t seq) {
+      CHECK(seq == 9);
+      return roll;
+    });
+    Ones ones(1, 9);
+    ones.call.deadline = steady_now() + milliseconds(10);
+    return words(plane->run(ones.call));
+  };
+  CHECK(outcome_with({.silent = {1}}).ends_with(": waiting for rank 1 (no answer); arrived: 0"));
+  CHECK(outcome_with({.outside = {1}})
+            .ends_with(": waiting for rank 1 (not in this call); arrived: 0"));
+  CHECK(outcome_with({.behind = {1}})
+            .ends_with(": waiting for rank 1 (in an earlier call); arrived: 0"));
+  CHECK(outcome_with({.silent = {0}, .behind = {1}})
+            .ends_with(": waiting for rank 0 (no answer); arrived: "));
+  CHECK(outcome_with({}).ends_with(": waiting for rank 1; arrived: 0"));
+}
+
 TEST_CASE("different calls are an error that names both ranks") {
   StreamWorld world(3);
   const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {

@@ -1,0 +1,29 @@
+#include "ring/arrivals.h"
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+namespace {
+
+const char* have(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
+
+}  // namespace
+
+std::string describe(const Arrivals& a) {
+  const std::string why = a.why.empty() ? "" : ": " + a.why;
+  const std::string missing = format_rank_set(a.missing), unknown = format_rank_set(a.unknown);
+  if (!a.missing.empty()) {
+    auto text = fmt::format("rank {} of {} {} not arrived", missing, a.ranks, have(a.missing));
+    if (a.unknown.empty()) return text;
+    return text + fmt::format("; of rank {} this is not known{}", unknown, why);
+  }
+  if (!a.unknown.empty()) {
+    const char* they_have = a.unknown.size() == 1 ? "it has" : "they have";
+    return fmt::format("rank {} of {} {} not connected; whether {} arrived is not known{}", unknown,
+                       a.ranks, have(a.unknown), they_have, why);
+  }
+  return fmt::format("all {} ranks have arrived, but rank {} {} not connected", a.ranks,
+                     format_rank_set(a.unconnected), have(a.unconnected));
+}
+
+}  // namespace dlaunch

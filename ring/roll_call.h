@@ -1,0 +1,26 @@
+// Roll call: a rank that has waited too long in a collective asks all others, on their control
+// links, how far they are. Their control threads answer whatever their callers do, so that a rank
+// is blamed only if its whole process stands still or its caller is not in the collective, and not
+// for waiting itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/rank_set.h"
+
+namespace dlaunch {
+
+struct RollCall {
+  RankSet silent;   // do not answer
+  RankSet outside;  // have not entered the collective, and are in no other
+  RankSet behind;   // are in an earlier one: they wait themselves, most likely for the others here
+};
+
+// Asks about collective `seq`; blocks for kRollCallPatienceMs at most, less if the communicator is
+// over by then.
+using CallRoll = std::function<RollCall(std::uint64_t seq)>;
+
+inline constexpr int kRollCallPatienceMs = 200;
+
+}  // namespace dlaunch
