@@ -82,11 +82,14 @@ Error forked_error() {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job) {
+Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
+                                                         const AbortFlag* parent) {
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (job.size > 1) {
-    if (auto ok = comm->connect(); !ok) {
-      if (ok.error().code == Errc::peer_lost) note_peer_lost(job, ok.error());
+    if (auto ok = comm->connect(parent); !ok) {
+      // Of a group its parent tells, which may know better who was lost.
+      const bool lost = ok.error().code == Errc::peer_lost;
+      if (lost && parent == nullptr) note_peer_lost(job, ok.error());
       return ok.error();
     }
     add_process_events(*comm);
@@ -103,11 +106,11 @@ Communicator::~Communicator() {
   links_.reset();
 }
 
-Result<void> Communicator::connect() {
+Result<void> Communicator::connect(const AbortFlag* parent) {
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : folder + "/flight." + std::to_string(job_.world_rank(job_.rank)));
-  auto met = meet(job_, abort_);
+  auto met = meet(job_, abort_, parent);
   if (!met) return met.error();
   const bool one_host = met->mesh.one_host();
   std::vector<Links::Peer> links;

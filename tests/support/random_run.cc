@@ -198,6 +198,7 @@ void Run::note(dl_result result, int group) {
   outcome_ = {.result = result, .group = group, .text = dl_last_error(comm)};
   const int lost = dl_peer_lost(comm);
   if (lost >= 0) outcome_.lost = program_.members(group)[static_cast<std::size_t>(lost)];
+  if (on_failure) on_failure(outcome_);
 }
 
 Run::Tasks::iterator Run::end_one(Tasks::iterator at) {

@@ -41,6 +41,8 @@ class Run {
   Outcome run();
   const std::vector<int>& members(int group) const { return program_.members(group); }
 
+  // Called at the first error of the library, before this rank leaves any group because of it.
+  std::function<void(const Outcome&)> on_failure;
   std::uint64_t steps = 0;  // of all ranks
   std::atomic<std::uint64_t> operations{0}, wrong{0};
 
