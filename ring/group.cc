@@ -58,6 +58,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   // Other groups may be at work at the same time: each has its share of the cores.
   group.local_cores = std::max(1, usable_cores(job_) * group.size / job_.size);
   group.hosts_store = false;  // whoever serves it does so already
+  // They are all there: it is an operation, too, and ends with the limit of one.
+  if (job_.op_timeout >= Duration::zero()) {
+    group.init_timeout = std::min(job_.init_timeout, job_.op_timeout);
+  }
   auto joined = join(group, &abort_);
   return joined ? std::move(joined) : failed_split(joined.error(), group);
 }

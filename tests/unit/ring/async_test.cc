@@ -251,6 +251,30 @@ TEST_CASE("groups: a rank that dies in the middle of a split ends it for the oth
   }
 }
 
+TEST_CASE("groups: a split ends with the time limit of an operation") {
+  Gate gate;
+  World world{2};
+  world.op_timeout_s = 0.5;
+  const auto codes = run(world, [&gate](int rank, dl_comm*& comm) {
+    if (rank == 1) {
+      const std::int32_t own[] = {0, 0, rank};
+      std::int32_t all[6];
+      EXPECT(dl_all_gather(comm, own, all, sizeof own, DL_UINT8) == DL_OK);
+      gate.pass();
+      return 0;
+    }
+    dl_comm* group = nullptr;
+    const auto before = std::chrono::steady_clock::now();
+    const auto result = dl_split(comm, 0, 0, &group);
+    gate.open();
+    EXPECT(result == DL_ERR_TIMEOUT);
+    EXPECT(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+    EXPECT(dl_barrier(comm) == DL_ERR_TIMEOUT);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>(2, 0));
+}
+
 TEST_CASE("async: the C++ requests wait in their destructor, and throw what failed") {
   all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
     dl_finalize(std::exchange(comm, nullptr));
