@@ -3,7 +3,8 @@
 // was lost, and nobody of a rank that was only slow; no result may be wrong meanwhile.
 // usage: random_faults [--trials N] [--seed N] [--fault kill|abort|stop|pause] [--ranks N]
 //                      [--transport shm|tcp] [--groups PERMILLE] [--tell]
-// What is not given varies from trial to trial. --tell shows what each rank was told.
+// The ranks meet in the current folder. What is not given varies from trial to trial. --tell shows
+// what each rank was told.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,7 +107,9 @@ int be_rank(const Trial& trial, int rank, const std::string& url, Shared& shared
   dl_comm* world = nullptr;
   if (!join(trial, rank, url, world)) return 1;
   auto& own = shared.ranks[rank];
-  const Shape shape{.seed = trial.seed, .ranks = trial.ranks, .max_bytes = 2 << 20,
+  const Shape shape{.seed = trial.seed,
+                    .ranks = trial.ranks,
+                    .max_bytes = 2 << 20,
                     .groups_permille = trial.groups_permille};
   Limits limits;
   if (trial.fault == Fault::pause) limits.seconds = kPausedProgram;
@@ -124,7 +128,8 @@ int be_rank(const Trial& trial, int rank, const std::string& url, Shared& shared
     };
     ++shared.inside;
     {
-      const AbortsOnRequest aborts(rank == trial.victim ? world : nullptr, shared);
+      std::optional<AbortsOnRequest> aborts;
+      if (rank == trial.victim) aborts.emplace(world, shared);
       run.run();
     }
     own.operations = run.operations.load();
@@ -138,7 +143,7 @@ int be_rank(const Trial& trial, int rank, const std::string& url, Shared& shared
 struct Totals {
   int trials = 0, bad = 0;
   std::uint64_t operations = 0, wrong = 0;
-  double latest = 0;  // told of a kill or abort
+  double latest = 0;                 // told of a kill or abort
   int directly = 0, indirectly = 0;  // told the name of the victim; of a rank that left after it
 };
 
@@ -248,13 +253,13 @@ bool run_trial(const Trial& trial, bool tell, Totals& totals) {
   void* memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto& shared = *new (memory) Shared;
-  char folder[] = "/tmp/dl-random-faults-XXXXXX";
-  if (::mkdtemp(folder) == nullptr) return false;
+  std::string folder = std::filesystem::current_path() / "random-faults-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return false;
   std::vector<pid_t> pids;
   for (int r = 0; r < trial.ranks; ++r) {
     pids.push_back(::fork());
     if (pids.back() == 0) {
-      ::_exit(be_rank(trial, r, std::string("file://") + folder, shared));
+      ::_exit(be_rank(trial, r, "file://" + folder, shared));
     }
   }
   const double joined_by = now() + kOtherTimeout;
