@@ -134,14 +134,18 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   if (!for_messages) return for_messages.error();
   plane_ = make_stream_plane(std::move(*for_data));
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
+  if (met->shared && one_host) {
+    plane_ = std::move(met->shm);
+  } else if (!one_host) {
+    // Before the links are watched: a rank that is done with this may leave or abort at once, and
+    // what it told is there all the same for those that are not.
+    auto layered = layer(met->locals, met->shared, std::move(met->shm));
+    if (!layered) return layered;
+  }
   auto watched = Links::start(job_.rank, std::move(links), abort_);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
-  if (met->shared && one_host) {
-    plane_ = std::move(met->shm);
-    return {};
-  }
-  return one_host ? Result<void>() : layer(met->locals, met->shared, std::move(met->shm));
+  return {};
 }
 
 // Shared memory on each host and sockets between them, where all ranks agree that it can be done.
