@@ -1,8 +1,9 @@
 // Ranks that do the same random operations and compare each result with what it must be. Run it
 // under dlaunch, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 // usage: random_ops [--seed N] [--seconds S] [--ops N] [--max-bytes N] [--groups PERMILLE]
-//                   [--skip N] [--trace]
-// --skip leaves out the steps before step N, but for the groups they make; --trace tells each step.
+//                   [--skip N] [--trace] [--any-order]
+// --skip leaves out the steps before step N, but for the groups they make; --trace tells each step;
+// --any-order reduces such floats only that it does not matter, for ranks of several hosts.
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,8 +26,8 @@ struct Options {
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--trace") {
-      options.limits.trace = true;
+    if (word == "--trace" || word == "--any-order") {
+      (word == "--trace" ? options.limits.trace : options.shape.any_order) = true;
       continue;
     }
     if (++i == argc) return false;
@@ -55,7 +56,8 @@ std::string replay(const Options& options, int ranks, const char* transport) {
   return "DLAUNCH_TRANSPORT=" + std::string(transport) + " dlaunch --nproc " +
          std::to_string(ranks) + " random_ops --seed " + std::to_string(options.shape.seed) +
          " --max-bytes " + std::to_string(options.shape.max_bytes) + " --groups " +
-         std::to_string(options.shape.groups_permille);
+         std::to_string(options.shape.groups_permille) +
+         (options.shape.any_order ? " --any-order" : "");
 }
 
 int fail(const char* what, const dl_comm* comm) {

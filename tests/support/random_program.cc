@@ -108,6 +108,8 @@ Step Program::collective(Step step) {
   const bool floats = is_float(step.dtype);
   step.op = static_cast<dl_op>(random_.under(floats ? 5 : 8));
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
+  const bool ordered = step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT;
+  if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;
   const auto ranks = members(step.group).size();
   step.root = random_.under(static_cast<int>(ranks));
   step.later = random_.chance(300);

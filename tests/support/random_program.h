@@ -66,6 +66,7 @@ struct Shape {
   int ranks = 1;
   std::size_t max_bytes = 8 << 20;
   int groups_permille = 4;  // steps that make or free a group
+  bool any_order = false;   // sums and products of floats are exact in every order
 };
 
 class Program {
