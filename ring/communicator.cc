@@ -83,12 +83,15 @@ Error forked_error() {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job) {
+Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
+                                                         const AbortFlag* parent) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (job.size > 1) {
-    if (auto ok = comm->connect(); !ok) {
-      if (ok.error().code == Errc::peer_lost) note_peer_lost(job, ok.error());
+    if (auto ok = comm->connect(parent); !ok) {
+      // Of a group its parent tells, which may know better who was lost.
+      const bool lost = ok.error().code == Errc::peer_lost;
+      if (lost && parent == nullptr) note_peer_lost(job, ok.error());
       return ok.error();
     }
     add_process_events(*comm);
@@ -105,11 +108,11 @@ Communicator::~Communicator() {
   links_.reset();
 }
 
-Result<void> Communicator::connect() {
+Result<void> Communicator::connect(const AbortFlag* parent) {
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : folder + "/flight." + std::to_string(job_.world_rank(job_.rank)));
-  auto met = meet(job_, abort_);
+  auto met = meet(job_, abort_, parent);
   if (!met) return met.error();
   const bool one_host = met->mesh.one_host();
   std::vector<Links::Peer> links;
@@ -134,14 +137,18 @@ Result<void> Communicator::connect() {
   plane_ = make_stream_plane(std::move(*for_data),
                              [this](std::uint64_t seq) { return links_->call_roll(seq); });
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
+  if (met->shared && one_host) {
+    plane_ = std::move(met->shm);
+  } else if (!one_host) {
+    // Before the links are watched: a rank that is done with this may leave or abort at once, and
+    // what it told is there all the same for those that are not.
+    auto layered = layer(met->locals, met->shared, std::move(met->shm));
+    if (!layered) return layered;
+  }
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
-  if (met->shared && one_host) {
-    plane_ = std::move(met->shm);
-    return {};
-  }
-  return one_host ? Result<void>() : layer(met->locals, met->shared, std::move(met->shm));
+  return {};
 }
 
 // Shared memory on each host and sockets between them, where all ranks agree that it can be done.

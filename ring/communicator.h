@@ -29,7 +29,9 @@ namespace dlaunch {
 class Communicator : private ProcessEvents {
  public:
   // Meets all ranks; blocks until they have come or job.init_timeout has passed.
-  static Result<std::unique_ptr<Communicator>> join(const JobView& job);
+  // `parent`: of the communicator that is split, whose end ends this, too.
+  static Result<std::unique_ptr<Communicator>> join(const JobView& job,
+                                                    const AbortFlag* parent = nullptr);
   ~Communicator() override;
 
   int rank() const { return job_.rank; }
@@ -69,7 +71,7 @@ class Communicator : private ProcessEvents {
  private:
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
-  Result<void> connect();
+  Result<void> connect(const AbortFlag* parent);
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
@@ -80,6 +82,7 @@ class Communicator : private ProcessEvents {
   void serve_collectives(OperationQueue& queue);
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
+  Error failed_split(Error error, const JobView& group);
   TimePoint op_deadline() const;
   void on_forked() override;
   void on_exit() override;

@@ -1,5 +1,7 @@
 // Splitting a communicator into groups: the ranks tell each other their colors, and those of one
 // color meet as a communicator of its own.
+#include <poll.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,6 +11,8 @@
 
 namespace dlaunch {
 namespace {
+
+constexpr int kRootCauseMs = 5;
 
 struct Choice {
   std::int32_t color = -1;
@@ -54,7 +58,27 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   // Other groups may be at work at the same time: each has its share of the cores.
   group.local_cores = std::max(1, usable_cores(job_) * group.size / job_.size);
   group.hosts_store = false;  // whoever serves it does so already
-  return join(group);
+  // They are all there: it is an operation, too, and ends with the limit of one.
+  if (job_.op_timeout >= Duration::zero()) {
+    group.init_timeout = std::min(job_.init_timeout, job_.op_timeout);
+  }
+  auto joined = join(group, &abort_);
+  return joined ? std::move(joined) : failed_split(joined.error(), group);
+}
+
+// As after any collective, this communicator is over: some of its ranks may have a group and some
+// not. Those that left the meeting did so because of a rank that was lost, and have said so.
+Error Communicator::failed_split(Error error, const JobView& group) {
+  if (error.code == Errc::usage || error.code == Errc::unsupported) return error;
+  for (int ms = 0; ms < kRootCauseMs && !abort_.raised(); ++ms) ::poll(nullptr, 0, 1);
+  const int world_rank = group.world_rank(error.rank);
+  for (int r = 0; error.rank >= 0 && r < job_.size; ++r) {
+    if (job_.world_rank(r) == world_rank) {
+      error.rank = r;
+      break;
+    }
+  }
+  return finish(error).error();
 }
 
 }  // namespace dlaunch

@@ -44,7 +44,7 @@ class Meeting {
           TimePoint deadline)
       : job_(job), store_(store), prefix_(std::move(prefix)), abort_(abort), deadline_(deadline) {}
 
-  Result<Met> hold(const Secret& secret);
+  Result<Met> hold(const Secret& secret, const AbortFlag* parent);
 
  private:
   // What this rank brings to the agreement. Unable to share memory is an answer, not a failure.
@@ -75,8 +75,8 @@ LinkMessage Meeting::failed_at(int rank, Error error) {
   return {.answer = Answer::failed, .error = std::move(error)};
 }
 
-Result<Met> Meeting::hold(const Secret& secret) {
-  auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_);
+Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
+  auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_, parent);
   if (!mesh) return mesh.error();
   met_.mesh = std::move(*mesh);
 
@@ -200,7 +200,7 @@ int usable_cores(const JobView& job) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-Result<Met> meet(const JobView& job, AbortFlag& abort) {
+Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);
   // Before anything is opened that others may come to wait for.
   if (!job.interface.empty()) {
@@ -223,7 +223,7 @@ Result<Met> meet(const JobView& job, AbortFlag& abort) {
   // One communicator after another meets under the same keys: by the time anybody is back, those of
   // the one before are gone.
   const std::string prefix = "ring/r" + std::to_string(job.round) + job.group;
-  return Meeting(job, **store, prefix, abort, deadline).hold(secret);
+  return Meeting(job, **store, prefix, abort, deadline).hold(secret, parent);
 }
 
 }  // namespace dlaunch

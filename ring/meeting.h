@@ -24,8 +24,8 @@ struct Met {
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this
 // process, from the first meeting on until the process ends. Memory that some rank does not get
 // sends all to the sockets, with one warning by rank 0; with transport "shm" it is
-// Errc::unsupported on all. The flag must outlive the plane.
-Result<Met> meet(const JobView& job, AbortFlag& abort);
+// Errc::unsupported on all. The flag must outlive the plane. `parent` as for connect_mesh().
+Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent = nullptr);
 
 // Cores that the ranks of this host may use together.
 int usable_cores(const JobView& job);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -29,6 +30,8 @@ constexpr std::size_t kMaxText = 256;
 // How long an address at which nobody answers is taken for a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
+// How often the parent is looked at while a rank of the group may be on its way.
+constexpr int kParentMs = 2;
 
 // What a rank publishes about itself.
 struct Address {
@@ -93,12 +96,13 @@ bool has_ended(const UniqueFd& socket) {
 class MeshBuilder {
  public:
   MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
-              TimePoint deadline)
+              TimePoint deadline, const AbortFlag* parent)
       : job_(job),
         secret_(secret),
         store_(store),
         prefix_(prefix),
         deadline_(deadline),
+        parent_(parent),
         seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
@@ -108,7 +112,7 @@ class MeshBuilder {
  private:
   Result<void> publish();
   Result<void> claim(const std::string& own);
-  Result<std::thread> start_acceptor(Result<void>& accepted);
+  Result<std::thread> start_acceptor(Result<void>& accepted, std::atomic<bool>& done);
   Result<void> connect_all_lower();
   Result<Address> address_of(int peer);
   Result<void> connect_lower(int peer, Address address);
@@ -119,6 +123,9 @@ class MeshBuilder {
   Error not_arrived(const Error& cause);
   std::optional<Error> word_of_others();
   void tell_others(const Error& error);
+  Result<std::string> wait_for(const std::string& key);
+  bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
+  void stop_with_parent(const std::atomic<bool>& accepted) const;
   HandshakeIdentity identity(Purpose purpose, int to) const {
     return {purpose, job_.job_id + job_.group, job_.round, job_.rank, to, self().who};
   }
@@ -130,6 +137,7 @@ class MeshBuilder {
   Store& store_;
   const std::string& prefix_;
   const TimePoint deadline_;
+  const AbortFlag* const parent_;
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh mesh_;
@@ -156,22 +164,32 @@ Result<void> MeshBuilder::connect() {
   // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
   Result<void> accepted;
-  auto acceptor = start_acceptor(accepted);
+  std::atomic<bool> done{false};
+  auto acceptor = start_acceptor(accepted, done);
   if (!acceptor) return acceptor.error();
   const auto connected = connect_all_lower();
   const bool nobody_to_come = job_.rank == job_.size - 1;
   if (!connected || nobody_to_come) listener_->stop();
+  if (parent_ != nullptr) stop_with_parent(done);
   acceptor->join();
+  if (parent_is_over()) return parent_->error();
   return connected ? accepted : connected;
 }
 
-Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted) {
-  return start_quiet_thread([this, &accepted] {
+// A rank that was lost before it came would otherwise be waited for until the deadline.
+void MeshBuilder::stop_with_parent(const std::atomic<bool>& accepted) const {
+  while (!accepted && !parent_->raised()) ::poll(nullptr, 0, kParentMs);
+  if (!accepted) listener_->stop();
+}
+
+Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::atomic<bool>& done) {
+  return start_quiet_thread([this, &accepted, &done] {
     try {
       accepted = accept_higher();
     } catch (const std::exception&) {
       accepted = Error{.code = Errc::io, .what = "init: out of memory"};
     }
+    done = true;
   });
 }
 
@@ -207,9 +225,22 @@ Result<void> MeshBuilder::claim(const std::string& own) {
   }
 }
 
+Result<std::string> MeshBuilder::wait_for(const std::string& key) {
+  while (parent_ != nullptr) {
+    if (parent_->raised()) return parent_->error();
+    auto value = store_.try_get(key, deadline_);
+    if (!value) return value.error();
+    if (*value) return std::move(**value);
+    // The last look is a wait that ends at once, in the words for it.
+    if (steady_now() >= deadline_) break;
+    ::poll(nullptr, 0, kParentMs);
+  }
+  return store_.get(key, deadline_);
+}
+
 Result<Address> MeshBuilder::address_of(int rank) {
   awaited_ = rank;
-  auto value = store_.get(key_of(prefix_, rank), deadline_);
+  auto value = wait_for(key_of(prefix_, rank));
   if (!value) return value.error();
   awaited_ = -1;
   auto address = decode(*value);
@@ -250,7 +281,7 @@ Result<void> MeshBuilder::connect_lower(int rank, Address address) {
     if (error.os_errno == ECONNREFUSED) {
       patience = std::min(patience, steady_now() + kStalePatience);
     }
-    if (!gone || steady_now() >= patience) {
+    if (!gone || steady_now() >= patience || parent_is_over()) {
       error.what = "init: connect to " + address.who + ": " + error.what;
       error.rank = rank;
       if (gone) error.code = Errc::peer_lost;
@@ -393,8 +424,8 @@ bool Mesh::one_host() const {
 }
 
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
-                          const std::string& prefix, TimePoint deadline) {
-  return MeshBuilder(job, secret, store, prefix, deadline).build();
+                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent) {
+  return MeshBuilder(job, secret, store, prefix, deadline, parent).build();
 }
 
 }  // namespace dlaunch

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store.h"
+#include "ring/abort_flag.h"
 #include "ring/bootstrap.h"
 
 namespace dlaunch {
@@ -43,8 +44,9 @@ Result<std::string> listen_address(const JobView& job);
 // Connections that do not prove the secret, the job, the round and a rank are dropped and harm
 // nobody. An address at which nobody is any more, left over from an earlier program, gives way to
 // the new one; a second living process with the same rank is refused (Errc::usage), naming the
-// first, as is one that believes in another number of ranks (Errc::mismatch).
+// first, as is one that believes in another number of ranks (Errc::mismatch). `parent`: the flag of
+// the communicator that is being split, or null; once it is raised its error comes back.
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
-                          const std::string& prefix, TimePoint deadline);
+                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent);
 
 }  // namespace dlaunch

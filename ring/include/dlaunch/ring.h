@@ -248,9 +248,9 @@ DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);
 DL_API dl_result dl_wait_all(size_t n, dl_request** requests);
 
 /* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of
- * their keys, then of their ranks in comm. With a negative color *group is NULL. Groups are
- * independent of comm and of each other: they may overlap and be used at the same time, and the
- * failure of one leaves the others alone. */
+ * their keys, then of their ranks in comm. With a negative color *group is NULL. It may take as
+ * long as the shorter of comm's two time limits. Groups are independent of comm and of each other:
+ * they may overlap and be used at the same time, and the failure of one leaves the others alone. */
 DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 
 /* What the calling thread's last failed call on this communicator was about; "" if nothing failed.

@@ -1,5 +1,8 @@
 // Operations in the background and groups, between processes, through the C and C++ APIs.
+#include <signal.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -214,6 +217,62 @@ TEST_CASE("groups: the failure of one leaves the others alone") {
     dl_finalize(pair);
     return 0;
   });
+}
+
+// The victim does its part of what a split begins with, the exchange of color, key and rank, and
+// then dies instead of meeting the others.
+TEST_CASE("groups: a rank that dies in the middle of a split ends it for the others at once") {
+  for (const char* transport : kTransports) {
+    for (const int victim : {0, 1, 2}) {
+      World world{3, transport};
+      world.init_timeout_s = 8;
+      const auto codes = run(world, [victim](int rank, dl_comm*& comm) {
+        std::int32_t one = 1;
+        EXPECT(dl_all_reduce(comm, &one, &one, 1, DL_INT32, DL_SUM) == DL_OK);
+        if (rank == victim) {
+          const std::int32_t own[] = {0, 0, rank};
+          std::int32_t all[9];
+          EXPECT(dl_all_gather(comm, own, all, sizeof own, DL_UINT8) == DL_OK);
+          ::raise(SIGKILL);
+        }
+        dl_comm* group = nullptr;
+        const auto before = std::chrono::steady_clock::now();
+        EXPECT(dl_split(comm, 0, 0, &group) == DL_ERR_PEER_LOST);
+        EXPECT(std::chrono::steady_clock::now() - before < std::chrono::seconds(4));
+        EXPECT(group == nullptr);
+        EXPECT(dl_peer_lost(comm) == victim);
+        EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+        return 0;
+      });
+      std::vector<int> wanted(3, 0);
+      wanted[static_cast<std::size_t>(victim)] = 128 + SIGKILL;
+      CHECK(codes == wanted);
+    }
+  }
+}
+
+TEST_CASE("groups: a split ends with the time limit of an operation") {
+  Gate gate;
+  World world{2};
+  world.op_timeout_s = 0.5;
+  const auto codes = run(world, [&gate](int rank, dl_comm*& comm) {
+    if (rank == 1) {
+      const std::int32_t own[] = {0, 0, rank};
+      std::int32_t all[6];
+      EXPECT(dl_all_gather(comm, own, all, sizeof own, DL_UINT8) == DL_OK);
+      gate.pass();
+      return 0;
+    }
+    dl_comm* group = nullptr;
+    const auto before = std::chrono::steady_clock::now();
+    const auto result = dl_split(comm, 0, 0, &group);
+    gate.open();
+    EXPECT(result == DL_ERR_TIMEOUT);
+    EXPECT(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+    EXPECT(dl_barrier(comm) == DL_ERR_TIMEOUT);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>(2, 0));
 }
 
 TEST_CASE("async: the C++ requests wait in their destructor, and throw what failed") {

@@ -140,6 +140,19 @@ TEST_CASE("process: what was sent before dl_finalize arrives; what was not is mi
   }
 }
 
+TEST_CASE("process: a rank that ends right after its dl_init fails nobody else's") {
+  for (int i = 0; i < 30; ++i) {
+    const char* const transport = kTransports[i % 2];
+    const auto codes = run({4, transport}, [i](int rank, dl_comm*& comm) {
+      if (rank != i % 4) return 0;
+      if (i % 3 == 0) dl_abort(comm);
+      if (i % 3 == 1) ::_exit(0);
+      return 0;
+    });
+    CHECK(codes == std::vector<int>(4, 0));
+  }
+}
+
 TEST_CASE("process: the launcher finds a note of the lost rank from each survivor") {
   const Folder notes;
   ::setenv("DLAUNCH_ROUND_DIR", notes.path().c_str(), 1);

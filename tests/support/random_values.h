@@ -1,0 +1,47 @@
+// Values that every rank can work out for every other one: element i of an input is a function of a
+// key and i. And what a reduction of such inputs must give, written independently of the library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <dlaunch/ring.h>
+
+namespace random_ops {
+
+std::uint64_t mix(std::uint64_t x);
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(next() % n); }
+  int under(int n) { return static_cast<int>(below(static_cast<std::size_t>(n))); }
+  bool chance(int permille) { return under(1000) < permille; }
+
+ private:
+  std::uint64_t state_;
+};
+
+// bits: any, for what is only moved. Of floats that are reduced: whole numbers of one digit; finite
+// ones whose sums round; or NaN, infinities, zeros of both signs, denormals and the largest.
+enum class Flavour { bits, whole, rounding, special };
+
+bool is_float(dl_dtype dtype);
+
+// Elements [first, first + count) of the input with this key.
+void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_dtype dtype,
+          Flavour flavour);
+
+// The same elements of `op` over the inputs with these keys, taken in this order.
+void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
+                  std::size_t count, dl_dtype dtype, dl_op op, Flavour flavour);
+
+// "" or the first difference. `op`: what the values come from, which leaves a NaN's bits open, and
+// the sign of a zero that is a maximum or minimum; null: bit by bit.
+std::string difference(const void* got, const void* want, std::size_t count, dl_dtype dtype,
+                       const dl_op* op);
+
+}  // namespace random_ops
