@@ -31,3 +31,15 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce -b 8 --csv /no/such/x; expect_cod
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d half -o band; expect_code 64; expect_err 'for integers'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
 run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
+
+# The machine's limits, with and without a launcher, and on one core.
+run dlaunch-bench --calibrate; expect_code 0; expect_out 'futex wake'; expect_out 'TCP round trip'
+run dlaunch-bench --calibrate --json
+expect_code 0
+python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 17' || fail "the limits as JSON"
+run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
+expect_code 0; expect_out 'line hand-off .*not measured: it takes two usable cores'
+run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
+expect_code 0; [ "$(grep -c '^read 16 KiB,' out)" = 1 ] || fail "the limits as CSV"
+run dlaunch-bench; expect_code 64; expect_err 'which collective'
+run dlaunch-bench --calibrate -b 8; expect_code 64; expect_err 'minbytes needs a collective'
