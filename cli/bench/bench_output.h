@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench/bench_case.h"
+#include "cli/bench/machine_limits.h"
 
 namespace bench {
 
@@ -39,26 +40,45 @@ struct Header {
   std::string transport;
   int ranks = 1;
   std::vector<std::string> places;  // "pid 4711 on host", by rank
+  bool checked = true;
+  std::optional<Limits> limits;  // then there are columns for the share of them
+};
+
+// One row's figures of one place, in or out, as the columns see them.
+struct Figures {
+  const Header& header;
+  const Case& c;
+  const Timing& timing;
+  bool in_place;
+};
+
+// Of a column the table has the head and unit, CSV and JSON the name.
+struct Column {
+  const char* head;
+  const char* unit;
+  const char* name;
+  int width;
+  double (*of)(const Figures&);
 };
 
 class Printer {
  public:
-  Printer(Outputs outputs, const KindInfo& kind, Header header, bool checked);
+  Printer(Outputs outputs, const KindInfo& kind, Header header);
   void row(const Row& row);
   // The last lines. False if something could not be written (a full disk); errno says why.
   bool finish();
 
  private:
-  std::string table_side(const Row& row, const std::optional<Timing>& timing) const;
+  void table_head();
   void table_row(const Row& row);
-  void csv_side(const Row& row, const char* place, const std::optional<Timing>& timing);
+  std::string table_side(const Row& row, bool in_place) const;
+  void csv_side(const Row& row, bool in_place);
   void print_json();
-  double algbw(const Row& row, const Timing& timing) const;
 
   Outputs outputs_;
   const KindInfo& kind_;
   Header header_;
-  bool checked_;
+  std::vector<Column> extra_;  // beside those that are always there
   std::vector<Row> rows_;
   std::size_t wrong_ = 0;
   double busbw_sum_ = 0;

@@ -72,7 +72,7 @@ std::vector<int> usable_cores() {
   CPU_ZERO(&set);
   std::vector<int> cores;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return {-1};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
+  for (int core = 0; core < kMaxCores; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
   return cores;

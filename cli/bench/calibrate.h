@@ -9,6 +9,8 @@
 
 namespace bench {
 
+inline constexpr int kMaxCores = 1024;  // a cpu_set_t's
+
 // Cores this process may use; {-1}, any, where the system does not say.
 std::vector<int> usable_cores();
 

@@ -76,14 +76,38 @@ Outputs open_outputs(const Options& options) {
   return outputs;
 }
 
+// The cores that any rank may use: where the launcher binds ranks, each has only its own.
+std::vector<int> cores_of_all(dl_comm* comm) {
+  std::vector<std::uint8_t> usable(kMaxCores);
+  for (const int core : usable_cores()) {
+    if (core >= 0) usable[static_cast<std::size_t>(core)] = 1;
+  }
+  require(dl_all_reduce(comm, usable.data(), usable.data(), usable.size(), DL_UINT8, DL_MAX), comm);
+  std::vector<int> cores;
+  for (std::size_t i = 0; i < usable.size(); ++i) {
+    if (usable[i] != 0) cores.push_back(static_cast<int>(i));
+  }
+  return cores.empty() ? usable_cores() : cores;
+}
+
+// Collective: rank 0 measures while the others sleep.
+std::optional<Limits> measure_limits(dl_comm* comm) {
+  const auto cores = cores_of_all(comm);
+  std::optional<Limits> limits;
+  if (dl_rank(comm) == 0) limits = calibrate(cores, dl_size(comm));
+  require(dl_barrier(comm), comm);
+  return limits;
+}
+
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
 int start_printer(dl_comm* comm, const Options& options, const KindInfo& kind,
                   std::optional<Printer>& printer) {
-  const Header header{dl_transport(comm), dl_size(comm), places(comm)};
+  Header header{dl_transport(comm), dl_size(comm), places(comm), options.check != 0, {}};
+  if (options.calibrate) header.limits = measure_limits(comm);
   Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
     try {
-      printer.emplace(open_outputs(options), kind, header, options.check != 0);
+      printer.emplace(open_outputs(options), kind, header);
     } catch (const Failure& e) {
       failure = e;
     }
@@ -118,6 +142,12 @@ std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
 int run(const Options& options, dl_comm* comm, const Plan& plan) {
   if (options.root >= dl_size(comm)) {
     return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
+  }
+  if (options.calibrate && dl_transport(comm) != std::string("shm")) {
+    return refuse(comm, {dlaunch::kExitUsage,
+                         "--calibrate: bounds are known for shared memory, and "
+                         "these ranks have transport " +
+                             std::string(dl_transport(comm))});
   }
   std::optional<Bench> bench;
   std::int32_t lacking = 0;

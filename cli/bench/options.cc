@@ -7,6 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/units.h"
+#include "cli/bench/bounds.h"
 
 namespace bench {
 namespace {
@@ -89,8 +90,9 @@ void declare(CLI::App& app, Options& options) {
                  "all_reduce reduce_scatter all_gather broadcast reduce gather scatter "
                  "all_to_all sendrecv barrier");
   declare_sizes(app, options);
-  app.add_flag("--calibrate", options.calibrate,
-               "measure what bounds collectives on this machine; needs no collective");
+  app.add_flag(
+      "--calibrate", options.calibrate,
+      "what bounds collectives on this machine; with a collective, the share of it reached");
   declare_output(app, "--csv", options.csv,
                  "comma-separated values; to a file, or in place of the table");
   declare_output(app, "--json", options.json, "JSON; to a file, or in place of the table");
@@ -112,6 +114,10 @@ Plan make_plan(const Options& options) {
     std::string known;
     for (const auto& k : kinds()) known += std::string(" ") + k.name;
     throw usage("'" + options.collective + "' is none of:" + known);
+  }
+  if (options.calibrate && !has_bounds(plan.kind->kind)) {
+    throw usage(std::string("--calibrate: no bound is known for ") + plan.kind->name +
+                ", only for all_reduce, reduce_scatter, all_gather and broadcast");
   }
   plan.dtypes = select("-d", options.dtype, kDtypeNames);
   plan.ops = plan.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};

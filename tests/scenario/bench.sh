@@ -43,3 +43,13 @@ run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
 expect_code 0; [ "$(grep -c '^read 16 KiB,' out)" = 1 ] || fail "the limits as CSV"
 run dlaunch-bench; expect_code 64; expect_err 'which collective'
 run dlaunch-bench --calibrate -b 8; expect_code 64; expect_err 'minbytes needs a collective'
+
+# The share of the limits that a collective reaches.
+for c in all_reduce all_gather reduce_scatter broadcast; do
+  run dlaunch --nproc 2 --transport shm --output raw dlaunch-bench $c -b 64K -n 5 --calibrate --csv a.csv --json a.json
+  expect_code 0; expect_out 'hw% +api%'; expect_out '# line hand-off'
+  awk -F, 'NR == 1 && $13 != "hw_pct" || NR > 1 && !(0 < $13 && $13 <= $14) { exit 1 }' a.csv || fail "$c: the shares in the CSV"
+  python3 -c 'import json; r = json.load(open("a.json")); assert r["machine"]["limits"] and r["results"][0]["hw_pct"] > 0' || fail "$c: the shares in JSON"
+done
+run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no bound is known for gather'
+run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'bounds are known for shared memory'
