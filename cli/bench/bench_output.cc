@@ -29,7 +29,7 @@ double algbw(const Figures& f) {
 double busbw(const Figures& f) { return algbw(f) * bus_factor(f.c.kind, f.header.ranks); }
 
 double share_of(const Figures& f, double Bounds::*bound) {
-  const auto least = bounds(*f.header.limits, f.c, f.in_place, f.header.ranks, 1);
+  const auto least = bounds(*f.header.limits, f.c, f.in_place, f.header.ranks, f.header.rotate);
   return least && f.timing.median_us > 0 ? 100 * (*least).*bound / f.timing.median_us : 0;
 }
 
@@ -42,6 +42,14 @@ constexpr Column kAlways[] = {
 constexpr Column kShares[] = {
     {"hw%", "", "hw_pct", 6, [](const Figures& f) { return share_of(f, &Bounds::absolute_us); }},
     {"api%", "", "api_pct", 6, [](const Figures& f) { return share_of(f, &Bounds::private_us); }},
+};
+constexpr Column kCpu = {"cpu_s/GB", "", "cpu_s_per_gb", 8,
+                         [](const Figures& f) { return f.timing.cpu_s_per_gb; }};
+constexpr Column kOverlap[] = {
+    {"compute", "(us)", "compute_us", 9,
+     [](const Figures& f) { return f.timing.overlap->compute_us; }},
+    {"both", "(us)", "both_us", 9, [](const Figures& f) { return f.timing.overlap->both_us; }},
+    {"hidden%", "", "hidden_pct", 7, [](const Figures& f) { return f.timing.overlap->hidden_pct; }},
 };
 constexpr int kWrongWidth = 6;
 
@@ -58,12 +66,16 @@ std::string side(const std::vector<Column>& extra, Text text, const std::string&
 
 Printer::Printer(Outputs outputs, const KindInfo& kind, Header header)
     : outputs_(std::move(outputs)), kind_(kind), header_(std::move(header)) {
-  if (header_.limits) extra_.insert(extra_.end(), std::begin(kShares), std::end(kShares));
+  if (header_.limits) in_table_.insert(in_table_.end(), std::begin(kShares), std::end(kShares));
+  if (header_.overlap) in_table_.insert(in_table_.end(), std::begin(kOverlap), std::end(kOverlap));
+  in_files_ = in_table_;
+  in_files_.insert(in_files_.begin(), kCpu);
+  if (header_.cpu) in_table_.insert(in_table_.begin(), kCpu);
   if (outputs_.table) table_head();
   if (outputs_.csv) {
     std::string names =
         "collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong";
-    for (const auto& column : extra_) names += fmt::format(",{}", column.name);
+    for (const auto& column : in_files_) names += fmt::format(",{}", column.name);
     print(outputs_.csv, names + "\n");
   }
 }
@@ -74,11 +86,16 @@ void Printer::table_head() {
   for (std::size_t r = 0; r < header_.places.size(); ++r) {
     text += fmt::format("#  Rank {:2} {}\n", r, header_.places[r]);
   }
+  if (header_.rotate > 1) text += fmt::format("#  {} buffer pairs in turn\n", header_.rotate);
+  if (header_.skew_us > 0) {
+    text +=
+        fmt::format("#  Rank 0 comes {:g} us late; times count from then on\n", header_.skew_us);
+  }
   if (header_.limits) text += "#\n" + limits_table(*header_.limits);
   const auto heads = side(
-      extra_, [](const Column& c) { return c.head; }, "#wrong");
+      in_table_, [](const Column& c) { return c.head; }, "#wrong");
   const auto units = side(
-      extra_, [](const Column& c) { return c.unit; }, "");
+      in_table_, [](const Column& c) { return c.unit; }, "");
   const auto width = heads.size() - 2;
   text += fmt::format("#\n#{:>51}{:^{}}  {:^{}}\n", "", "out-of-place", width, "in-place", width);
   text += fmt::format("#{:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", "size", "count", "type", "redop",
@@ -92,10 +109,10 @@ std::string Printer::table_side(const Row& row, bool in_place) const {
   const auto& timing = in_place ? row.in_place : row.out_of_place;
   if (!timing)
     return side(
-        extra_, [](const Column&) { return "N/A"; }, "N/A");
+        in_table_, [](const Column&) { return "N/A"; }, "N/A");
   const Figures figures{header_, row.c, *timing, in_place};
   return side(
-      extra_, [&](const Column& c) { return fmt::format("{:.2f}", c.of(figures)); },
+      in_table_, [&](const Column& c) { return fmt::format("{:.2f}", c.of(figures)); },
       header_.checked ? std::to_string(timing->wrong) : "N/A");
 }
 
@@ -114,7 +131,7 @@ void Printer::csv_side(const Row& row, bool in_place) {
                                  header_.ranks, row.c.bytes, row.c.count, dtype_of(row.c),
                                  op_of(kind_, row.c), in_place ? "in" : "out", timing->median_us,
                                  timing->p99_us, algbw(figures), busbw(figures), timing->wrong);
-  for (const auto& column : extra_) line += fmt::format(",{:.4f}", column.of(figures));
+  for (const auto& column : in_files_) line += fmt::format(",{:.4f}", column.of(figures));
   print(outputs_.csv, line + "\n");
 }
 
@@ -162,7 +179,7 @@ void Printer::print_json() {
                             {"wrong", timing->wrong}};
       const Figures figures{header_, row.c, *timing, in_place};
       for (const auto& column : kAlways) one[column.name] = column.of(figures);
-      for (const auto& column : extra_) one[column.name] = column.of(figures);
+      for (const auto& column : in_files_) one[column.name] = column.of(figures);
       results.push_back(one);
     }
   }

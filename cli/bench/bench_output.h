@@ -12,10 +12,17 @@
 
 namespace bench {
 
+// An all_reduce in the background of as much computing.
+struct Overlap {
+  double compute_us = 0, both_us = 0, hidden_pct = 0;
+};
+
 struct Timing {
   double median_us = 0;
   double p99_us = 0;
   std::size_t wrong = 0;
+  double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
+  std::optional<Overlap> overlap;
 };
 
 struct Row {
@@ -42,6 +49,9 @@ struct Header {
   std::vector<std::string> places;  // "pid 4711 on host", by rank
   bool checked = true;
   std::optional<Limits> limits;  // then there are columns for the share of them
+  int rotate = 1;
+  double skew_us = 0;
+  bool overlap = false, cpu = false;
 };
 
 // One row's figures of one place, in or out, as the columns see them.
@@ -78,7 +88,8 @@ class Printer {
   Outputs outputs_;
   const KindInfo& kind_;
   Header header_;
-  std::vector<Column> extra_;  // beside those that are always there
+  // Beside those that are always there.
+  std::vector<Column> in_table_, in_files_;
   std::vector<Row> rows_;
   std::size_t wrong_ = 0;
   double busbw_sum_ = 0;

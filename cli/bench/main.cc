@@ -100,14 +100,22 @@ std::optional<Limits> measure_limits(dl_comm* comm) {
 }
 
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
-int start_printer(dl_comm* comm, const Options& options, const KindInfo& kind,
+int start_printer(dl_comm* comm, const Options& options, const Plan& plan,
                   std::optional<Printer>& printer) {
-  Header header{dl_transport(comm), dl_size(comm), places(comm), options.check != 0, {}};
+  Header header{.transport = dl_transport(comm),
+                .ranks = dl_size(comm),
+                .places = places(comm),
+                .checked = options.check != 0,
+                .limits = {},
+                .rotate = options.rotate,
+                .skew_us = plan.skew_us,
+                .overlap = options.overlap,
+                .cpu = options.cpu};
   if (options.calibrate) header.limits = measure_limits(comm);
   Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
     try {
-      printer.emplace(open_outputs(options), kind, header);
+      printer.emplace(open_outputs(options), *plan.kind, header);
     } catch (const Failure& e) {
       failure = e;
     }
@@ -152,7 +160,7 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   std::optional<Bench> bench;
   std::int32_t lacking = 0;
   try {
-    bench.emplace(comm, options, plan.sizes.back());
+    bench.emplace(comm, options, plan);
   } catch (const std::exception&) {  // bad_alloc, length_error
     lacking = 1;
   }
@@ -160,10 +168,10 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   if (lacking != 0) {
     return refuse(comm, {dlaunch::kExitSystem,
                          "no memory for the buffers, twice the largest size "
-                         "on every rank; choose a smaller -e"});
+                         "times --rotate on every rank; choose a smaller -e"});
   }
   std::optional<Printer> printer;
-  const int refused = start_printer(comm, options, *plan.kind, printer);
+  const int refused = start_printer(comm, options, plan, printer);
   if (refused != 0) return refused;
   const std::size_t wrong = measure_all(*bench, plan, options.root, dl_size(comm), printer);
   if (printer && !printer->finish()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include <dlaunch/ring.h>
 
@@ -16,18 +17,23 @@ void require(dl_result result, dl_comm* comm);
 
 class Bench {
  public:
-  Bench(dl_comm* comm, const Options& options, std::size_t max_bytes);
+  Bench(dl_comm* comm, const Options& options, const Plan& plan);
   // The result is the same on all ranks.
   Timing measure(const Case& c, bool in_place);
 
  private:
   std::size_t checked_run(const Case& c, bool in_place);
   double timed_run(const Case& c, bool in_place);
+  std::vector<double> of_slowest(std::vector<double> times);
+  Overlap overlap(const Case& c, bool in_place, std::size_t count, double alone_us);
   int iterations(const Case& c, bool in_place);
+  Buffers& next_buffers();
 
   dl_comm* comm_;
   const Options& options_;
-  Buffers buffers_;
+  double skew_us_;
+  std::vector<Buffers> buffers_;  // more than one: they take turns
+  std::size_t turn_ = 0;
 };
 
 }  // namespace bench

@@ -1,6 +1,7 @@
 #include "cli/bench/options.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include <CLI/CLI.hpp>
@@ -50,6 +51,34 @@ std::vector<std::size_t> sizes(const Options& options) {
   return all;
 }
 
+double parse_skew(const std::string& text) {
+  if (text.empty()) return 0;
+  const auto skew = dlaunch::parse_duration(text);
+  if (!skew) throw usage("--skew: " + skew.error().what);
+  if (*skew <= dlaunch::Duration::zero()) throw usage("--skew: must be above zero");
+  return std::chrono::duration<double, std::micro>(*skew).count();
+}
+
+// Combinations that have no meaning.
+void check_modes(const Options& options, const KindInfo& kind) {
+  if (options.calibrate && !has_bounds(kind.kind)) {
+    throw usage(std::string("--calibrate: no bound is known for ") + kind.name +
+                ", only for all_reduce, reduce_scatter, all_gather and broadcast");
+  }
+  if (options.overlap && kind.kind != Kind::all_reduce) {
+    throw usage("--overlap is measured with all_reduce only");
+  }
+  if (options.overlap && !options.skew.empty()) {
+    throw usage("--overlap and --skew cannot be combined");
+  }
+  if (options.rotate > 1 && kind.kind == Kind::barrier) {
+    throw usage("--rotate: a barrier has no buffers");
+  }
+  if (options.cpu && (options.csv == "-" || options.json == "-")) {
+    throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
+  }
+}
+
 void check_outputs(const Options& options) {
   if (options.csv == "-" && options.json == "-") {
     throw usage("--csv and --json cannot both go to standard output");
@@ -72,6 +101,18 @@ void declare_sizes(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber);
 }
 
+void declare_modes(CLI::App& app, Options& options) {
+  app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--skew", options.skew, "rank 0 comes so much later; time counts from then on")
+      ->type_name("DURATION");
+  app.add_flag("--overlap", options.overlap, "how much of an all_reduce computing can hide");
+  app.add_flag("--cpu", options.cpu, "a column for CPU seconds per GB");
+  app.add_flag("--calibrate", options.calibrate,
+               "what bounds collectives on this machine; with a collective, the share of it "
+               "reached");
+}
+
 void declare_output(CLI::App& app, const char* flag, std::string& path, const char* what) {
   app.add_option_function<std::vector<std::string>>(
          flag,
@@ -90,9 +131,7 @@ void declare(CLI::App& app, Options& options) {
                  "all_reduce reduce_scatter all_gather broadcast reduce gather scatter "
                  "all_to_all sendrecv barrier");
   declare_sizes(app, options);
-  app.add_flag(
-      "--calibrate", options.calibrate,
-      "what bounds collectives on this machine; with a collective, the share of it reached");
+  declare_modes(app, options);
   declare_output(app, "--csv", options.csv,
                  "comma-separated values; to a file, or in place of the table");
   declare_output(app, "--json", options.json, "JSON; to a file, or in place of the table");
@@ -109,16 +148,14 @@ void check_without_collective(const CLI::App& app, const Options& options) {
 }
 
 Plan make_plan(const Options& options) {
-  Plan plan{find_kind(options.collective), {}, {}, {}};
+  Plan plan{find_kind(options.collective), {}, {}, {}, 0};
   if (plan.kind == nullptr) {
     std::string known;
     for (const auto& k : kinds()) known += std::string(" ") + k.name;
     throw usage("'" + options.collective + "' is none of:" + known);
   }
-  if (options.calibrate && !has_bounds(plan.kind->kind)) {
-    throw usage(std::string("--calibrate: no bound is known for ") + plan.kind->name +
-                ", only for all_reduce, reduce_scatter, all_gather and broadcast");
-  }
+  check_modes(options, *plan.kind);
+  plan.skew_us = parse_skew(options.skew);
   plan.dtypes = select("-d", options.dtype, kDtypeNames);
   plan.ops = plan.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
   if (plan.ops[0] >= DL_BAND && plan.dtypes[0] >= DL_FLOAT16) {  // all others come before these

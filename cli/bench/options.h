@@ -19,7 +19,9 @@ struct Options {
   double factor = 2;
   int iterations = 0, warmup = 5, check = 1, root = 0;
   std::string dtype = "float", op = "sum";
-  bool calibrate = false;
+  int rotate = 1;
+  std::string skew;  // "": none
+  bool calibrate = false, overlap = false, cpu = false;
   std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 
@@ -33,6 +35,7 @@ struct Plan {
   const KindInfo* kind;
   std::vector<std::size_t> sizes;
   std::vector<int> dtypes, ops;
+  double skew_us = 0;
 };
 
 void declare(CLI::App& app, Options& options);

@@ -1,7 +1,7 @@
 # dlaunch-bench: every collective, dtype and op is right over shared memory and TCP; CSV and JSON.
 source "$SOURCE/tests/scenario/common.sh"
 
-header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong
+header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong,cpu_s_per_gb
 for transport in shm tcp; do
   for n in 2 4; do
     for c in all_reduce reduce_scatter all_gather broadcast reduce gather scatter alltoall sendrecv barrier; do
@@ -48,8 +48,21 @@ run dlaunch-bench --calibrate -b 8; expect_code 64; expect_err 'minbytes needs a
 for c in all_reduce all_gather reduce_scatter broadcast; do
   run dlaunch --nproc 2 --transport shm --output raw dlaunch-bench $c -b 64K -n 5 --calibrate --csv a.csv --json a.json
   expect_code 0; expect_out 'hw% +api%'; expect_out '# line hand-off'
-  awk -F, 'NR == 1 && $13 != "hw_pct" || NR > 1 && !(0 < $13 && $13 <= $14) { exit 1 }' a.csv || fail "$c: the shares in the CSV"
+  awk -F, 'NR == 1 && $14 != "hw_pct" || NR > 1 && !(0 < $14 && $14 <= $15) { exit 1 }' a.csv || fail "$c: the shares in the CSV"
   python3 -c 'import json; r = json.load(open("a.json")); assert r["machine"]["limits"] and r["results"][0]["hw_pct"] > 0' || fail "$c: the shares in JSON"
 done
 run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no bound is known for gather'
 run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'bounds are known for shared memory'
+
+# Cold buffers, a late rank, computing in the background, CPU time.
+run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 8 --rotate 3 --cpu
+expect_code 0; expect_out '3 buffer pairs'; expect_out 'cpu_s/GB'; expect_out 'values : 0 OK'
+run dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 1K -n 9 --skew 20ms --csv
+expect_code 0
+awk -F, 'NR > 1 && !(0 < $8 && $8 < 20000) { exit 1 }' out || fail "the time before rank 0 came counts"
+run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 9 --overlap --csv a.csv
+expect_code 0; expect_out 'hidden%'
+awk -F, 'NR > 1 && !($14 > 0 && $15 > 0 && 0 <= $16 && $16 <= 100) { exit 1 }' a.csv || fail "the overlap"
+run dlaunch --nproc 2 dlaunch-bench reduce --overlap; expect_code 64; expect_err 'all_reduce only'
+run dlaunch --nproc 2 dlaunch-bench all_reduce --rotate 0; expect_code 64; expect_err 'rotate.*not in range'
+run dlaunch --nproc 2 dlaunch-bench all_reduce --skew soon; expect_code 64; expect_err '\-\-skew'
