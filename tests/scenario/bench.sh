@@ -66,3 +66,19 @@ awk -F, 'NR > 1 && !($14 > 0 && $15 > 0 && 0 <= $16 && $16 <= 100) { exit 1 }' a
 run dlaunch --nproc 2 dlaunch-bench reduce --overlap; expect_code 64; expect_err 'all_reduce only'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --rotate 0; expect_code 64; expect_err 'rotate.*not in range'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --skew soon; expect_code 64; expect_err '\-\-skew'
+
+# The comparison with other libraries refuses what it does not understand before it measures.
+peers="$SOURCE/script/bench-peers"
+run "$peers" --op all; expect_code 64; expect_err "'all' is none of: all_reduce"
+run "$peers" --sizes 8,x; expect_code 64; expect_err "'x' is not a number"
+run "$peers" --op all_gather --np 4 --sizes 8; expect_code 64; expect_err 'multiples of 16 bytes'
+run "$peers" --svg; expect_code 64; expect_err 'svg needs a value'
+printf '%s\n' 'a 8 0.01' 'a 1024 2' 'b<c 64 0.5' | "$SOURCE/script/plot-busbw" 'A & B' >plot.svg || fail "the plot"
+python3 - <<'P' || fail "the plot is no SVG with a line and a legend for each peer"
+import xml.etree.ElementTree as tree
+root = tree.parse("plot.svg").getroot()
+tags = [element.tag.split("}")[1] for element in root]
+words = [element.text for element in root if element.text and element.text.strip()]
+assert tags.count("polyline") == 2 and tags.count("circle") == 3, tags
+assert {"A & B", "a", "b<c", "8 B", "1 KiB"} <= set(words), words
+P
