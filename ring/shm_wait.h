@@ -65,7 +65,8 @@ class Waiter {
       const TimePoint now = steady_now();
       if (until == TimePoint{}) until = now + kSpin;
       if (now >= until) return false;
-      spread_.move_away_from(bell.core.load(std::memory_order_relaxed));
+      // The other one, or a thread of this rank's own, may want this very core.
+      if (!spread_.move_away_from(bell.core.load(std::memory_order_relaxed))) offer_core();
     }
   }
   template <class Ready>

@@ -64,23 +64,21 @@ bool SocketGroup::may_poll_on(TimePoint now) {
     turns_ = 0;
   }
   if (now - idle_since_ > kSpin) return false;
-  if (!own_core_) {
-    offer_core();
-  } else if (++turns_ % kTurnsPerLook == 0) {
-    leave_shared_core();
-  }
+  // Whoever is waited for, or a thread of this rank's own, may want this very core.
+  if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core())) offer_core();
   return true;
 }
 
 // A packet from a rank of this host is handed to its receiver on the sender's core.
-void SocketGroup::leave_shared_core() {
+bool SocketGroup::leave_shared_core() {
   for (int d = 1; d < ranks_; ++d) {
     int core = -1;
     socklen_t size = sizeof core;
     const int fd = (*this)[at_distance(d)].fd();
     if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
-    if (spread_.move_away_from(core)) return;
+    if (spread_.move_away_from(core)) return true;
   }
+  return false;
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

@@ -78,7 +78,7 @@ class SocketGroup {
   SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core)
       : rank_(rank), ranks_(ranks), abort_(abort), own_core_(own_core) {}
   bool may_poll_on(TimePoint now);
-  void leave_shared_core();
+  bool leave_shared_core();
   void watch(int peer, Interest interest);
   Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
 

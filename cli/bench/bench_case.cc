@@ -299,6 +299,11 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
   return dl_recv(comm, out, c.count, c.dtype, (rank_ + ranks_ - 1) % ranks_, 0);
 }
 
+dl_result Buffers::start(dl_comm* comm, const Case& c, bool in_place, dl_request** request) {
+  return dl_iall_reduce(comm, input(c, in_place), output(c, in_place), c.count, c.dtype, c.op,
+                        request);
+}
+
 std::size_t Buffers::wrong(const Case& c, bool in_place) const {
   if (!gets_output(c)) return 0;
   const std::size_t element = dl_dtype_bytes(c.dtype);

@@ -65,6 +65,8 @@ class Buffers {
   void fill(const Case& c, bool in_place);
   // Runs it once.
   dl_result run(dl_comm* comm, const Case& c, bool in_place);
+  // The same in the background; all_reduce only.
+  dl_result start(dl_comm* comm, const Case& c, bool in_place, dl_request** request);
   // Elements of this rank's output that differ from the exact result.
   std::size_t wrong(const Case& c, bool in_place) const;
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/bounds.h"
+
 namespace bench {
 namespace {
 
@@ -21,79 +23,130 @@ void print(const File& file, const std::string& text) {
   std::fflush(file.get());
 }
 
-void print_table_head(const File& file, const Header& header, const KindInfo& kind) {
-  std::string text = fmt::format("# dlaunch-bench {} on {} ranks, transport {}\n#\n", kind.name,
-                                 header.ranks, header.transport);
-  for (std::size_t r = 0; r < header.places.size(); ++r) {
-    text += fmt::format("#  Rank {:2} {}\n", r, header.places[r]);
-  }
-  text += fmt::format("#\n#{:>51}{:^42}  {:^42}\n", "", "out-of-place", "in-place");
-  const std::string side =
-      fmt::format("{:>9} {:>9} {:>7} {:>7} {:>6}", "time", "p99", "algbw", "busbw", "#wrong");
-  text += fmt::format("#{:>13} {:>12} {:>9} {:>6} {:>6}  {}  {}\n", "size", "count", "type",
-                      "redop", "root", side, side);
-  const std::string units =
-      fmt::format("{:>9} {:>9} {:>7} {:>7} {:>6}", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
-  text += fmt::format("#{:>13} {:>12} {:>9} {:>6} {:>6}  {}  {}\n", "(B)", "(elements)", "", "", "",
-                      units, units);
-  print(file, text);
+double algbw(const Figures& f) {
+  return f.timing.median_us > 0 ? static_cast<double>(f.c.bytes) / f.timing.median_us / 1e3 : 0;
+}
+double busbw(const Figures& f) { return algbw(f) * bus_factor(f.c.kind, f.header.ranks); }
+
+double share_of(const Figures& f, double Bounds::*bound) {
+  const auto least = bounds(*f.header.limits, f.c, f.in_place, f.header.ranks, f.header.rotate);
+  return least && f.timing.median_us > 0 ? 100 * (*least).*bound / f.timing.median_us : 0;
+}
+
+constexpr Column kAlways[] = {
+    {"time", "(us)", "median_us", 9, [](const Figures& f) { return f.timing.median_us; }},
+    {"p99", "(us)", "p99_us", 9, [](const Figures& f) { return f.timing.p99_us; }},
+    {"algbw", "(GB/s)", "algbw_gbs", 7, algbw},
+    {"busbw", "(GB/s)", "busbw_gbs", 7, busbw},
+};
+constexpr Column kShares[] = {
+    {"hw%", "", "hw_pct", 6, [](const Figures& f) { return share_of(f, &Bounds::absolute_us); }},
+    {"api%", "", "api_pct", 6, [](const Figures& f) { return share_of(f, &Bounds::private_us); }},
+};
+constexpr Column kCpu = {"cpu_s/GB", "", "cpu_s_per_gb", 8,
+                         [](const Figures& f) { return f.timing.cpu_s_per_gb; }};
+constexpr Column kOverlap[] = {
+    {"compute", "(us)", "compute_us", 9,
+     [](const Figures& f) { return f.timing.overlap->compute_us; }},
+    {"both", "(us)", "both_us", 9, [](const Figures& f) { return f.timing.overlap->both_us; }},
+    {"hidden%", "", "hidden_pct", 7, [](const Figures& f) { return f.timing.overlap->hidden_pct; }},
+};
+constexpr int kWrongWidth = 6;
+
+// One side of the table: a text for each column, and one for #wrong.
+template <class Text>
+std::string side(const std::vector<Column>& extra, Text text, const std::string& wrong) {
+  std::string line = " ";
+  for (const auto& column : kAlways) line += fmt::format(" {:>{}}", text(column), column.width);
+  for (const auto& column : extra) line += fmt::format(" {:>{}}", text(column), column.width);
+  return line + fmt::format(" {:>{}}", wrong, kWrongWidth);
 }
 
 }  // namespace
 
-Printer::Printer(Outputs outputs, const KindInfo& kind, Header header, bool checked)
-    : outputs_(std::move(outputs)), kind_(kind), header_(std::move(header)), checked_(checked) {
-  if (outputs_.table) print_table_head(outputs_.table, header_, kind_);
+Printer::Printer(Outputs outputs, const KindInfo& kind, Header header)
+    : outputs_(std::move(outputs)), kind_(kind), header_(std::move(header)) {
+  if (header_.limits) in_table_.insert(in_table_.end(), std::begin(kShares), std::end(kShares));
+  if (header_.overlap) in_table_.insert(in_table_.end(), std::begin(kOverlap), std::end(kOverlap));
+  in_files_ = in_table_;
+  in_files_.insert(in_files_.begin(), kCpu);
+  if (header_.cpu) in_table_.insert(in_table_.begin(), kCpu);
+  if (outputs_.table) table_head();
   if (outputs_.csv) {
-    print(outputs_.csv,
-          "collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,"
-          "wrong\n");
+    std::string names =
+        "collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong";
+    for (const auto& column : in_files_) names += fmt::format(",{}", column.name);
+    print(outputs_.csv, names + "\n");
   }
 }
 
-double Printer::algbw(const Row& row, const Timing& timing) const {
-  return timing.median_us > 0 ? static_cast<double>(row.c.bytes) / timing.median_us / 1e3 : 0;
+void Printer::table_head() {
+  std::string text = fmt::format("# dlaunch-bench {} on {} ranks, transport {}\n#\n", kind_.name,
+                                 header_.ranks, header_.transport);
+  for (std::size_t r = 0; r < header_.places.size(); ++r) {
+    text += fmt::format("#  Rank {:2} {}\n", r, header_.places[r]);
+  }
+  if (header_.rotate > 1) text += fmt::format("#  {} buffer pairs in turn\n", header_.rotate);
+  if (header_.skew_us > 0) {
+    text +=
+        fmt::format("#  Rank 0 comes {:g} us late; times count from then on\n", header_.skew_us);
+  }
+  if (header_.limits) text += "#\n" + limits_table(*header_.limits);
+  const auto heads = side(
+      in_table_, [](const Column& c) { return c.head; }, "#wrong");
+  const auto units = side(
+      in_table_, [](const Column& c) { return c.unit; }, "");
+  const auto width = heads.size() - 2;
+  text += fmt::format("#\n#{:>51}{:^{}}  {:^{}}\n", "", "out-of-place", width, "in-place", width);
+  text += fmt::format("#{:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", "size", "count", "type", "redop",
+                      "root", heads, heads);
+  text += fmt::format("#{:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", "(B)", "(elements)", "", "", "",
+                      units, units);
+  print(outputs_.table, text);
 }
 
-std::string Printer::table_side(const Row& row, const std::optional<Timing>& timing) const {
-  if (!timing) {
-    return fmt::format("  {:>9} {:>9} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A", "N/A");
-  }
-  const double bandwidth = algbw(row, *timing);
-  return fmt::format("  {:>9.2f} {:>9.2f} {:>7.2f} {:>7.2f} {:>6}", timing->median_us,
-                     timing->p99_us, bandwidth, bandwidth * bus_factor(row.c.kind, header_.ranks),
-                     checked_ ? std::to_string(timing->wrong) : "N/A");
+std::string Printer::table_side(const Row& row, bool in_place) const {
+  const auto& timing = in_place ? row.in_place : row.out_of_place;
+  if (!timing)
+    return side(
+        in_table_, [](const Column&) { return "N/A"; }, "N/A");
+  const Figures figures{header_, row.c, *timing, in_place};
+  return side(
+      in_table_, [&](const Column& c) { return fmt::format("{:.2f}", c.of(figures)); },
+      header_.checked ? std::to_string(timing->wrong) : "N/A");
 }
 
 void Printer::table_row(const Row& row) {
   const std::string root = kind_.rooted ? std::to_string(row.c.root) : "-1";
-  print(outputs_.table,
-        fmt::format(" {:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", row.c.bytes, row.c.count,
-                    dtype_of(row.c), op_of(kind_, row.c), root, table_side(row, row.out_of_place),
-                    table_side(row, row.in_place)));
+  print(outputs_.table, fmt::format(" {:>13} {:>12} {:>9} {:>6} {:>6}{}{}\n", row.c.bytes,
+                                    row.c.count, dtype_of(row.c), op_of(kind_, row.c), root,
+                                    table_side(row, false), table_side(row, true)));
 }
 
-void Printer::csv_side(const Row& row, const char* place, const std::optional<Timing>& timing) {
+void Printer::csv_side(const Row& row, bool in_place) {
+  const auto& timing = in_place ? row.in_place : row.out_of_place;
   if (!timing) return;
-  const double bandwidth = algbw(row, *timing);
-  print(outputs_.csv,
-        fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.4f},{:.4f},{}\n", kind_.name,
-                    header_.ranks, row.c.bytes, row.c.count, dtype_of(row.c), op_of(kind_, row.c),
-                    place, timing->median_us, timing->p99_us, bandwidth,
-                    bandwidth * bus_factor(row.c.kind, header_.ranks), timing->wrong));
+  const Figures figures{header_, row.c, *timing, in_place};
+  std::string line = fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.4f},{:.4f},{}", kind_.name,
+                                 header_.ranks, row.c.bytes, row.c.count, dtype_of(row.c),
+                                 op_of(kind_, row.c), in_place ? "in" : "out", timing->median_us,
+                                 timing->p99_us, algbw(figures), busbw(figures), timing->wrong);
+  for (const auto& column : in_files_) line += fmt::format(",{:.4f}", column.of(figures));
+  print(outputs_.csv, line + "\n");
 }
 
 void Printer::row(const Row& row) {
-  for (const auto& timing : {row.out_of_place, row.in_place}) {
+  for (const bool in_place : {false, true}) {
+    const auto& timing = in_place ? row.in_place : row.out_of_place;
     if (!timing) continue;
     wrong_ += timing->wrong;
-    busbw_sum_ += algbw(row, *timing) * bus_factor(row.c.kind, header_.ranks);
+    busbw_sum_ += busbw({header_, row.c, *timing, in_place});
     ++busbw_count_;
   }
   if (outputs_.json) rows_.push_back(row);
   if (outputs_.csv) {
-    csv_side(row, "out", row.out_of_place);
-    csv_side(row, "in", row.in_place);
+    csv_side(row, false);
+    csv_side(row, true);
   }
   if (outputs_.table) table_row(row);
 }
@@ -115,27 +168,26 @@ bool Printer::finish() {
 void Printer::print_json() {
   nlohmann::json results = nlohmann::json::array();
   for (const auto& row : rows_) {
-    const std::pair<const char*, const std::optional<Timing>&> sides[] = {{"out", row.out_of_place},
-                                                                          {"in", row.in_place}};
-    for (const auto& [place, timing] : sides) {
+    for (const bool in_place : {false, true}) {
+      const auto& timing = in_place ? row.in_place : row.out_of_place;
       if (!timing) continue;
-      const double bandwidth = algbw(row, *timing);
-      results.push_back({{"bytes", row.c.bytes},
-                         {"count", row.c.count},
-                         {"dtype", dtype_of(row.c)},
-                         {"op", op_of(kind_, row.c)},
-                         {"place", place},
-                         {"median_us", timing->median_us},
-                         {"p99_us", timing->p99_us},
-                         {"algbw_gbs", bandwidth},
-                         {"busbw_gbs", bandwidth * bus_factor(row.c.kind, header_.ranks)},
-                         {"wrong", timing->wrong}});
+      nlohmann::json one = {{"bytes", row.c.bytes},
+                            {"count", row.c.count},
+                            {"dtype", dtype_of(row.c)},
+                            {"op", op_of(kind_, row.c)},
+                            {"place", in_place ? "in" : "out"},
+                            {"wrong", timing->wrong}};
+      const Figures figures{header_, row.c, *timing, in_place};
+      for (const auto& column : kAlways) one[column.name] = column.of(figures);
+      for (const auto& column : in_files_) one[column.name] = column.of(figures);
+      results.push_back(one);
     }
   }
-  const nlohmann::json all = {{"collective", kind_.name},
-                              {"ranks", header_.ranks},
-                              {"transport", header_.transport},
-                              {"results", results}};
+  nlohmann::json all = {{"collective", kind_.name},
+                        {"ranks", header_.ranks},
+                        {"transport", header_.transport},
+                        {"results", results}};
+  if (header_.limits) all["machine"] = nlohmann::json::parse(limits_json(*header_.limits));
   print(outputs_.json, all.dump(2) + "\n");
 }
 

@@ -8,13 +8,21 @@
 #include <vector>
 
 #include "cli/bench/bench_case.h"
+#include "cli/bench/machine_limits.h"
 
 namespace bench {
+
+// An all_reduce in the background of as much computing.
+struct Overlap {
+  double compute_us = 0, both_us = 0, hidden_pct = 0;
+};
 
 struct Timing {
   double median_us = 0;
   double p99_us = 0;
   std::size_t wrong = 0;
+  double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
+  std::optional<Overlap> overlap;
 };
 
 struct Row {
@@ -39,26 +47,49 @@ struct Header {
   std::string transport;
   int ranks = 1;
   std::vector<std::string> places;  // "pid 4711 on host", by rank
+  bool checked = true;
+  std::optional<Limits> limits;  // then there are columns for the share of them
+  int rotate = 1;
+  double skew_us = 0;
+  bool overlap = false, cpu = false;
+};
+
+// One row's figures of one place, in or out, as the columns see them.
+struct Figures {
+  const Header& header;
+  const Case& c;
+  const Timing& timing;
+  bool in_place;
+};
+
+// Of a column the table has the head and unit, CSV and JSON the name.
+struct Column {
+  const char* head;
+  const char* unit;
+  const char* name;
+  int width;
+  double (*of)(const Figures&);
 };
 
 class Printer {
  public:
-  Printer(Outputs outputs, const KindInfo& kind, Header header, bool checked);
+  Printer(Outputs outputs, const KindInfo& kind, Header header);
   void row(const Row& row);
   // The last lines. False if something could not be written (a full disk); errno says why.
   bool finish();
 
  private:
-  std::string table_side(const Row& row, const std::optional<Timing>& timing) const;
+  void table_head();
   void table_row(const Row& row);
-  void csv_side(const Row& row, const char* place, const std::optional<Timing>& timing);
+  std::string table_side(const Row& row, bool in_place) const;
+  void csv_side(const Row& row, bool in_place);
   void print_json();
-  double algbw(const Row& row, const Timing& timing) const;
 
   Outputs outputs_;
   const KindInfo& kind_;
   Header header_;
-  bool checked_;
+  // Beside those that are always there.
+  std::vector<Column> in_table_, in_files_;
   std::vector<Row> rows_;
   std::size_t wrong_ = 0;
   double busbw_sum_ = 0;

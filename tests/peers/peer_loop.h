@@ -1,12 +1,14 @@
 // The measuring loop of the peers' programs: the same buffers, clock and iterations as
-// dlaunch-bench, whichever library does the all_reduce. Prints "bytes median_us" for each size, on
-// rank 0.
+// dlaunch-bench, whichever library does the collective. Prints "bytes median_us" for each size, on
+// rank 0. usage: PEER COLLECTIVE BYTES...
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace peers {
@@ -16,16 +18,26 @@ inline double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Ops: rank(), barrier(), all_reduce(float*, count) in place, max(double*, count).
+// Ops: rank(), barrier(), max(double*, count), and collective(name, x, other, count): what does it
+// once, in place in x, which has `count` floats, or from x to `other` where in place is not usual
+// (all_to_all); no function if the library has none. Sizes are those of dlaunch-bench: the larger
+// one of what a rank gives and gets.
 template <class Ops>
 int run(Ops& ops, int argc, char** argv) {
-  for (int a = 1; a < argc; ++a) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  for (int a = 2; a < argc; ++a) {
     const std::size_t bytes = std::strtoull(argv[a], nullptr, 10);
     std::vector<float> x(std::max<std::size_t>(1, bytes / 4));
+    std::vector<float> other(name == "all_to_all" ? x.size() : 0);
+    const std::function<void()> collective = ops.collective(name, x.data(), other.data(), x.size());
+    if (!collective) {
+      std::fprintf(stderr, "no such collective here: %s\n", name.c_str());
+      return 64;
+    }
     auto timed = [&] {
       ops.barrier();
       const double started = now_us();
-      ops.all_reduce(x.data(), x.size());
+      collective();
       return now_us() - started;
     };
     for (int i = 0; i < 5; ++i) timed();
@@ -36,7 +48,7 @@ int run(Ops& ops, int argc, char** argv) {
     for (double& t : times) t = timed();
     ops.max(times.data(), times.size());
     std::sort(times.begin(), times.end());
-    if (ops.rank() == 0) std::printf("%zu %.3f\n", x.size() * 4, times[times.size() / 2]);
+    if (ops.rank() == 0) std::printf("%zu %.3f\n", bytes, times[times.size() / 2]);
   }
   return 0;
 }

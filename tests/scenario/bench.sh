@@ -1,7 +1,7 @@
 # dlaunch-bench: every collective, dtype and op is right over shared memory and TCP; CSV and JSON.
 source "$SOURCE/tests/scenario/common.sh"
 
-header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong
+header=collective,ranks,bytes,count,dtype,op,place,median_us,p99_us,algbw_gbs,busbw_gbs,wrong,cpu_s_per_gb
 for transport in shm tcp; do
   for n in 2 4; do
     for c in all_reduce reduce_scatter all_gather broadcast reduce gather scatter alltoall sendrecv barrier; do
@@ -31,3 +31,54 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce -b 8 --csv /no/such/x; expect_cod
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d half -o band; expect_code 64; expect_err 'for integers'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
 run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
+
+# The machine's limits, with and without a launcher, and on one core.
+run dlaunch-bench --calibrate; expect_code 0; expect_out 'futex wake'; expect_out 'TCP round trip'
+run dlaunch-bench --calibrate --json
+expect_code 0
+python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 17' || fail "the limits as JSON"
+run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
+expect_code 0; expect_out 'line hand-off .*not measured: it takes two usable cores'
+run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
+expect_code 0; [ "$(grep -c '^read 16 KiB,' out)" = 1 ] || fail "the limits as CSV"
+run dlaunch-bench; expect_code 64; expect_err 'which collective'
+run dlaunch-bench --calibrate -b 8; expect_code 64; expect_err 'minbytes needs a collective'
+
+# The share of the limits that a collective reaches.
+for c in all_reduce all_gather reduce_scatter broadcast; do
+  run dlaunch --nproc 2 --transport shm --output raw dlaunch-bench $c -b 64K -n 5 --calibrate --csv a.csv --json a.json
+  expect_code 0; expect_out 'hw% +api%'; expect_out '# line hand-off'
+  awk -F, 'NR == 1 && $14 != "hw_pct" || NR > 1 && !(0 < $14 && $14 <= $15) { exit 1 }' a.csv || fail "$c: the shares in the CSV"
+  python3 -c 'import json; r = json.load(open("a.json")); assert r["machine"]["limits"] and r["results"][0]["hw_pct"] > 0' || fail "$c: the shares in JSON"
+done
+run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no bound is known for gather'
+run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'bounds are known for shared memory'
+
+# Cold buffers, a late rank, computing in the background, CPU time.
+run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 8 --rotate 3 --cpu
+expect_code 0; expect_out '3 buffer pairs'; expect_out 'cpu_s/GB'; expect_out 'values : 0 OK'
+run dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 1K -n 9 --skew 20ms --csv
+expect_code 0
+awk -F, 'NR > 1 && !(0 < $8 && $8 < 20000) { exit 1 }' out || fail "the time before rank 0 came counts"
+run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 9 --overlap --csv a.csv
+expect_code 0; expect_out 'hidden%'
+awk -F, 'NR > 1 && !($14 > 0 && $15 > 0 && 0 <= $16 && $16 <= 100) { exit 1 }' a.csv || fail "the overlap"
+run dlaunch --nproc 2 dlaunch-bench reduce --overlap; expect_code 64; expect_err 'all_reduce only'
+run dlaunch --nproc 2 dlaunch-bench all_reduce --rotate 0; expect_code 64; expect_err 'rotate.*not in range'
+run dlaunch --nproc 2 dlaunch-bench all_reduce --skew soon; expect_code 64; expect_err '\-\-skew'
+
+# The comparison with other libraries refuses what it does not understand before it measures.
+peers="$SOURCE/script/bench-peers"
+run "$peers" --op all; expect_code 64; expect_err "'all' is none of: all_reduce"
+run "$peers" --sizes 8,x; expect_code 64; expect_err "'x' is not a number"
+run "$peers" --op all_gather --np 4 --sizes 8; expect_code 64; expect_err 'multiples of 16 bytes'
+run "$peers" --svg; expect_code 64; expect_err 'svg needs a value'
+printf '%s\n' 'a 8 0.01' 'a 1024 2' 'b<c 64 0.5' | "$SOURCE/script/plot-busbw" 'A & B' >plot.svg || fail "the plot"
+python3 - <<'P' || fail "the plot is no SVG with a line and a legend for each peer"
+import xml.etree.ElementTree as tree
+root = tree.parse("plot.svg").getroot()
+tags = [element.tag.split("}")[1] for element in root]
+words = [element.text for element in root if element.text and element.text.strip()]
+assert tags.count("polyline") == 2 and tags.count("circle") == 3, tags
+assert {"A & B", "a", "b<c", "8 B", "1 KiB"} <= set(words), words
+P

@@ -1,0 +1,80 @@
+#include "cli/bench/bounds.h"
+
+#include <algorithm>
+
+namespace bench {
+namespace {
+
+// Bytes of one rank, averaged over the ranks.
+struct Traffic {
+  double loads = 0, stores = 0;
+};
+struct Work {
+  Traffic buffers;  // inputs and outputs: all of the absolute bound
+  Traffic all;      // with what goes through shared memory
+};
+
+std::optional<Work> work(const Case& c, bool in_place, double n) {
+  const auto s = static_cast<double>(c.bytes);
+  switch (c.kind) {
+    case Kind::all_reduce:
+      return Work{{s, s}, {(3 * n - 2) / n * s, 2 * s}};
+    case Kind::reduce_scatter:
+      return Work{{s, s / n}, {(2 * n - 1) / n * s, s}};
+    case Kind::all_gather: {
+      const double output = in_place ? (n - 1) / n * s : s;
+      return Work{{s / n, output}, {s, output + s / n}};
+    }
+    case Kind::broadcast:
+      return Work{{s / n, (n - 1) / n * s}, {s, s}};
+    default:
+      return std::nullopt;
+  }
+}
+
+double time_us(const Traffic& traffic, const Rates& rates) {
+  const double both = std::min(traffic.loads, traffic.stores);
+  const double gbs_us = 1e3;  // 1 GB/s is so many bytes in a microsecond
+  return (both / rates.copy + (traffic.loads - both) / rates.read +
+          (traffic.stores - both) / rates.write) /
+         gbs_us;
+}
+
+// What one operation after the other touches of a rank's own buffers.
+double working_set(const Case& c, bool in_place, double n, int buffer_pairs) {
+  const auto s = static_cast<double>(c.bytes);
+  const auto& kind = info(c.kind);
+  const double smaller = kind.in_parts || kind.out_parts ? s / n : s;
+  const bool two = kind.out_of_place && !in_place;
+  return (two ? s + smaller : s) * buffer_pairs;
+}
+
+// Of the measured sets the largest that is no larger, so that the bound stays one.
+const Rates& rates_for(const Limits& limits, double bytes) {
+  const Level* best = &limits.levels.front();
+  for (const auto& level : limits.levels) {
+    if (static_cast<double>(level.bytes) <= bytes) best = &level;
+  }
+  return best->together;
+}
+
+}  // namespace
+
+bool has_bounds(Kind kind) { return work({kind}, false, 2).has_value(); }
+
+std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place, int ranks,
+                             int buffer_pairs) {
+  const auto n = static_cast<double>(ranks);
+  const auto bytes = work(c, in_place, n);
+  if (!bytes) return std::nullopt;
+  const double share = n / std::min(ranks, limits.cores);  // ranks a core works for
+  const auto& message = ranks <= limits.cores ? limits.handoff_us : limits.switch_us;
+  const double latency = message ? *message : 0;
+  const Rates& core = limits.levels.front().together;
+  const Rates& memory = rates_for(limits, working_set(c, in_place, n, buffer_pairs));
+  const double buffers = time_us(bytes->buffers, memory);
+  return Bounds{latency + share * std::max(time_us(bytes->buffers, core), buffers),
+                latency + share * std::max(time_us(bytes->all, core), buffers)};
+}
+
+}  // namespace bench

@@ -1,0 +1,44 @@
+// The least time a collective could take on this machine, by a model over measured limits.
+//
+// A rank's buffers are private or not. Whoever may touch all of them at once loads every input once
+// and stores every output once: the absolute bound, which no way of doing it beats. Where they are
+// private, a rank must copy what others need into shared memory and copy what it gets out of it:
+// the bound for this API. For S bytes (Case::bytes) and n ranks, as bytes per rank:
+//
+//                    absolute             private buffers, in all
+//                    loads    stores      loads          stores
+//   all_reduce       S        S           (3n-2)/n S     2 S
+//   reduce_scatter   S        S/n         (2n-1)/n S     S
+//   all_gather       S/n      S *         S              S + S/n *
+//   broadcast        S/n      (n-1)/n S   S              S
+//                    * less S/n in place, where a rank's own part is there already
+//
+// all_reduce with private buffers, as an example: a rank owns one of n slices. It stages the other
+// n-1 (loads and stores (n-1)/n S), reduces its own from n inputs (loads S), stores that both for
+// itself and for the others (2/n S), and copies out what they reduced ((n-1)/n S of each).
+//
+// The work of n ranks is spread over min(n, cores) cores, each as fast as it was measured while so
+// many were at work. All bytes pass the core at the rates of the smallest working set, and those of
+// the buffers at the rates of a working set as large as the buffers: the slower of the two counts,
+// since a core can overlap them. As many loads as stores take a copy's time, the rest that of reads
+// or writes. To that comes one message: a line hand-off, or with more ranks than cores a switch.
+#pragma once
+
+#include <optional>
+
+#include "cli/bench/bench_case.h"
+#include "cli/bench/machine_limits.h"
+
+namespace bench {
+
+struct Bounds {
+  double absolute_us = 0, private_us = 0;
+};
+
+bool has_bounds(Kind kind);
+
+// Two ranks or more over shared memory; nothing for a collective that has no model.
+std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place, int ranks,
+                             int buffer_pairs);
+
+}  // namespace bench

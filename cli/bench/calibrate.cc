@@ -1,0 +1,128 @@
+#include "cli/bench/calibrate.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+namespace bench {
+namespace {
+
+constexpr int kRepeats = 5;
+constexpr std::size_t kMaxBusy = 16;  // memory takes no more than so many cores give, nor do we
+// The first cache, the second, the last one's share, and memory.
+constexpr std::size_t kWorkingSets[] = {16 << 10, 256 << 10, 4 << 20, 64 << 20};
+constexpr std::size_t kBytesPerRepeat = 32 << 20;
+
+// Tells the compiler that somebody may look at what was stored.
+void keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
+
+double timed(std::size_t bytes, auto pass) {
+  const std::size_t passes = std::max<std::size_t>(1, kBytesPerRepeat / bytes);
+  const double started = now_us();
+  for (std::size_t i = 0; i < passes; ++i) pass();
+  return static_cast<double>(passes * bytes) / (now_us() - started) / 1e3;
+}
+
+// One core's rates; all cores begin each repeat together.
+Rates move_on_core(std::vector<char>& data, std::barrier<>& gate) {
+  const std::size_t half = data.size() / 2;
+  const auto repeat = [&](std::size_t bytes, auto pass) {
+    std::vector<double> rates;
+    for (int i = 0; i < kRepeats; ++i) {
+      gate.arrive_and_wait();
+      rates.push_back(timed(bytes, pass));
+    }
+    return median(rates);
+  };
+  Rates rates;
+  // The C library's loops are written for this processor, ours would be for the oldest one. What
+  // memchr seeks is nowhere, so that it reads everything.
+  rates.read = repeat(data.size(), [&] { keep(std::memchr(data.data(), 1, data.size())); });
+  rates.write = repeat(data.size(), [&] {
+    std::memset(data.data(), 0, data.size());
+    keep(data.data());
+  });
+  rates.copy = repeat(half, [&] {
+    std::memcpy(data.data() + half, data.data(), half);
+    keep(data.data());
+  });
+  return rates;
+}
+
+}  // namespace
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<int> usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {-1};
+  for (int core = 0; core < kMaxCores; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void pin(int core) {
+  if (core < 0) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+}
+
+// What each of the cores moves, on average over them.
+Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
+  std::barrier gate(static_cast<std::ptrdiff_t>(cores.size()));
+  std::vector<Rates> of(cores.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < cores.size(); ++i) {
+      threads.emplace_back([&, i] {
+        pin(cores[i]);
+        std::vector<char> data(working_set);  // touched here: memory of the core's own node
+        of[i] = move_on_core(data, gate);
+      });
+    }
+  }
+  Rates mean;
+  const auto n = static_cast<double>(cores.size());
+  for (const auto& rates : of) {
+    mean.read += rates.read / n;
+    mean.write += rates.write / n;
+    mean.copy += rates.copy / n;
+  }
+  return mean;
+}
+
+Limits calibrate(const std::vector<int>& cores, int ranks) {
+  const std::size_t busy = std::min({cores.size(), static_cast<std::size_t>(ranks), kMaxBusy});
+  const std::vector<int> one(cores.begin(), cores.begin() + 1);
+  const std::vector<int> several(cores.begin(), cores.begin() + static_cast<std::ptrdiff_t>(busy));
+  std::vector<Level> levels;
+  for (const std::size_t bytes : kWorkingSets) {
+    const Rates alone = move_data(one, bytes);
+    levels.push_back({bytes, alone, busy > 1 ? move_data(several, bytes) : alone});
+  }
+  const Loopback tcp = tcp_loopback(cores);
+  return {
+      static_cast<int>(cores.size()), static_cast<int>(busy),    levels,  line_handoff_us(cores),
+      futex_wake_us(cores),           futex_switch_us(cores[0]), tcp.gbs, tcp.rtt_us};
+}
+
+}  // namespace bench

@@ -1,0 +1,51 @@
+// What bounds a collective on one machine, as calibrate() measures it. Plain values: the model of
+// bounds.h and the tests need no machine.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace bench {
+
+// Bytes a core moves a second, in GB/s: it reads so many, writes so many, or reads and writes so
+// many.
+struct Rates {
+  double read = 0, write = 0, copy = 0;
+};
+
+struct Level {
+  std::size_t bytes = 0;  // the working set that was read, written, or copied from half to half
+  Rates alone;            // by one core
+  Rates together;         // by each core while Limits::busy of them do the same
+};
+
+// An error where something cannot be measured here; its text says why.
+struct Limits {
+  int cores = 1;                       // usable ones
+  int busy = 1;                        // cores that moved data together
+  std::vector<Level> levels;           // by growing working set, from the first cache to memory
+  dlaunch::Result<double> handoff_us;  // one core's store seen by another's load
+  dlaunch::Result<double> wake_us;     // a sleeper on another core runs again
+  dlaunch::Result<double> switch_us;   // a sleeper on the waker's own core runs instead of it
+  dlaunch::Result<double> tcp_gbs;
+  dlaunch::Result<double> tcp_rtt_us;
+};
+
+// A line of the listing. `together` is 0 where that has no meaning.
+struct LimitRow {
+  std::string name;
+  dlaunch::Result<double> value;
+  double together = 0;
+  const char* unit;
+  const char* bounds;  // what it is the limit of
+};
+std::vector<LimitRow> rows(const Limits& limits);
+
+std::string limits_table(const Limits& limits);
+std::string limits_csv(const Limits& limits);
+std::string limits_json(const Limits& limits);
+
+}  // namespace bench

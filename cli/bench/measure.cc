@@ -1,0 +1,133 @@
+#include "cli/bench/measure.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "cli/bench/calibrate.h"
+#include "cli/bench/overlap.h"
+
+namespace bench {
+namespace {
+
+constexpr double kBudgetSeconds = 0.25;  // of timed operations per size and place, without -n
+
+// Of all threads of this process.
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// A sleep would end late by as much as the timer is coarse.
+void spin_until(double us) {
+  while (now_us() < us) {
+  }
+}
+
+}  // namespace
+
+void require(dl_result result, dl_comm* comm) {
+  if (result != DL_OK) throw Failure{1, dl_last_error(comm)};
+}
+
+Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
+    : comm_(comm), options_(options), skew_us_(plan.skew_us) {
+  for (int i = 0; i < options.rotate; ++i) {
+    buffers_.emplace_back(dl_rank(comm), dl_size(comm), plan.sizes.back());
+  }
+}
+
+Timing Bench::measure(const Case& c, bool in_place) {
+  Timing timing;
+  if (options_.check != 0) timing.wrong = checked_run(c, in_place);
+  for (int i = 0; i < options_.warmup; ++i) timed_run(c, in_place);
+  const auto count = static_cast<std::size_t>(iterations(c, in_place));
+  const double cpu_before = cpu_seconds();
+  std::vector<double> times(count);
+  for (double& t : times) t = timed_run(c, in_place);
+  double cpu = cpu_seconds() - cpu_before;
+  times = of_slowest(std::move(times));
+  timing.median_us = times[count / 2];
+  timing.p99_us = times[(count * 99 + 99) / 100 - 1];
+  // That rank 0 comes late is ours, not the collective's.
+  if (dl_rank(comm_) == 0) cpu -= static_cast<double>(count) * skew_us_ / 1e6;
+  require(dl_all_reduce(comm_, &cpu, &cpu, 1, DL_FLOAT64, DL_SUM), comm_);
+  const double bytes = static_cast<double>(count) * static_cast<double>(c.bytes);
+  if (bytes > 0) timing.cpu_s_per_gb = std::max(0.0, cpu) / (bytes / 1e9);
+  if (options_.overlap) timing.overlap = overlap(c, in_place, count, timing.median_us);
+  return timing;
+}
+
+// An operation takes as long as its slowest rank. Sorted.
+std::vector<double> Bench::of_slowest(std::vector<double> times) {
+  require(dl_all_reduce(comm_, times.data(), times.data(), times.size(), DL_FLOAT64, DL_MAX),
+          comm_);
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+Buffers& Bench::next_buffers() { return buffers_[turn_++ % buffers_.size()]; }
+
+std::size_t Bench::checked_run(const Case& c, bool in_place) {
+  Buffers& buffers = next_buffers();
+  buffers.fill(c, in_place);
+  require(buffers.run(comm_, c, in_place), comm_);
+  std::uint64_t wrong = buffers.wrong(c, in_place);
+  require(dl_all_reduce(comm_, &wrong, &wrong, 1, DL_UINT64, DL_SUM), comm_);
+  return static_cast<std::size_t>(wrong);
+}
+
+// With --skew each rank counts from when rank 0 comes, which it knows since all of them have left
+// the barrier together; who is done by then has needed less than nothing.
+double Bench::timed_run(const Case& c, bool in_place) {
+  Buffers& buffers = next_buffers();
+  require(dl_barrier(comm_), comm_);
+  const double last_arrival = now_us() + skew_us_;
+  if (skew_us_ > 0 && dl_rank(comm_) == 0) spin_until(last_arrival);
+  require(buffers.run(comm_, c, in_place), comm_);
+  return now_us() - last_arrival;
+}
+
+// As many as fit the budget, agreed on by all ranks.
+int Bench::iterations(const Case& c, bool in_place) {
+  if (options_.iterations > 0) return options_.iterations;
+  double estimate = 0;
+  for (int i = 0; i < 3; ++i) estimate = std::max(estimate, timed_run(c, in_place));
+  estimate = std::max(estimate, 0.1) + skew_us_;
+  require(dl_all_reduce(comm_, &estimate, &estimate, 1, DL_FLOAT64, DL_MAX), comm_);
+  return std::clamp(static_cast<int>(kBudgetSeconds * 1e6 / estimate), 5, 2000);
+}
+
+Overlap Bench::overlap(const Case& c, bool in_place, std::size_t count, double alone_us) {
+  require(dl_barrier(comm_), comm_);
+  const long steps = std::max(1L, static_cast<long>(alone_us / compute_step_us()));
+  std::vector<double> computed(count), both(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    require(dl_barrier(comm_), comm_);
+    double started = now_us();
+    compute(steps);
+    computed[i] = now_us() - started;
+
+    Buffers& buffers = next_buffers();
+    dl_request* request = nullptr;
+    require(dl_barrier(comm_), comm_);
+    started = now_us();
+    require(buffers.start(comm_, c, in_place, &request), comm_);
+    compute(steps);
+    require(dl_wait(&request), comm_);
+    both[i] = now_us() - started;
+  }
+  Overlap result;
+  result.compute_us = of_slowest(std::move(computed))[count / 2];
+  result.both_us = of_slowest(std::move(both))[count / 2];
+  result.hidden_pct = hidden_percent(alone_us, result.compute_us, result.both_us);
+  return result;
+}
+
+}  // namespace bench

@@ -1,0 +1,169 @@
+#include "cli/bench/options.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <CLI/CLI.hpp>
+
+#include "base/exit_code.h"
+#include "base/units.h"
+#include "cli/bench/bounds.h"
+
+namespace bench {
+namespace {
+
+Failure usage(const std::string& what) { return {dlaunch::kExitUsage, what}; }
+
+std::size_t parse_size(const std::string& flag, const std::string& text) {
+  const auto bytes = dlaunch::parse_bytes(text);
+  if (!bytes) throw usage(flag + ": " + bytes.error().what);
+  return static_cast<std::size_t>(*bytes);
+}
+
+// "all", or one of the names, as indices.
+std::vector<int> select(const std::string& flag, const std::string& text,
+                        const std::vector<std::string>& names) {
+  std::vector<int> chosen;
+  std::string known;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    known += names[i] + " ";
+    if (text == "all" || text == names[i]) chosen.push_back(static_cast<int>(i));
+  }
+  if (chosen.empty()) throw usage(flag + ": '" + text + "' is none of: " + known + "all");
+  return chosen;
+}
+
+std::vector<std::size_t> sizes(const Options& options) {
+  const std::size_t first = parse_size("-b", options.min_bytes);
+  const std::size_t last = options.max_bytes.empty() ? first : parse_size("-e", options.max_bytes);
+  const std::size_t step = options.step_bytes.empty() ? 0 : parse_size("-i", options.step_bytes);
+  if (last < first) throw usage("-e is smaller than -b");
+  if (step == 0 && !(options.factor > 1 && std::isfinite(options.factor))) {
+    throw usage("-f: the factor must be above 1");
+  }
+  std::vector<std::size_t> all;
+  for (std::size_t size = first; size <= last;) {
+    all.push_back(size);
+    const auto scaled = static_cast<std::size_t>(static_cast<double>(size) * options.factor);
+    size = step > 0 ? size + step : std::max(scaled, size + 1);
+  }
+  return all;
+}
+
+double parse_skew(const std::string& text) {
+  if (text.empty()) return 0;
+  const auto skew = dlaunch::parse_duration(text);
+  if (!skew) throw usage("--skew: " + skew.error().what);
+  if (*skew <= dlaunch::Duration::zero()) throw usage("--skew: must be above zero");
+  return std::chrono::duration<double, std::micro>(*skew).count();
+}
+
+// Combinations that have no meaning.
+void check_modes(const Options& options, const KindInfo& kind) {
+  if (options.calibrate && !has_bounds(kind.kind)) {
+    throw usage(std::string("--calibrate: no bound is known for ") + kind.name +
+                ", only for all_reduce, reduce_scatter, all_gather and broadcast");
+  }
+  if (options.overlap && kind.kind != Kind::all_reduce) {
+    throw usage("--overlap is measured with all_reduce only");
+  }
+  if (options.overlap && !options.skew.empty()) {
+    throw usage("--overlap and --skew cannot be combined");
+  }
+  if (options.rotate > 1 && kind.kind == Kind::barrier) {
+    throw usage("--rotate: a barrier has no buffers");
+  }
+  if (options.cpu && (options.csv == "-" || options.json == "-")) {
+    throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
+  }
+}
+
+void check_outputs(const Options& options) {
+  if (options.csv == "-" && options.json == "-") {
+    throw usage("--csv and --json cannot both go to standard output");
+  }
+}
+
+void declare_sizes(CLI::App& app, Options& options) {
+  app.add_option("-b,--minbytes", options.min_bytes, "first size (32M)");
+  app.add_option("-e,--maxbytes", options.max_bytes, "last size (the first)");
+  app.add_option("-f,--stepfactor", options.factor, "next size: this one times the factor (2)");
+  app.add_option("-i,--stepbytes", options.step_bytes, "next size: this one plus these bytes");
+  app.add_option("-n,--iters", options.iterations, "timed operations (as many as take 0.25 s)")
+      ->check(CLI::Range(1, 1000000000));
+  app.add_option("-w,--warmup_iters", options.warmup, "operations before (5)")
+      ->check(CLI::Range(0, 1000000000));
+  app.add_option("-c,--check", options.check, "0: do not check results")->check(CLI::Range(0, 1));
+  app.add_option("-d,--datatype", options.dtype, "element type, or all (float)");
+  app.add_option("-o,--op", options.op, "reduction, or all (sum)");
+  app.add_option("-r,--root", options.root, "root of broadcast, reduce, gather, scatter (0)")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void declare_modes(CLI::App& app, Options& options) {
+  app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--skew", options.skew, "rank 0 comes so much later; time counts from then on")
+      ->type_name("DURATION");
+  app.add_flag("--overlap", options.overlap, "how much of an all_reduce computing can hide");
+  app.add_flag("--cpu", options.cpu, "a column for CPU seconds per GB");
+  app.add_flag("--calibrate", options.calibrate,
+               "what bounds collectives on this machine; with a collective, the share of it "
+               "reached");
+}
+
+void declare_output(CLI::App& app, const char* flag, std::string& path, const char* what) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [&path](const std::vector<std::string>& words) {
+           path = words.empty() || words[0].empty() ? "-" : words[0];
+         },
+         what)
+      ->expected(0, 1)
+      ->type_name("[FILE]");
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.add_option("collective", options.collective,
+                 "all_reduce reduce_scatter all_gather broadcast reduce gather scatter "
+                 "all_to_all sendrecv barrier");
+  declare_sizes(app, options);
+  declare_modes(app, options);
+  declare_output(app, "--csv", options.csv,
+                 "comma-separated values; to a file, or in place of the table");
+  declare_output(app, "--json", options.json, "JSON; to a file, or in place of the table");
+}
+
+void check_without_collective(const CLI::App& app, const Options& options) {
+  if (!options.calibrate) throw usage("which collective? see --help");
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const bool fits = name == "--calibrate" || name == "--csv" || name == "--json";
+    if (option->count() > 0 && !fits) throw usage(name + " needs a collective");
+  }
+  check_outputs(options);
+}
+
+Plan make_plan(const Options& options) {
+  Plan plan{find_kind(options.collective), {}, {}, {}, 0};
+  if (plan.kind == nullptr) {
+    std::string known;
+    for (const auto& k : kinds()) known += std::string(" ") + k.name;
+    throw usage("'" + options.collective + "' is none of:" + known);
+  }
+  check_modes(options, *plan.kind);
+  plan.skew_us = parse_skew(options.skew);
+  plan.dtypes = select("-d", options.dtype, kDtypeNames);
+  plan.ops = plan.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
+  if (plan.ops[0] >= DL_BAND && plan.dtypes[0] >= DL_FLOAT16) {  // all others come before these
+    throw usage("-o " + options.op + " is for integers; choose another -d");
+  }
+  plan.sizes = plan.kind->kind == Kind::barrier ? std::vector<std::size_t>{0} : sizes(options);
+  check_outputs(options);
+  return plan;
+}
+
+}  // namespace bench

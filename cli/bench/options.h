@@ -1,0 +1,46 @@
+// The command line of dlaunch-bench, and the plan that it means, checked as far as one rank can.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cli/bench/bench_case.h"
+
+namespace CLI {
+class App;
+}
+
+namespace bench {
+
+struct Options {
+  std::string collective;  // "": only --calibrate
+  std::string min_bytes = "32M", max_bytes, step_bytes;
+  double factor = 2;
+  int iterations = 0, warmup = 5, check = 1, root = 0;
+  std::string dtype = "float", op = "sum";
+  int rotate = 1;
+  std::string skew;  // "": none
+  bool calibrate = false, overlap = false, cpu = false;
+  std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
+};
+
+// What a rank does on an error: says it in one line and ends the job through its exit code.
+struct Failure {
+  int exit_code;
+  std::string what;
+};
+
+struct Plan {
+  const KindInfo* kind;
+  std::vector<std::size_t> sizes;
+  std::vector<int> dtypes, ops;
+  double skew_us = 0;
+};
+
+void declare(CLI::App& app, Options& options);
+// Throws a Failure. Without a collective, `app` must have none of the options that need one.
+void check_without_collective(const CLI::App& app, const Options& options);
+Plan make_plan(const Options& options);
+
+}  // namespace bench

@@ -1,0 +1,38 @@
+#include "cli/bench/overlap.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cli/bench/calibrate.h"
+
+namespace bench {
+
+void compute(long steps) {
+  std::uint64_t x = 88172645463325252;  // xorshift: each step needs the one before
+  for (long i = 0; i < steps; ++i) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+  }
+  asm volatile("" : : "r"(x));  // or nobody would need the steps
+}
+
+double compute_step_us() {
+  constexpr long kSteps = 100'000;
+  std::vector<double> times;
+  for (int i = 0; i < 5; ++i) {
+    const double started = now_us();
+    compute(kSteps);
+    times.push_back((now_us() - started) / kSteps);
+  }
+  return median(times);
+}
+
+double hidden_percent(double comm_us, double compute_us, double both_us) {
+  const double shorter = std::min(comm_us, compute_us);
+  if (shorter <= 0) return 0;
+  return std::clamp(100 * (comm_us + compute_us - both_us) / shorter, 0.0, 100.0);
+}
+
+}  // namespace bench

@@ -1,0 +1,34 @@
+// The listing of the machine's limits: what could not be measured says why, in every form.
+#include "cli/bench/machine_limits.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+namespace bench {
+namespace {
+
+Limits one_core() {
+  const dlaunch::Error why{dlaunch::Errc::unsupported, "it takes two usable cores"};
+  return {1, 1, {{4 << 20, {30, 20, 10}, {30, 20, 10}}}, why, why, 0.8, 3.0, 4.0};
+}
+
+TEST_CASE("a limit that was not measured is listed with the reason") {
+  CHECK(limits_table(one_core()).find("line hand-off") != std::string::npos);
+  CHECK(limits_table(one_core()).find("not measured: it takes two usable") != std::string::npos);
+  CHECK(limits_csv(one_core()).find("line hand-off,,,1,us\n") != std::string::npos);
+  const auto json = nlohmann::json::parse(limits_json(one_core()));
+  CHECK(json["limits"][3]["not_measured"] == "it takes two usable cores");
+  CHECK(!json["limits"][3].contains("one_core"));
+}
+
+TEST_CASE("bandwidths of several cores stand beside those of one") {
+  Limits limits = one_core();
+  CHECK(limits_csv(limits).find("copy 4 MiB,10.0000,,1,GB/s\n") != std::string::npos);
+  limits.busy = 2;
+  limits.levels[0].together = {15, 12, 6};
+  CHECK(limits_csv(limits).find("copy 4 MiB,10.0000,6.0000,2,GB/s\n") != std::string::npos);
+  CHECK(limits_table(limits).find("each of 2") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace bench

@@ -1,0 +1,69 @@
+// Command lines of dlaunch-bench that mean nothing are refused, each with one line that says why.
+#include "cli/bench/options.h"
+
+#include <doctest/doctest.h>
+
+#include "base/exit_code.h"
+
+namespace bench {
+namespace {
+
+Options all_reduce() {
+  Options options;
+  options.collective = "all_reduce";
+  return options;
+}
+
+std::string refusal(const Options& options) {
+  try {
+    make_plan(options);
+  } catch (const Failure& failure) {
+    CHECK(failure.exit_code == dlaunch::kExitUsage);
+    return failure.what;
+  }
+  return "accepted";
+}
+
+TEST_CASE("a skew is a duration above zero") {
+  Options options = all_reduce();
+  options.skew = "1.5ms";
+  CHECK(make_plan(options).skew_us == doctest::Approx(1500));
+  options.skew = "0";
+  CHECK(refusal(options).find("--skew") == 0);
+  options.skew = "soon";
+  CHECK(refusal(options).find("--skew") == 0);
+}
+
+TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
+  Options options = all_reduce();
+  options.overlap = true;
+  CHECK(make_plan(options).kind->kind == Kind::all_reduce);
+  options.skew = "1ms";
+  CHECK(refusal(options) == "--overlap and --skew cannot be combined");
+  options.skew = "";
+  options.collective = "broadcast";
+  CHECK(refusal(options) == "--overlap is measured with all_reduce only");
+}
+
+TEST_CASE("a collective without a model has no share of a limit") {
+  Options options = all_reduce();
+  options.calibrate = true;
+  CHECK(make_plan(options).kind->kind == Kind::all_reduce);
+  options.collective = "gather";
+  CHECK(refusal(options).find("--calibrate: no bound is known for gather") == 0);
+}
+
+TEST_CASE("what has no effect is refused") {
+  Options options;
+  options.collective = "barrier";
+  options.rotate = 2;
+  CHECK(refusal(options) == "--rotate: a barrier has no buffers");
+  options = all_reduce();
+  options.cpu = true;
+  CHECK(refusal(options) == "accepted");
+  options.json = "-";
+  CHECK(refusal(options).find("--cpu is a column of the table") == 0);
+}
+
+}  // namespace
+}  // namespace bench
