@@ -40,12 +40,16 @@ bool connected_to_itself(int fd) {
   return get_ends(fd, ends) && std::memcmp(&ends.local, &ends.peer, ends.size) == 0;
 }
 
-void end_when_silent(int fd, Duration silence) {
+bool leads_to_other_host(int fd) {
   Ends ends;
-  if (!get_ends(fd, ends)) return;
+  if (!get_ends(fd, ends)) return false;
   clear_port(ends.local);
   clear_port(ends.peer);
-  if (std::memcmp(&ends.local, &ends.peer, ends.size) == 0) return;  // this host
+  return std::memcmp(&ends.local, &ends.peer, ends.size) != 0;
+}
+
+void end_when_silent(int fd, Duration silence) {
+  if (!leads_to_other_host(fd)) return;
   const auto seconds = std::chrono::floor<std::chrono::seconds>(silence).count();
   const int pause = static_cast<int>(std::clamp<std::int64_t>(seconds / 5, 1, 32767));
   const int probes = static_cast<int>(std::clamp<std::int64_t>(seconds / pause - 1, 1, 127));

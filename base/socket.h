@@ -11,6 +11,9 @@ namespace dlaunch {
 // there.)
 bool connected_to_itself(int fd);
 
+// A connected TCP socket whose two ends have different addresses.
+bool leads_to_other_host(int fd);
+
 // Ends a TCP connection to another host (ETIMEDOUT) once that has said nothing at all for so long,
 // from 2 s on, be it asked something or not: it was cut off or lost its power. Kernels answer for
 // processes that stand still, so those are waited for. Only for connections of small messages: a

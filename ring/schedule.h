@@ -32,11 +32,14 @@ namespace dlaunch {
 
 struct Tuning {
   std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
-  std::size_t granule_bytes = 48 << 10;  // the unit of pipelining
-  std::size_t window = 3;                // granules from a peer that may await their reduction
+  std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
+  std::size_t window = 2;                // granules from a peer that may await their reduction
   int exchange_ranks = 4;                // if what each takes in is at most small_bytes
   int direct_ranks = 16;
 };
+
+// Between hosts the window has to cover what a link holds, 4 MiB: 1 Gbit/s for 32 ms.
+inline constexpr Tuning kBetweenHosts{.window = 64};
 
 // How a call is done: decided from what all ranks know alike.
 enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };

@@ -100,7 +100,6 @@ Result<void> ShmPlane::copy_results(std::size_t block) {
 }
 
 Result<void> ShmPlane::reduce_in_blocks() {
-  const bool scatter = call_.collective == Collective::reduce_scatter;
   const std::size_t blocks = plan_.blocks;
   if (auto staged = stage(0); !staged) return staged;
   for (std::size_t block = 0; block <= blocks; ++block) {

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "base/socket.h"
+
 namespace dlaunch {
 namespace {
 
@@ -45,6 +47,7 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
     // Fails on AF_UNIX, which does not delay anyway.
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    group->leaves_host_ |= leads_to_other_host(fd);
     group->peers_[static_cast<std::size_t>(r)] =
         std::make_unique<StreamPeer>(std::move(socket), round);
   }

@@ -40,6 +40,9 @@ class SocketGroup {
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
+  // Some peer is on another host, as far as addresses tell. All ranks see it alike: where there are
+  // several hosts, each rank has peers on another.
+  bool leaves_host() const { return leaves_host_; }
 
   // A call begins: nothing has been waited for yet.
   void begin();
@@ -89,6 +92,7 @@ class SocketGroup {
   const int rank_, ranks_;
   AbortFlag& abort_;
   const bool own_core_;
+  bool leaves_host_ = false;
   std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
   std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`

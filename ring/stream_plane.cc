@@ -19,14 +19,14 @@ namespace {
 // The programs of the last calls: training repeats a few shapes for ever.
 class ProgramCache {
  public:
-  const Program& get(Shape shape, int rank, int ranks) {
+  const Program& get(Shape shape, int rank, int ranks, const Tuning& tuning) {
     const auto known = std::find_if(kept_.begin(), kept_.end(),
                                     [&](const auto& entry) { return entry.first == shape; });
     if (known != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, known);
       return kept_.front().second;
     }
-    auto program = make_program(shape, rank, ranks, Tuning{});
+    auto program = make_program(shape, rank, ranks, tuning);
     steps_ += program.steps.size();
     kept_.emplace_front(std::move(shape), std::move(program));
     while (kept_.size() > 1 && (kept_.size() > kMaxPrograms || steps_ > kMaxSteps)) {
@@ -47,6 +47,7 @@ class SocketPlane final : public Plane {
   SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
+        tuning_(sockets_->leaves_host() ? kBetweenHosts : Tuning{}),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()) {}
 
@@ -55,7 +56,7 @@ class SocketPlane final : public Plane {
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
-    return "tcp: " + describe_way(way_of(shape_of(call, ranks_), taking_part, Tuning{}), Tuning{});
+    return "tcp: " + describe_way(way_of(shape_of(call, ranks_), taking_part, tuning_), tuning_);
   }
 
  private:
@@ -71,6 +72,7 @@ class SocketPlane final : public Plane {
 
   std::unique_ptr<SocketGroup> sockets_;
   const CallRoll call_roll_;
+  const Tuning tuning_;
   const int rank_, ranks_;
   std::optional<Error> failed_;
 
@@ -88,7 +90,7 @@ Result<void> SocketPlane::run(const Call& call) {
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
-  const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_);
+  const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_, tuning_);
   if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
   run_.begin(program,
              {.in = static_cast<const std::byte*>(call.in),
