@@ -127,24 +127,18 @@ Result<void> Messenger::push(int peer, bool& moved) {
 }
 
 Result<void> Messenger::pull(int peer, bool& moved) {
-  StreamPeer& from = (*sockets_)[peer];
-  while (true) {
-    if (from.has_header()) {
-      const auto admitted = admit(peer);
-      if (!admitted) return admitted.error();
-      if (!*admitted) return {};
-    }
-    const auto got = from.receive();
-    if (!got) return bad_frame(peer, got.error().what);
-    if (*got == StreamPeer::Got::nothing) break;
-    moved = true;
-    if (*got == StreamPeer::Got::payload) {
-      if (auto ok = received(peer); !ok) return ok;
-    }
-  }
+  const auto took = [&]() -> Result<bool> {
+    if (auto ok = received(peer); !ok) return ok.error();
+    return true;
+  };
+  auto read = sockets_->read(
+      peer, moved, [&] { return admit(peer); }, took);
+  if (!read) return read;
+  const StreamPeer& from = (*sockets_)[peer];
+  if (!from.ended() || from.has_header()) return {};
   const bool needed = expects(peer) || !sends_[static_cast<std::size_t>(peer)].empty() ||
                       coming_[static_cast<std::size_t>(peer)] != nullptr;
-  if (from.ended() && (needed || (awaits_any() && all_ended()))) return lost(peer, from.os_errno());
+  if (needed || (awaits_any() && all_ended())) return lost(peer, from.os_errno());
   return {};
 }
 

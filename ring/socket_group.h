@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
 #include "ring/spread.h"
+#include "ring/stream_errors.h"
 #include "ring/stream_peer.h"
 
 namespace dlaunch {
@@ -48,6 +49,29 @@ class SocketGroup {
   void begin();
   // Something has moved since the last wait.
   void moved() { idle_since_ = {}; }
+
+  // Reads what has come from the peer. admit() -> Result<bool> says whether the frame whose header
+  // is there can be taken in now, and has then set its place; received() -> Result<bool> is told
+  // that its payload has come, and says whether to read on. `moved` becomes true if anything came.
+  template <class Admit, class Received>
+  Result<void> read(int peer, bool& moved, Admit admit, Received received) {
+    StreamPeer& from = (*this)[peer];
+    while (true) {
+      if (from.has_header()) {
+        const Result<bool> admitted = admit();
+        if (!admitted) return admitted.error();
+        if (!*admitted) return {};
+      }
+      const auto got = from.receive();
+      if (!got) return bad_frame(peer, got.error().what);
+      if (*got == StreamPeer::Got::nothing) return {};
+      moved = true;
+      if (*got != StreamPeer::Got::payload) continue;
+      const Result<bool> more = received();
+      if (!more) return more.error();
+      if (!*more) return {};
+    }
+  }
 
   struct Interest {
     bool reads = false;   // nothing can be done without bytes from this peer

@@ -154,23 +154,17 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 }
 
 Result<void> SocketPlane::pull(int peer, bool& moved) {
-  StreamPeer& from = (*sockets_)[peer];
-  while (true) {
-    if (from.has_header()) {
-      const auto admitted = admit(peer);
-      if (!admitted) return admitted.error();
-      if (!*admitted) return {};
-    }
-    const auto got = from.receive();
-    if (!got) return bad_frame(peer, got.error().what);
-    if (*got == StreamPeer::Got::nothing) break;
-    moved = true;
-    if (*got == StreamPeer::Got::payload) {
-      run_.received(peer);
-      break;  // what it completed may be sent on before more is read
-    }
+  const auto received = [&]() -> Result<bool> {
+    run_.received(peer);
+    return false;  // what it completed may be sent on before more is read
+  };
+  auto read = sockets_->read(
+      peer, moved, [&] { return admit(peer); }, received);
+  if (!read) return read;
+  const StreamPeer& from = (*sockets_)[peer];
+  if (from.ended() && !from.has_header() && (expects(peer) || owes(peer))) {
+    return lost(peer, from.os_errno());
   }
-  if (from.ended() && (expects(peer) || owes(peer))) return lost(peer, from.os_errno());
   return {};
 }
 
