@@ -134,8 +134,9 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   auto for_data = open(std::move(data)), for_messages = open(std::move(messages));
   if (!for_data) return for_data.error();
   if (!for_messages) return for_messages.error();
-  plane_ = make_stream_plane(std::move(*for_data),
-                             [this](std::uint64_t seq) { return links_->call_roll(seq); });
+  plane_ = make_stream_plane(std::move(*for_data), [this](std::uint64_t seq) {
+    return links_ ? links_->call_roll(seq) : RollCall{};
+  });
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   if (met->shared && one_host) {
     plane_ = std::move(met->shm);
@@ -396,7 +397,9 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
 // would otherwise do so until their own deadline.
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
-  links_->abort(abort_.raised() ? abort_.error() : done.error());  // tells the others once
+  const Error first = abort_.raised() ? abort_.error() : done.error();
+  if (links_) links_->abort(first);  // tells the others, once
+  abort_.raise(first);
   const Error error = abort_.error();
   if (error.code == Errc::peer_lost && !noted_.exchange(true)) note_peer_lost(job_, error);
   return error;
