@@ -126,6 +126,7 @@ class ShmPlane : public Plane {
 
 template <class Visit>
 void ShmPlane::each_piece(std::size_t first, std::size_t count, Visit visit) const {
+  if (count == 0) return;
   const auto at = [&](const void* base, std::size_t element) {
     return static_cast<const char*>(base) + element * element_;
   };
