@@ -37,10 +37,14 @@ std::string describe(const Case& c, int rank) {
 class Expectation {
  public:
   Expectation(const Case& c, int ranks, unsigned seed) : case_(c), ranks_(ranks) {
-    std::mt19937 random(seed);
+    std::mt19937_64 random(seed);
     for (int r = 0; r < ranks; ++r) {
-      Bytes input(given(r) * element());
-      for (char& b : input) b = static_cast<char>(random());
+      Bytes input(given(r) * element() + 8);
+      for (std::size_t i = 0; i + 8 <= input.size(); i += 8) {
+        const std::uint64_t word = random();
+        std::memcpy(input.data() + i, &word, sizeof word);
+      }
+      input.resize(input.size() - 8);
       inputs_.push_back(std::move(input));
     }
   }
