@@ -241,6 +241,12 @@ class AnyWorld {
   std::uint64_t seq_ = 0;
 };
 
+// Thread sanitizer finds in three ranks what there is to find, in a tenth of the time.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kWorlds[] = {2, 3};
+#else
+constexpr int kWorlds[] = {1, 2, 3, 5, 18};
+#endif
 constexpr Collective kAll[] = {
     Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
     Collective::broadcast,  Collective::barrier,        Collective::reduce,
@@ -248,7 +254,7 @@ constexpr Collective kAll[] = {
 
 TEST_CASE("collectives: each of them at every size band, root and world is what its name says") {
   for (const bool shm : {true, false}) {
-    for (const int ranks : {1, 2, 3, 5, 18}) {
+    for (const int ranks : kWorlds) {
       if (ranks == 1 && shm) continue;
       AnyWorld world(ranks, shm);
       for (const Collective collective : kAll) {
@@ -289,7 +295,8 @@ TEST_CASE("collectives: a reduce rounds like an all_reduce, in every dtype and o
 
 TEST_CASE("collectives: parts of different length, some of them empty") {
   for (const bool shm : {true, false}) {
-    for (const int ranks : {2, 3, 5, 18}) {
+    for (const int ranks : kWorlds) {
+      if (ranks == 1) continue;
       AnyWorld world(ranks, shm);
       for (const std::size_t scale : {1, 40, 9000}) {
         Case c;

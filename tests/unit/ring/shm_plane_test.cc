@@ -102,6 +102,12 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
   });
 }
 
+// Thread sanitizer finds in three ranks what there is to find, in a tenth of the time.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kWorlds[] = {2, 3};
+#else
+constexpr int kWorlds[] = {1, 2, 3, 4, 5, 8, 9};
+#endif
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
                                Collective::all_gather, Collective::broadcast, Collective::barrier};
 
@@ -128,7 +134,7 @@ TEST_CASE(
 }
 
 TEST_CASE("shm: every collective at sizes around each threshold, for 1 to 9 ranks") {
-  for (const int n : {1, 2, 3, 4, 5, 8, 9}) {
+  for (const int n : kWorlds) {
     for (const bool memfds : {true, false}) {
       ShmWorld world(n, memfds && n <= 3 ? 64 : 1, memfds);
       const ShmShape shape = shape_for(n);
