@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ring_names.h"
+
 namespace dlaunch {
 namespace {
 
@@ -18,22 +20,25 @@ struct Copied {
   std::uint8_t what, dtype, op, state;
 };
 
+bool is_message(const Copied& r) { return r.what == kFlightSend || r.what == kFlightRecv; }
+
 bool makes_sense(const Copied& r) {
-  return r.number > 0 && r.what < std::size(kFlightNames) && r.dtype < std::size(kDtypeNames) &&
-         r.op < std::size(kOpNames) && r.state >= 1 && r.state <= 3;
+  return r.number > 0 && (r.what < std::size(kCollectiveNames) || is_message(r)) &&
+         r.dtype < std::size(kDtypeNames) && (r.op < std::size(kOpNames) || r.op == kFlightNoOp) &&
+         r.state >= 1 && r.state <= 3;
 }
 
 std::string describe(const Copied& r) {
-  if (r.what >= kCollectiveNames) {
+  if (is_message(r)) {
     const std::string peer = r.peer < 0 ? "any rank" : fmt::format("rank {}", r.peer);
-    return fmt::format("{} {} (tag {}, count {}, {})", kFlightNames[r.what], peer, r.tag, r.count,
+    return fmt::format("{} {} (tag {}, count {}, {})",
+                       r.what == kFlightSend ? "send to" : "recv from", peer, r.tag, r.count,
                        kDtypeNames[r.dtype]);
   }
-  std::string text = fmt::format("{} #{}", kFlightNames[r.what], r.seq);
-  if (kFlightNames[r.what] == "barrier") return text;
+  std::string text = fmt::format("{} #{}", kCollectiveNames[r.what], r.seq);
+  if (kCollectiveNames[r.what] == "barrier") return text;
   text += fmt::format(" (count {}, {}", r.count, kDtypeNames[r.dtype]);
-  const bool reduces = kFlightNames[r.what].find("reduce") != std::string_view::npos;
-  if (reduces) text += fmt::format(", {}", kOpNames[r.op]);
+  if (r.op != kFlightNoOp) text += fmt::format(", {}", kOpNames[r.op]);
   if (r.peer >= 0) text += fmt::format(", root {}", r.peer);
   return text + ")";
 }

@@ -18,6 +18,10 @@ namespace dlaunch {
 
 inline constexpr int kFlightRecords = 64;
 
+// Beside the indices into the tables of base/ring_names.h.
+inline constexpr std::uint8_t kFlightSend = 0x80, kFlightRecv = 0x81;
+inline constexpr std::uint8_t kFlightNoOp = 0xff;
+
 enum class FlightState : std::uint8_t { running = 1, done = 2, failed = 3 };
 
 struct alignas(64) FlightRecord {
@@ -26,27 +30,15 @@ struct alignas(64) FlightRecord {
   std::uint64_t count = 0;
   std::int64_t started_ns = 0;  // of the monotonic clock
   std::int64_t ended_ns = 0;
-  std::int32_t peer = -1;  // root of a collective, peer of a message; -1: none
-  std::int32_t tag = 0;    // of a message
-  std::uint8_t what = 0;   // index into kFlightNames
-  std::uint8_t dtype = 0;  // index into kDtypeNames
-  std::uint8_t op = 0;     // index into kOpNames
+  std::int32_t peer = -1;         // root of a collective, peer of a message; -1: none
+  std::int32_t tag = 0;           // of a message
+  std::uint8_t what = 0;          // index into kCollectiveNames, or kFlightSend, kFlightRecv
+  std::uint8_t dtype = 0;         // index into kDtypeNames
+  std::uint8_t op = kFlightNoOp;  // or index into kOpNames
   FlightState state = FlightState::running;
 };
 static_assert(sizeof(FlightRecord) == 64);
 inline constexpr std::size_t kFlightBytes = sizeof(FlightRecord) * kFlightRecords;
-
-// The first ones are ring's Collective.
-inline constexpr std::string_view kFlightNames[] = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",  "reduce",
-    "gather",     "scatter",        "all_to_all", "send to",   "recv from"};
-inline constexpr int kCollectiveNames = 9;
-inline constexpr int kFlightSend = 9, kFlightRecv = 10;
-inline constexpr std::string_view kDtypeNames[] = {"int8",  "uint8",  "int32", "uint32",
-                                                   "int64", "uint64", "half",  "bfloat16",
-                                                   "float", "double"};  // as in nccl-tests
-inline constexpr std::string_view kOpNames[] = {"sum", "prod", "max", "min",
-                                                "avg", "band", "bor", "bxor"};
 
 // An operation as read from a file.
 struct FlightEntry {

@@ -206,10 +206,6 @@ int Communicator::peer_lost() const {
   return error.code == Errc::peer_lost ? error.rank : -1;
 }
 
-TimePoint Communicator::op_deadline() const {
-  return deadline_after(steady_now(), job_.op_timeout);
-}
-
 Result<void> Communicator::check(const Call& call) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());
@@ -230,9 +226,10 @@ Result<void> Communicator::check(const Call& call) {
     return wrong(fmt::format("root {} is not a rank", call.root));
   }
   if (traits.reduces && !reducible(call.dtype, call.op)) {
-    return Error{.code = Errc::unsupported,
-                 .what = fmt::format("{}: {} of {} has no meaning", traits.name, op_name(call.op),
-                                     dtype_name(call.dtype))};
+    return Error{
+        .code = Errc::unsupported,
+        .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
+                            op_name(call.op), dtype_name(call.dtype))};
   }
   if (call.list != nullptr) return {};
   const Shape shape = shape_of(call, job_.size);
@@ -302,10 +299,11 @@ void Communicator::explain_once(const Call& call) {
 // On the thread that carries it out.
 Result<void> Communicator::run(Call call) {
   if (job_.size == 1) return run_alone(call);
-  call.deadline = op_deadline();
+  const TimePoint now = steady_now();
+  call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq);
   if (job_.explains) explain_once(call);
-  const auto ticket = flight_->begin(call);
+  const auto ticket = flight_->begin(now, call);
   auto done = without_exceptions([&] { return plane_->run(call); });
   flight_->end(ticket, !done);
   if (done) links_->complete(call.seq);
@@ -354,8 +352,9 @@ Result<void> Communicator::transfer(Message& message) {
 }
 
 Result<void> Communicator::run(Message& message) {
-  message.deadline = op_deadline();
-  const auto ticket = flight_->begin(message);
+  const TimePoint now = steady_now();
+  message.deadline = deadline_after(now, job_.op_timeout);
+  const auto ticket = flight_->begin(now, message);
   auto done = without_exceptions([&] { return messenger_->transfer(message); });
   flight_->end(ticket, !done);
   return finish(message, std::move(done));
@@ -363,7 +362,7 @@ Result<void> Communicator::run(Message& message) {
 
 Communicator::Started Communicator::start(Message message) {
   if (auto ok = check(message); !ok) return ok.error();
-  message.deadline = op_deadline();
+  message.deadline = deadline_after(steady_now(), job_.op_timeout);
   auto operation = std::make_shared<Operation>(completions_);
   operation->is_message = true;
   operation->message = message;

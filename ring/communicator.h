@@ -55,7 +55,6 @@ class Communicator : private ProcessEvents {
   Started start(Message message);
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
-  bool test(const Operation& operation) const { return operation.done(); }
   // Blocks until one of them is done.
   void wait_any(const std::vector<const Operation*>& operations);
 
@@ -83,7 +82,6 @@ class Communicator : private ProcessEvents {
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   Error failed_split(Error error, const JobView& group);
-  TimePoint op_deadline() const;
   void on_forked() override;
   void on_exit() override;
 

@@ -35,45 +35,44 @@ FlightRecorder::FlightRecorder(const std::string& path) {
       [](FlightRecord* records) { ::munmap(records, kFlightBytes); });
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(const Call& call) {
+// fill(record) sets what the operation is.
+template <class Fill>
+FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
   if (!records_) return 0;
-  FlightRecord plan;
-  plan.seq = call.seq;
-  plan.count = call.count;
-  plan.peer = call.root;
-  plan.what = static_cast<std::uint8_t>(call.collective);
-  plan.dtype = static_cast<std::uint8_t>(call.dtype);
-  plan.op = static_cast<std::uint8_t>(call.op);
-  return write(plan);
-}
-
-FlightRecorder::Ticket FlightRecorder::begin(const Message& message) {
-  if (!records_) return 0;
-  FlightRecord plan;
-  plan.count = message.count;
-  plan.peer = message.peer;
-  plan.tag = message.tag;
-  plan.what = message.is_send ? kFlightSend : kFlightRecv;
-  plan.dtype = static_cast<std::uint8_t>(message.dtype);
-  return write(plan);
-}
-
-FlightRecorder::Ticket FlightRecorder::write(FlightRecord& plan) {
   const Ticket ticket = ++last_;
   FlightRecord& record = records_[ticket % kFlightRecords];
   record.number.store(0, std::memory_order_release);
-  record.seq = plan.seq;
-  record.count = plan.count;
-  record.started_ns = steady_now().time_since_epoch().count();
+  record.started_ns = now.time_since_epoch().count();
   record.ended_ns = 0;
-  record.peer = plan.peer;
-  record.tag = plan.tag;
-  record.what = plan.what;
-  record.dtype = plan.dtype;
-  record.op = plan.op;
   record.state = FlightState::running;
+  fill(record);
   record.number.store(ticket, std::memory_order_release);
   return ticket;
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call) {
+  return write(now, [&](FlightRecord& record) {
+    const bool reduces = traits_of(call.collective).reduces;
+    record.what = static_cast<std::uint8_t>(call.collective);
+    record.seq = call.seq;
+    record.count = call.count;
+    record.dtype = static_cast<std::uint8_t>(call.dtype);
+    record.op = reduces ? static_cast<std::uint8_t>(call.op) : kFlightNoOp;
+    record.peer = call.root;
+    record.tag = 0;
+  });
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message) {
+  return write(now, [&](FlightRecord& record) {
+    record.what = message.is_send ? kFlightSend : kFlightRecv;
+    record.seq = 0;
+    record.count = message.count;
+    record.dtype = static_cast<std::uint8_t>(message.dtype);
+    record.op = kFlightNoOp;
+    record.peer = message.peer;
+    record.tag = message.tag;
+  });
 }
 
 void FlightRecorder::end(Ticket ticket, bool failed) {

@@ -21,12 +21,13 @@ class FlightRecorder {
 
   // To be told again when the operation has ended.
   using Ticket = std::uint64_t;
-  Ticket begin(const Call& call);
-  Ticket begin(const Message& message);
+  Ticket begin(TimePoint now, const Call& call);
+  Ticket begin(TimePoint now, const Message& message);
   void end(Ticket ticket, bool failed);
 
  private:
-  Ticket write(FlightRecord& plan);
+  template <class Fill>
+  Ticket write(TimePoint now, Fill fill);
 
   std::shared_ptr<FlightRecord[]> records_;  // null: none
   std::atomic<std::uint64_t> last_{0};

@@ -1,29 +1,30 @@
 #include "ring/plane.h"
 
+#include <algorithm>
 #include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "base/flight.h"
+#include "base/ring_names.h"
 #include "base/units.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr CollectiveTraits kCollectives[] = {
-    {.name = kFlightNames[0], .reduces = true},
-    {.name = kFlightNames[1], .reduces = true, .in_parts = true},
-    {.name = kFlightNames[2], .out_parts = true},
-    {.name = kFlightNames[3], .rooted = true},
-    {.name = kFlightNames[4]},
-    {.name = kFlightNames[5], .reduces = true, .rooted = true, .out_at_root = true},
-    {.name = kFlightNames[6], .rooted = true, .out_parts = true, .out_at_root = true},
-    {.name = kFlightNames[7], .rooted = true, .in_parts = true, .in_at_root = true},
-    {.name = kFlightNames[8], .in_parts = true, .out_parts = true},
+constexpr CollectiveTraits kTraits[] = {
+    /* all_reduce */ {.reduces = true},
+    /* reduce_scatter */ {.reduces = true, .in_parts = true},
+    /* all_gather */ {.out_parts = true},
+    /* broadcast */ {.rooted = true},
+    /* barrier */ {},
+    /* reduce */ {.reduces = true, .rooted = true, .out_at_root = true},
+    /* gather */ {.rooted = true, .out_parts = true, .out_at_root = true},
+    /* scatter */ {.rooted = true, .in_parts = true, .in_at_root = true},
+    /* all_to_all */ {.in_parts = true, .out_parts = true},
 };
-static_assert(std::size(kCollectives) == kCollectiveNames);
-constexpr CollectiveTraits kUnknown = {.name = "unknown"};
+static_assert(std::size(kTraits) == std::size(kCollectiveNames));
+constexpr CollectiveTraits kUnknown = {};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -32,9 +33,10 @@ std::string_view name_at(const std::string_view (&names)[N], std::size_t index) 
 
 std::string describe(const CallSignature& s) {
   const bool with_counts = (s.packed & kWithCounts) != 0;
-  const auto& traits = traits_of(static_cast<Collective>(s.packed & (kWithCounts - 1)));
-  std::string text(traits.name);
-  if (traits.name == kCollectives[static_cast<int>(Collective::barrier)].name) return text;
+  const auto collective = static_cast<Collective>(s.packed & (kWithCounts - 1));
+  const auto& traits = traits_of(collective);
+  std::string text(collective_name(collective));
+  if (collective == Collective::barrier) return text;
   text += with_counts ? fmt::format("_v(counts {:#x}", s.count) : fmt::format("(count {}", s.count);
   text += fmt::format(", {}", dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
   if (traits.reduces) {
@@ -54,14 +56,15 @@ std::uint64_t hash_of(const std::size_t* counts, int ranks) {
 
 const CollectiveTraits& traits_of(Collective collective) {
   const auto index = static_cast<std::size_t>(collective);
-  return index < std::size(kCollectives) ? kCollectives[index] : kUnknown;
+  return index < std::size(kTraits) ? kTraits[index] : kUnknown;
 }
-std::string_view collective_name(Collective collective) { return traits_of(collective).name; }
+std::string_view collective_name(Collective collective) {
+  return name_at(kCollectiveNames, static_cast<std::size_t>(collective));
+}
 std::optional<Collective> collective_named(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kCollectives); ++i) {
-    if (kCollectives[i].name == name) return static_cast<Collective>(i);
-  }
-  return std::nullopt;
+  const auto found = std::find(std::begin(kCollectiveNames), std::end(kCollectiveNames), name);
+  if (found == std::end(kCollectiveNames)) return std::nullopt;
+  return static_cast<Collective>(found - std::begin(kCollectiveNames));
 }
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
 std::string_view op_name(dl_op op) { return name_at(kOpNames, op); }

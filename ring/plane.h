@@ -30,7 +30,6 @@ enum class Collective : std::uint8_t {
 
 // What a collective is like, for all that treat them alike.
 struct CollectiveTraits {
-  std::string_view name;
   bool reduces = false;    // takes an op
   bool rooted = false;     // takes a root
   bool in_parts = false;   // `in` has a part of `count` elements for each rank

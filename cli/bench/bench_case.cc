@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+
+#include "base/ring_names.h"
 
 namespace bench {
 namespace {
@@ -165,10 +168,9 @@ std::size_t differing(const char* got, const std::vector<char>& period, std::siz
 
 }  // namespace
 
-const std::vector<std::string> kDtypeNames = {"int8",   "uint8", "int32",    "uint32", "int64",
-                                              "uint64", "half",  "bfloat16", "float",  "double"};
-const std::vector<std::string> kOpNames = {"sum", "prod", "max", "min",
-                                           "avg", "band", "bor", "bxor"};
+const std::vector<std::string> kDtypeNames(std::begin(dlaunch::kDtypeNames),
+                                           std::end(dlaunch::kDtypeNames));
+const std::vector<std::string> kOpNames(std::begin(dlaunch::kOpNames), std::end(dlaunch::kOpNames));
 
 const std::vector<KindInfo>& kinds() {
   static const std::vector<KindInfo> all = {
