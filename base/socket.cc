@@ -2,10 +2,14 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
+
+#include "base/check.h"
 
 namespace dlaunch {
 namespace {
@@ -34,6 +38,34 @@ void clear_port(sockaddr_storage& address) {
 }
 
 }  // namespace
+
+Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
+                                TimePoint deadline) {
+  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno_error(who, errno);
+  if (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS) {
+    return errno_error(who, errno);
+  }
+  pollfd writable{fd.get(), POLLOUT, 0};
+  while (::poll(&writable, 1, poll_timeout_ms(steady_now(), deadline)) <= 0) {
+    if (steady_now() >= deadline) return errno_error(who, ETIMEDOUT);
+  }
+  int err = 0;
+  socklen_t err_size = sizeof err;
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &err_size);
+  if (err == 0 && connected_to_itself(fd.get())) err = ECONNREFUSED;
+  if (err != 0) return errno_error(who, err);
+  return fd;
+}
+
+socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  // Such names begin with a zero byte and are as long as they are told to be.
+  DL_ASSERT(name.size() < sizeof address.sun_path);
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
 
 bool connected_to_itself(int fd) {
   Ends ends;

@@ -1,9 +1,26 @@
-// Facts about sockets that have no call of their own.
+// What sockets need beyond their system calls.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <string>
+#include <string_view>
+
 #include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace dlaunch {
+
+// A connected, non-blocking TCP socket, or the errno of the attempt; `who` begins the error's text.
+// A connection to itself counts as refused.
+Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
+                                TimePoint deadline);
+
+// The abstract AF_UNIX address of a name of at most 100 bytes: nothing on disk, and gone with the
+// socket that is bound to it. Returns its size.
+socklen_t abstract_address(std::string_view name, sockaddr_un& address);
 
 // A TCP connect to a port of this host that nobody listens on succeeds if the kernel happens to
 // choose that very port as the local one: both ends are then the same socket, and what is sent

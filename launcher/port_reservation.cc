@@ -2,26 +2,22 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "base/endpoint.h"
+#include "base/socket.h"
 
 namespace dlaunch {
 namespace {
 
 // An abstract AF_UNIX name that one process at a time can hold, and that goes away with it.
 UniqueFd claim_name(const std::string& port) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string name = "dlaunch-master-" + port;
-  std::memcpy(address.sun_path + 1, name.data(),
-              std::min(name.size(), sizeof address.sun_path - 1));
+  sockaddr_un address;
+  const socklen_t size = abstract_address("dlaunch-master-" + port, address);
   UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (fd && ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) fd.reset();
   return fd;
 }

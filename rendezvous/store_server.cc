@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/rate_limit.h"
 #include "base/unique_fd.h"
+#include "rendezvous/crowd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_core.h"
 
@@ -22,9 +23,7 @@ using asio::ip::tcp;
 
 namespace {
 
-constexpr std::size_t kMaxUnproven = 64;
 constexpr std::size_t kMaxUnsent = 16 << 20;
-constexpr Duration kPatience = std::chrono::milliseconds(200);
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 constexpr Duration kQuiet = std::chrono::minutes(1);  // after a complaint about an address
 constexpr std::size_t kMaxBlamed = 256;
@@ -70,7 +69,7 @@ struct StoreServer::Impl {
   void close(const SessionPtr& session);
   void complain(const Session& session, const std::string& what);
   void arm_core_timer();
-  bool full(TimePoint now) const;
+  Crowd crowd() const;
   void arm_guard_timer(TimePoint now);
   void on_guard_timer();
 
@@ -116,15 +115,14 @@ Result<void> StoreServer::Impl::listen() {
   return {};
 }
 
-// As many strangers as may be are in the handshake, and none of them has had its time yet.
-bool StoreServer::Impl::full(TimePoint now) const {
-  return unproven.size() >= kMaxUnproven && now < unproven.begin()->second->since + kPatience;
+Crowd StoreServer::Impl::crowd() const {
+  return {unproven.size(), unproven.empty() ? TimePoint{} : unproven.begin()->second->since};
 }
 
 void StoreServer::Impl::accept() {
   const auto now = steady_now();
   arm_guard_timer(now);
-  if (accepting || !acceptor.is_open() || now < pause_until || full(now)) return;
+  if (accepting || !acceptor.is_open() || now < pause_until || crowd().full(now)) return;
   accepting = true;
   acceptor.async_wait(tcp::acceptor::wait_read,
                       [this, alive = std::weak_ptr(here)](asio::error_code ec) {
@@ -163,7 +161,7 @@ void StoreServer::Impl::admit(tcp::socket socket) {
       next_id++, std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
   unproven.emplace(session->id, session);
   read(session);
-  if (unproven.size() > kMaxUnproven) {  // the oldest has had its time, or we would not be here
+  if (crowd().overfull()) {
     ++dropped;
     close(unproven.begin()->second);
   }
@@ -171,11 +169,7 @@ void StoreServer::Impl::admit(tcp::socket socket) {
 
 // Set to when something is to be done about the oldest stranger, or an accept may be tried again.
 void StoreServer::Impl::arm_guard_timer(TimePoint now) {
-  auto when = now < pause_until ? pause_until : kNever;
-  if (!unproven.empty()) {
-    const auto since = unproven.begin()->second->since;
-    when = std::min(when, since + (full(now) ? kPatience : kHandshakeTimeout));
-  }
+  const auto when = std::min(now < pause_until ? pause_until : kNever, crowd().deadline(now));
   if (guard_timer.expiry() == when) return;
   guard_timer.expires_at(when);
   if (when == kNever) return;

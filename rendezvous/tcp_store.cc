@@ -251,26 +251,12 @@ Result<std::vector<Address>> resolve(const Endpoint& endpoint) {
   return addresses;
 }
 
-// A connected socket, or the errno of the attempt.
 Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
-  const auto* sa = reinterpret_cast<const sockaddr*>(&address.storage);
-  UniqueFd fd(::socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return errno_error("socket", errno);
-  if (::connect(fd.get(), sa, address.size) != 0) {
-    if (errno != EINPROGRESS) return errno_error(address.text, errno);
-    pollfd p{fd.get(), POLLOUT, 0};
-    const auto until = std::min(deadline, steady_now() + std::chrono::seconds(5));
-    if (::poll(&p, 1, poll_timeout_ms(steady_now(), until)) <= 0) {
-      return errno_error(address.text, ETIMEDOUT);
-    }
-    int err = 0;
-    socklen_t size = sizeof err;
-    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
-    if (err != 0) return errno_error(address.text, err);
-  }
-  if (connected_to_itself(fd.get())) return errno_error(address.text, ECONNREFUSED);
+  const auto until = std::min(deadline, steady_now() + std::chrono::seconds(5));
+  auto fd = connect_socket(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
+                           address.text, until);
   const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (fd) ::setsockopt(fd->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
 }
 

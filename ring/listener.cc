@@ -5,21 +5,18 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <list>
 #include <vector>
 
 #include "base/log.h"
 #include "base/socket.h"
+#include "rendezvous/crowd.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxUnproven = 64;
-constexpr Duration kPatience = std::chrono::milliseconds(200);
 constexpr int kBacklog = 1024;
 
 struct AddrInfo {
@@ -36,14 +33,6 @@ Result<void> resolve(const std::string& host, std::uint16_t port, int flags, Add
   const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found.list);
   if (code == 0) return {};
   return Error{.code = Errc::io, .what = "resolve '" + host + "': " + ::gai_strerror(code)};
-}
-
-// Abstract names begin with a zero byte and are as long as they are told to be.
-socklen_t unix_address(const std::string& name, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
 Endpoint endpoint_of(const sockaddr_storage& address, socklen_t size) {
@@ -104,15 +93,8 @@ struct Stranger {
   TimePoint since;
 };
 
-// As many strangers as may be are in the handshake, and none of them has had its time yet.
-bool full(const std::list<Stranger>& strangers, TimePoint now) {
-  return strangers.size() >= kMaxUnproven && now < strangers.front().since + kPatience;
-}
-
-// When something is to be done about the oldest of them.
-TimePoint next_deadline(const std::list<Stranger>& strangers, TimePoint now) {
-  if (strangers.empty()) return kNever;
-  return strangers.front().since + (full(strangers, now) ? kPatience : kHandshakeTimeout);
+Crowd crowd_of(const std::list<Stranger>& strangers) {
+  return {strangers.size(), strangers.empty() ? TimePoint{} : strangers.front().since};
 }
 
 // Moves the handshake on as far as the socket allows. False: drop it. Only as many bytes are read
@@ -147,7 +129,7 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix, Port
   auto hex = random_hex(16);
   if (!hex) return hex.error();
   sockaddr_un name;
-  const socklen_t size = unix_address("dlring-" + *hex, name);
+  const socklen_t size = abstract_address("dlring-" + *hex, name);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
@@ -163,12 +145,12 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
   std::list<Stranger> strangers;  // the oldest first
   while (true) {
     const auto begun = steady_now();
-    const bool room = !full(strangers, begun);
+    const bool room = !crowd_of(strangers).full(begun);
     std::vector<pollfd> fds = {{room ? unix_.get() : -1, POLLIN, 0},
                                {room ? tcp_.get() : -1, POLLIN, 0},
                                {stop_.get(), POLLIN, 0}};
     for (const auto& stranger : strangers) fds.push_back({stranger.fd.get(), POLLIN, 0});
-    const auto until = std::min(deadline, next_deadline(strangers, begun));
+    const auto until = std::min(deadline, crowd_of(strangers).deadline(begun));
     if (::poll(fds.data(), fds.size(), poll_timeout_ms(begun, until)) < 0 && errno != EINTR) {
       return errno_error("poll", errno);
     }
@@ -188,7 +170,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       }
     }
     for (const bool local : {true, false}) {
-      if (fds[local ? 0 : 1].revents == 0 || full(strangers, now)) continue;
+      if (fds[local ? 0 : 1].revents == 0 || crowd_of(strangers).full(now)) continue;
       UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
       // Those that hung up while they waited are nobody's trouble.
@@ -197,7 +179,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       }
       auto nonce = random_bytes(kNonceBytes);
       if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
-      if (strangers.size() > kMaxUnproven) strangers.pop_front();  // it has had its time
+      if (crowd_of(strangers).overfull()) strangers.pop_front();
     }
     if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};
   }
@@ -210,7 +192,7 @@ void Listener::stop() const {
 
 Result<UniqueFd> connect_unix(const std::string& name) {
   sockaddr_un address;
-  const socklen_t size = unix_address(name, address);
+  const socklen_t size = abstract_address(name, address);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
     return errno_error("connect to a rank of this host", errno);
@@ -221,23 +203,8 @@ Result<UniqueFd> connect_unix(const std::string& name) {
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
   AddrInfo found;
   if (auto ok = resolve(endpoint.host, endpoint.port, 0, found); !ok) return ok.error();
-  UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const std::string context = "connect to " + to_string(endpoint);
-  if (!fd) return errno_error(context, errno);
-  const int connected = ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen);
-  if (connected != 0 && errno != EINPROGRESS) return errno_error(context, errno);
-  while (true) {
-    pollfd p{fd.get(), POLLOUT, 0};
-    const int n = ::poll(&p, 1, poll_timeout_ms(steady_now(), deadline));
-    if (n > 0) break;
-    if (steady_now() >= deadline) return errno_error(context, ETIMEDOUT);
-  }
-  int err = 0;
-  socklen_t size = sizeof err;
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &size);
-  if (err != 0) return errno_error(context, err);
-  if (connected_to_itself(fd.get())) return errno_error(context, ECONNREFUSED);
-  return fd;
+  return connect_socket(found.list->ai_addr, found.list->ai_addrlen,
+                        "connect to " + to_string(endpoint), deadline);
 }
 
 std::string local_address_towards(const std::string& host) {

@@ -1,7 +1,6 @@
 // Listener: a rank's two listening sockets during bootstrap, AF_UNIX and TCP, and the acceptance of
-// its peers' connections through the handshake. Many strangers may knock at once: each has 2 s to
-// prove itself, at most 64 are in the handshake at a time, and all others wait in the backlog. As
-// at the store (rendezvous/store_server.h), the oldest of 64 makes room for the next after 200 ms.
+// its peers' connections through the handshake. Many strangers may knock at once: see
+// rendezvous/crowd.h.
 #pragma once
 
 #include <functional>
@@ -27,8 +26,8 @@ class Listener {
   // A proven connection. Returns true once no more are expected.
   using Take = std::function<bool(UniqueFd fd, const HandshakeIdentity& peer, bool is_unix)>;
   // Accepts until `take` says so, stop() was called (Errc::aborted) or the deadline has passed
-  // (Errc::timeout). `expected` is what a
-  // connector must match; its purpose may be any of kRingPurposes whatever `expected` says.
+  // (Errc::timeout). `expected` is what a connector must match; its purpose may be any of
+  // kRingPurposes whatever `expected` says.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
   void stop() const;  // from another thread
