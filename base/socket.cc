@@ -1,5 +1,6 @@
 #include "base/socket.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -65,6 +66,40 @@ socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
   DL_ASSERT(name.size() < sizeof address.sun_path);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+namespace {
+
+// sockaddr_un holds about 100 bytes: longer paths are reached through their folder's descriptor.
+template <class Call>
+Result<UniqueFd> at_unix_path(const std::string& path, int type, Call call) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const UniqueFd at(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!at) return errno_error(folder, errno);
+  const std::string here =
+      "/proc/self/fd/" + std::to_string(at.get()) + "/" + path.substr(slash + 1);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  DL_ASSERT(here.size() < sizeof address.sun_path);
+  std::memcpy(address.sun_path, here.data(), here.size());
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  if (!fd || call(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return errno_error(path, errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> connect_unix_path(const std::string& path, int type) {
+  return at_unix_path(path, type, ::connect);
+}
+
+Result<UniqueFd> listen_unix_path(const std::string& path, int type) {
+  auto fd = at_unix_path(path, type, ::bind);
+  if (fd && ::listen(fd->get(), SOMAXCONN) != 0) return errno_error(path, errno);
+  return fd;
 }
 
 bool connected_to_itself(int fd) {

@@ -22,6 +22,10 @@ Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const s
 // socket that is bound to it. Returns its size.
 socklen_t abstract_address(std::string_view name, sockaddr_un& address);
 
+// The same for a path of any length: connect, or bind and listen (the path must not exist).
+Result<UniqueFd> connect_unix_path(const std::string& path, int type);
+Result<UniqueFd> listen_unix_path(const std::string& path, int type);
+
 // A TCP connect to a port of this host that nobody listens on succeeds if the kernel happens to
 // choose that very port as the local one: both ends are then the same socket, and what is sent
 // comes back. Callers treat it as refused. (It also keeps the port from whoever is to listen

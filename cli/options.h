@@ -67,6 +67,11 @@ struct Options {
   Text grace;
   Text timeout;
   Text max_restarts;
+  Text restart_scope;
+  Text spares;
+  Text min_nproc;
+  Text max_nproc;
+  Text join_timeout;
   Text error_file;
   Text monitor_interval;
   // engine and dlaunch itself

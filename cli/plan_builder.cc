@@ -17,11 +17,45 @@ Result<void> PlanDraft::need_topology() {
   return {};
 }
 
+namespace {
+
+// Sizes and restarts of programs that go on when a worker is lost.
+Result<void> plan_elastic(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  plan.min_nproc = plan.max_nproc = plan.nproc;
+  struct Row {
+    const Text& option;
+    int& field;
+    int low, high;
+  };
+  for (const Row& row : {Row{options.spares, plan.spares, 0, 1024},
+                         Row{options.min_nproc, plan.min_nproc, 1, plan.nproc},
+                         Row{options.max_nproc, plan.max_nproc, plan.nproc, kMaxWorkers}}) {
+    if (!row.option) continue;
+    auto number = parse_int(*row.option, row.low, row.high, row.option.source);
+    if (!number) return number.error();
+    row.field = *number;
+  }
+  if (options.restart_scope) {
+    using enum RestartScope;
+    constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(
+        {{"auto", automatic}, {"worker", worker}, {"node", node}, {"job", job}});
+    auto scope = one_of(options.restart_scope, kScopes);
+    if (!scope) return scope.error();
+    plan.restart_scope = *scope;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> plan_endings(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   for (const auto& [option, field] :
-       {std::pair(&options.grace, &plan.grace), std::pair(&options.timeout, &plan.timeout)}) {
+       {std::pair(&options.grace, &plan.grace), std::pair(&options.timeout, &plan.timeout),
+        std::pair(&options.join_timeout, &plan.join_timeout)}) {
     if (!*option) continue;
     auto duration = parse_duration(**option);
     if (!duration) return refuse("{}: {}", option->source, duration.error().what);
@@ -38,6 +72,7 @@ Result<void> plan_endings(PlanDraft& draft) {
     if (!number) return number.error();
     plan.max_restarts = *number;
   }
+  if (auto ok = plan_elastic(draft); !ok) return ok;
   if (options.error_file) {
     if (auto can = draft.machine.can_create(*options.error_file); !can) {
       return Error{.code = Errc::io,

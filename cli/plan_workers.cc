@@ -8,8 +8,6 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kMaxWorkers = 16384;
-
 Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
   const Options& options = draft.options;
   if (options.hosts) {

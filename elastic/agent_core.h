@@ -1,113 +1,92 @@
-// AgentCore decides the life of the workers of one node: start them one after another, notice the
-// first failure, drain the rest, restart the round or end. Pure: events in, actions out; the agent
-// shell (launcher/agent.cc) performs the actions and reports what happened. A job without restarts
-// is the same machine with max_restarts == 0.
+// AgentCore decides about the processes of one node: start them one after another, stop some or all
+// of them, see that those who do not listen are killed. Who is to run is JobCore's business. Pure:
+// events in, actions out; the agent shell (launcher/agent.cc) performs the actions and reports what
+// happened.
 //
-// Drain: SIGTERM (or the user's own signal) to every worker's process group, `grace`, then SIGKILL
-// to the whole process tree. A second SIGINT, SIGTERM or SIGQUIT of the user kills at once; SIGHUP
-// does not, because a closing terminal and its shell send one each.
+// Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. What
+// SIGKILL does not end within 5 s is given up: only an uninterruptible sleep survives it.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
-#include "elastic/agent_table.h"
 
 namespace dlaunch {
 
-struct AgentConfig {
-  int workers = 1;
-  Duration grace = std::chrono::seconds(10);
-  Duration timeout{};    // of the whole job; 0: none
-  int max_restarts = 0;  // rounds after the first
-};
-
-// Why the last round ended.
-enum class AgentEnd { succeeded, worker_failed, spawn_failed, interrupted, timed_out };
-
-// SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
-bool ends_the_job(int signal);
+// A place for one worker process on this node, from 0.
+using Slot = int;
 
 class AgentCore {
  public:
   // -- Events
-  struct Start {};
+  struct Start {
+    std::vector<Slot> slots;
+  };
+  struct Stop {
+    std::vector<Slot> slots;
+    int signal;  // SIGKILL: without grace
+  };
+  struct HandOn {  // a signal of the user's that does not end the job
+    int signal;
+  };
   struct Spawned {};  // the worker of the last Spawn action runs
-  // It does not; or a worker that was Spawned ended before it came to run its program.
   struct SpawnFailed {
-    int worker;
-  };
+    Slot slot;
+  };  // it does not, or never came to run its program
   struct Exited {
-    int worker;
-    bool well;  // exit code 0
-  };
-  struct Signal {
-    int number;
+    Slot slot;
   };
   struct Clock {};  // deadline() has passed
-  using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Signal, Clock>;
+  using Event = std::variant<Start, Stop, HandOn, Spawned, SpawnFailed, Exited, Clock>;
 
   // -- Actions, to be performed in order
   struct Spawn {
-    int round;
-    int worker;
+    Slot slot;
   };
   struct SendSignal {
-    int worker;
+    Slot slot;
     int number;
   };
-  struct KillTree {};  // SIGKILL to every descendant
-  struct Finish {
-    AgentEnd end;
-    int signal;  // interrupted: the user's first
-    bool all_reaped;
+  struct NotStarted {  // it was stopped before its turn came
+    Slot slot;
   };
-  using Action = std::variant<Spawn, SendSignal, KillTree, Finish>;
+  struct GiveUp {  // it cannot be ended
+    Slot slot;
+  };
+  using Action = std::variant<Spawn, SendSignal, NotStarted, GiveUp>;
 
-  explicit AgentCore(AgentConfig config);
+  AgentCore(int slots, Duration grace);
 
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
-  AgentState state() const { return state_; }
-  int round() const { return round_; }
-  // Whether this round's workers were sent SIGKILL.
-  bool killed() const { return killed_; }
-
  private:
-  enum class Worker { absent, starting, running, ended };
+  enum class Life { absent, queued, starting, running, stopping, killed, given_up };
+  struct Process {
+    Life life = Life::absent;
+    int signal = 0;               // stopping, or starting and to be stopped at once
+    TimePoint deadline = kNever;  // of stopping and killed
+  };
 
-  void handle(TimePoint now, AgentOn on, const Event& event);
-  void on_start(TimePoint now);
-  void on_spawned();
-  void on_spawn_failed(TimePoint now, const SpawnFailed& event);
-  void on_exited(TimePoint now, const Exited& event);
-  void on_stop(TimePoint now, int signal);
-  void on_clock(TimePoint now);
+  void on(TimePoint now, const Start& event);
+  void on(TimePoint now, const Stop& event);
+  void on(TimePoint now, const HandOn& event);
+  void on(TimePoint now, const Spawned& event);
+  void on(TimePoint now, const SpawnFailed& event);
+  void on(TimePoint now, const Exited& event);
+  void on(TimePoint now, const Clock& event);
+  void stop(TimePoint now, Slot slot, int signal);
   void spawn_next();
-  void drain(TimePoint now, AgentEnd why, int signal);
-  void signal_all(int signal);
-  void signal_one(int worker, int signal);
-  void kill(TimePoint now);
-  void settle(TimePoint now);
-  void begin_round();
-  void finish();
-  bool any_left() const;
+  void send(Slot slot, int signal);
+  Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }
 
-  AgentConfig config_;
-  AgentState state_ = AgentState::idle;
-  std::vector<Worker> workers_;
-  int round_ = 0;
-  int next_to_spawn_ = 0;
-  AgentEnd why_ = AgentEnd::succeeded;
-  int drain_signal_ = 0;  // what the drain began with
-  int stop_signal_ = 0;   // the user's first
-  TimePoint stopped_at_{};
-  bool killed_ = false;
-  TimePoint job_deadline_ = kNever;
-  TimePoint drain_deadline_ = kNever;
+  const Duration grace_;
+  std::vector<Process> processes_;
+  std::deque<Slot> queue_;
+  std::optional<Slot> spawning_;
   std::vector<Action> actions_;
 };
 

@@ -1,58 +1,49 @@
-// The agent shell: one thread, one loop. It performs what AgentCore decides and reports back what
-// happened to the processes.
+// The agent shell: one thread, one loop. It performs what JobCore and AgentCore decide and reports
+// back what happened to the processes.
 
 #include "launcher/agent.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <variant>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
+#include <fmt/format.h>
 
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "elastic/agent_core.h"
+#include "elastic/job_core.h"
 #include "launcher/job_dir.h"
 #include "launcher/keeper.h"
-#include "launcher/oom.h"
 #include "launcher/output_hub.h"
 #include "launcher/port_reservation.h"
 #include "launcher/process_tree.h"
+#include "launcher/processes.h"
 #include "launcher/report.h"
-#include "launcher/spawn.h"
 #include "launcher/topology.h"
-#include "launcher/worker_evidence.h"
+#include "launcher/worker_channel.h"
 #include "launcher/worker_starter.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kTailLines = 20;
-
-// One worker of the current round.
-struct Worker {
-  explicit Worker(asio::io_context& loop) : exited(loop) {}
-  pid_t pid = -1;
-  asio::posix::stream_descriptor exited;  // the pidfd
-  TimePoint started{};
-  int signal_sent = 0;
-  bool running = false;
-};
+constexpr int kRoundDirsKept = 3;
 
 class Agent {
  public:
@@ -60,48 +51,74 @@ class Agent {
   int run();
 
  private:
+  using Event = std::variant<JobCore::Event, AgentCore::Event>;
+
   bool set_up();
   Result<void> check_kernel() const;
+  Result<void> open_store(const Secret& secret);
   void watch_keeper();
   void on_keeper_signal(int signal);
-  void watch_orphans();
-  void reap_orphans();
-  void feed(const AgentCore::Event& event);
-  void perform(const AgentCore::Action& action);
-  bool begin_round(int round);
-  void spawn_worker(const AgentCore::Spawn& what);
-  void spawn_failed(int worker, const SpawnError& error);
-  void setup_failed(int worker, const Error& error);
-  void watch_worker(int worker);
-  void reap_worker(int worker);
-  WorkerEnd describe_end(int worker, const siginfo_t& info);
-  void signal_worker(const AgentCore::SendSignal& what);
-  void kill_tree();
-  void finish(const AgentCore::Finish& how);
-  void write_error_file(const std::string& json);
+  void on_ready(const Ready& ready);
+  void feed(Event event);
+  void command(const AgentCore::Event& event);
+  template <class Actions>
+  void perform_all(const Actions& actions);
   void arm_timer();
+
+  void perform(const JobCore::StartWorkers& start);
+  void perform(const JobCore::StopWorkers& stop);
+  void perform(const JobCore::HandOn& pass);
+  void perform(const JobCore::Fence& fence);
+  void perform(const JobCore::Announce& announce);
+  void perform(const JobCore::Finish& how);
+  void perform(const AgentCore::Spawn& spawn);
+  void perform(const AgentCore::SendSignal& send);
+  void perform(const AgentCore::NotStarted& what);
+  void perform(const AgentCore::GiveUp& what);
+
+  Result<std::string> round_dir(int round);
+  void spawn_failed(Slot slot, const SpawnError& error);
+  void on_ended(Slot slot, WorkerEnd end);
+  void tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next);
+  void write_error_file(const std::string& json);
 
   const Plan& plan_;
   const JobDir& job_dir_;
   const OriginalSignals original_;
   asio::io_context loop_{1};
   asio::posix::stream_descriptor keeper_;
-  asio::signal_set children_;
   asio::steady_timer timer_;
-  AgentCore core_;
+  JobCore job_;
+  const int slots_;
+  AgentCore agent_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<OutputHub> hub_;
+  std::unique_ptr<WorkerChannel> channel_;
   PortReservation master_port_;
-  WorkerPlace place_;
+  WorkerPlace place_;  // what is common to all workers
   std::optional<WorkerStarter> starter_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::deque<AgentCore::Event> events_;
+  std::optional<Processes> processes_;
+  std::map<Slot, JobCore::Place> to_start_;
+  int last_worker_ = 0;
+  int last_round_dir_ = 0;
+  std::deque<Event> events_;
   bool pumping_ = false;
   unsigned char signal_byte_ = 0;
-  OomCounter oom_before_;
+  TimePoint fenced_{};
   JobFacts facts_;
   int exit_code_ = 0;
 };
+
+JobConfig job_config(const Plan& plan) {
+  return {.size = plan.nproc,
+          .min_size = plan.min_nproc,
+          .max_size = plan.max_nproc,
+          .spares = plan.spares,
+          .scope = plan.restart_scope,
+          .max_restarts = plan.max_restarts,
+          .timeout = plan.timeout,
+          .join_timeout = plan.join_timeout};
+}
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              const OriginalSignals& original)
@@ -109,9 +126,10 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       job_dir_(job_dir),
       original_(original),
       keeper_(loop_, signals.release()),
-      children_(loop_),
       timer_(loop_),
-      core_({plan.nproc, plan.grace, plan.timeout, plan.max_restarts}) {
+      job_(job_config(plan)),
+      slots_(JobCore::slots(job_config(plan))),
+      agent_(slots_, plan.grace) {
   facts_.job_id = plan.job_id;
   facts_.host = plan.host;
   facts_.program = plan.argv.at(0);
@@ -124,8 +142,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
 int Agent::run() {
   if (!set_up()) return exit_code_;
   watch_keeper();
-  watch_orphans();
-  feed(AgentCore::Start{});
+  feed(JobCore::Start{});
   loop_.run();
   set_log_sink({});
   return exit_code_;
@@ -143,30 +160,52 @@ bool Agent::set_up() {
   auto starter = WorkerStarter::make(plan_, original_);
   if (!starter) return failed(kExitSystem, starter.error());
   starter_ = std::move(*starter);
-  oom_before_ = read_oom_counter();
 
   auto secret = plan_.secret_file.empty() ? Secret::random() : Secret::load(plan_.secret_file);
   if (!secret) return failed(kExitNoInput, secret.error());
   auto file = job_dir_.write_secret(*secret);
   if (!file) return failed(kExitCannotCreate, file.error());
   place_.secret_file = *file;
+  place_.agent_socket = job_dir_.path() + "/" + kAgentSocket;
+  auto channel = WorkerChannel::open(
+      loop_, place_.agent_socket,
+      [this](int worker) { return processes_->slot_of_worker(worker).has_value(); },
+      [this](const Ready& ready) { on_ready(ready); });
+  if (!channel) return failed(kExitCannotCreate, channel.error());
+  channel_ = std::move(*channel);
+  if (auto ok = open_store(*secret); !ok) {
+    return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
+  }
 
+  hub_ = std::make_unique<OutputHub>(loop_, plan_);
+  set_log_sink([this](LogLevel, std::string_view line) { hub_->own_line(line); });
+  processes_.emplace(
+      loop_, *hub_, *starter_, slots_,
+      Processes::Listener{
+          .ended = [this](Slot slot, WorkerEnd end) { on_ended(slot, std::move(end)); },
+          .never_ran = [this](Slot slot, const SpawnError& e) { spawn_failed(slot, e); }});
+  return true;
+}
+
+// The store, and the port that is the workers' own.
+Result<void> Agent::open_store(const Secret& secret) {
   auto listen = parse_endpoint(plan_.store_listen);
-  if (!listen) return failed(kExitUsage, listen.error());
-  auto store = StoreServer::open(loop_, {*listen, plan_.job_id, *secret});
-  if (!store) return failed(kExitRendezvous, store.error());
+  if (!listen) {
+    Error error = listen.error();
+    error.code = Errc::usage;
+    return error;
+  }
+  auto store = StoreServer::open(loop_, {*listen, plan_.job_id, secret});
+  if (!store) return store.error();
   store_ = std::move(*store);
   place_.store_url = "tcp://" + to_string(store_->endpoint());
 
   auto port = reserve_port(plan_.master_addr, static_cast<std::uint16_t>(plan_.master_port));
-  if (!port) return failed(kExitRendezvous, port.error());
+  if (!port) return port.error();
   master_port_ = std::move(*port);
   place_.master_port = master_port_.port;
   place_.usable_cores = usable_cpus().usable();
-
-  hub_ = std::make_unique<OutputHub>(loop_, plan_);
-  set_log_sink([this](LogLevel, std::string_view line) { hub_->own_line(line); });
-  return true;
+  return {};
 }
 
 Result<void> Agent::check_kernel() const {
@@ -192,218 +231,230 @@ void Agent::watch_keeper() {
 }
 
 void Agent::on_keeper_signal(int signal) {
-  if (core_.state() != AgentState::ended) return feed(AgentCore::Signal{signal});
+  if (job_.state() != JobState::ended) return feed(JobCore::Signal{signal});
   // Only the reader of our output holds us up: the user does not want to wait for it.
   if (ends_the_job(signal)) loop_.stop();
 }
 
-// Orphans of workers come back to us, the subreaper, and are ours to reap.
-void Agent::watch_orphans() {
-  asio::error_code ec;
-  children_.add(SIGCHLD, ec);
-  children_.async_wait([this](asio::error_code error, int) {
-    if (error) return;
-    reap_orphans();
-    watch_orphans();
-  });
-}
+// -- Events and actions
 
-void Agent::reap_orphans() {
-  siginfo_t info{};
-  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    const bool worker = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
-      return w && w->running && w->pid == info.si_pid;
-    });
-    if (worker) return;  // its pidfd tells, and then we are called again
-    ::waitpid(info.si_pid, nullptr, WNOHANG);
-    info = {};
-  }
-}
-
-// Performing an action may cause an event; events queue up so that the core is never re-entered.
-void Agent::feed(const AgentCore::Event& event) {
-  events_.push_back(event);
+// Performing an action may cause an event; events queue up so that no core is re-entered.
+void Agent::feed(Event event) {
+  events_.push_back(std::move(event));
   if (std::exchange(pumping_, true)) return;
   while (!events_.empty()) {
-    const AgentCore::Event next = events_.front();
+    const Event next = std::move(events_.front());
     events_.pop_front();
-    for (const auto& action : core_.step(steady_now(), next)) perform(action);
+    if (const auto* what = std::get_if<JobCore::Event>(&next)) {
+      perform_all(job_.step(steady_now(), *what));
+    } else {
+      command(std::get<AgentCore::Event>(next));
+    }
   }
   pumping_ = false;
   arm_timer();
 }
 
+// What the job wants of this node is done before anything else happens.
+void Agent::command(const AgentCore::Event& event) {
+  perform_all(agent_.step(steady_now(), event));
+}
+
+template <class Actions>
+void Agent::perform_all(const Actions& actions) {
+  for (const auto& action : actions) {
+    std::visit([this](const auto& what) { perform(what); }, action);
+  }
+}
+
 void Agent::arm_timer() {
-  const auto deadline = core_.deadline();
-  if (!deadline) {
+  const auto deadline =
+      std::min(job_.deadline().value_or(kNever), agent_.deadline().value_or(kNever));
+  if (deadline == kNever) {
     timer_.cancel();
     return;
   }
-  timer_.expires_at(*deadline);
+  timer_.expires_at(deadline);
   timer_.async_wait([this](asio::error_code ec) {
-    if (!ec) feed(AgentCore::Clock{});
+    if (ec) return;
+    feed(AgentCore::Clock{});
+    feed(JobCore::Clock{});
   });
 }
 
-void Agent::perform(const AgentCore::Action& action) {
-  if (const auto* spawn = std::get_if<AgentCore::Spawn>(&action)) {
-    spawn_worker(*spawn);
-  } else if (const auto* send = std::get_if<AgentCore::SendSignal>(&action)) {
-    signal_worker(*send);
-  } else if (const auto* end = std::get_if<AgentCore::Finish>(&action)) {
-    finish(*end);
-  } else {
-    kill_tree();
-  }
+void Agent::on_ready(const Ready& ready) {
+  const auto slot = processes_->slot_of_worker(ready.worker);
+  if (slot) feed(JobCore::Ready{*slot, ready.left, ready.version});
 }
 
-void Agent::kill_tree() {
-  bool any_running = false;
-  for (auto& worker : workers_) {
-    if (!worker || !worker->running) continue;
-    any_running = true;
-    worker->signal_sent = SIGKILL;
-    ::kill(-worker->pid, SIGKILL);
-    ::kill(worker->pid, SIGKILL);  // just forked, it may not lead its group yet
-  }
-  if (any_running)
-    kill_descendants_once();
-  else
-    kill_descendants();  // what a finished round has left is nobody's to wait for
-}
+// -- What the job wants
 
-bool Agent::begin_round(int round) {
-  if (round > 1) {
-    facts_.end = JobEnd::worker_failed;
-    const auto verdict = judge(facts_);
-    const auto lines = render_text(facts_, verdict, false);
-    log_warn("{}; restarting all workers: round {}, {} of {} restarts used",
-             lines.empty() ? "a worker failed" : lines.front(), round, round - 1,
-             plan_.max_restarts);
+void Agent::perform(const JobCore::StartWorkers& start) {
+  if (start.all) {
+    if (start.round > 1) {
+      tell_of_failure(facts_.workers, "restarting all workers");
+      processes_->kill_leftovers();
+    }
+    facts_.workers.clear();
   }
   facts_.end = JobEnd::succeeded;
-  facts_.round = place_.round = round;
-  facts_.restarts_used = round - 1;
+  facts_.round = start.round;
+  AgentCore::Start slots;
+  for (const auto& place : start.places) {
+    to_start_[place.slot] = place;
+    slots.slots.push_back(place.slot);
+  }
+  place_.round = start.round;
+  command(slots);
+}
+
+void Agent::perform(const JobCore::StopWorkers& stop) {
+  command(AgentCore::Stop{stop.slots, stop.signal});
+}
+
+void Agent::perform(const JobCore::HandOn& pass) { command(AgentCore::HandOn{pass.signal}); }
+
+void Agent::perform(const JobCore::Fence& fence) {
+  fenced_ = steady_now();
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (!processes_->running(slot)) continue;
+    channel_->send(processes_->place(slot).worker, FenceNotice{fence.round, fence.lost});
+  }
+}
+
+void Agent::perform(const JobCore::Announce& announce) {
+  auto dir = round_dir(announce.round);
+  if (!dir) return spawn_failed(announce.slots.at(0), {Stage::stdio, 0, dir.error().what});
+  facts_.round = announce.round;
   facts_.workers.clear();
-  workers_.clear();
-  workers_.resize(static_cast<std::size_t>(plan_.nproc));
-  auto dir = job_dir_.make_round_dir(round);
+  facts_.nproc = static_cast<int>(announce.slots.size());
+  RoundNotice notice{.round = announce.round,
+                     .size = facts_.nproc,
+                     .local_cores = place_.usable_cores,
+                     .store_url = place_.store_url,
+                     .round_dir = *dir};
+  for (const Slot slot : announce.slots) {
+    processes_->move(slot, notice.rank, *dir);
+    channel_->send(processes_->place(slot).worker, notice);
+    ++notice.rank;
+  }
+  if (announce.round > 1 && fenced_ != TimePoint{}) {
+    log_warn("round {}: {} after {}", announce.round,
+             facts_.nproc == 1 ? "1 worker" : std::to_string(facts_.nproc) + " workers",
+             format_duration(steady_now() - fenced_));
+  }
+}
+
+// The folder of a round; of older ones nobody writes any more.
+Result<std::string> Agent::round_dir(int round) {
+  if (round != last_round_dir_) {
+    auto made = job_dir_.make_round_dir(round);
+    if (!made) return made;
+    job_dir_.remove_round_dirs(round - kRoundDirsKept);
+    last_round_dir_ = round;
+    return made;
+  }
+  return job_dir_.path() + "/" + std::to_string(round);
+}
+
+// -- What this node does
+
+void Agent::perform(const AgentCore::Spawn& spawn) {
+  const auto what = to_start_.at(spawn.slot);
+  auto dir = round_dir(place_.round);
   if (!dir) {
-    setup_failed(0, dir.error());
-    return false;
+    facts_.end = JobEnd::setup_failed;
+    return spawn_failed(spawn.slot, {Stage::stdio, dir.error().os_errno, dir.error().what});
   }
-  place_.round_dir = *dir;
-  starter_->begin_round(place_);
-  return true;
-}
-
-void Agent::spawn_worker(const AgentCore::Spawn& what) {
-  if (what.worker == 0 && !begin_round(what.round)) return;
-  auto stdio = hub_->open_worker(what.round, what.worker);
-  if (!stdio) return setup_failed(what.worker, stdio.error());
-  auto worker = std::make_unique<Worker>(loop_);
-  Spawned spawned;
-  worker->started = steady_now();
-  if (const auto error = starter_->start(what.worker, *stdio, spawned);
-      error.stage != Stage::none) {
-    return spawn_failed(what.worker, error);
+  WorkerPlace place = place_;
+  place.rank = what.rank;
+  place.size = job_.size();
+  place.worker = ++last_worker_;
+  place.round_dir = *dir;
+  place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
+  if (const auto error = processes_->start(spawn.slot, place); error.stage != Stage::none) {
+    if (error.stage == Stage::stdio) facts_.end = JobEnd::setup_failed;
+    return spawn_failed(spawn.slot, error);
   }
-  worker->pid = spawned.pid;
-  worker->running = true;
-  asio::error_code ec;
-  worker->exited.assign(spawned.pidfd.release(), ec);
-  workers_[static_cast<std::size_t>(what.worker)] = std::move(worker);
-  watch_worker(what.worker);
   feed(AgentCore::Spawned{});
+  feed(JobCore::Spawned{spawn.slot});
 }
 
-void Agent::setup_failed(int worker, const Error& error) {
-  facts_.end = JobEnd::setup_failed;
-  spawn_failed(worker, {Stage::stdio, error.os_errno, error.what});
+void Agent::perform(const AgentCore::SendSignal& send) {
+  processes_->signal(send.slot, send.number);
 }
 
-void Agent::spawn_failed(int worker, const SpawnError& error) {
+void Agent::perform(const AgentCore::NotStarted& what) { feed(JobCore::Ended{what.slot, true}); }
+
+void Agent::perform(const AgentCore::GiveUp& what) { feed(JobCore::Unkillable{what.slot}); }
+
+void Agent::spawn_failed(Slot slot, const SpawnError& error) {
   if (facts_.failed_stage == Stage::none) {
-    facts_.failed_local_rank = worker;
+    facts_.failed_local_rank = slot;
     facts_.failed_stage = error.stage;
     facts_.failed_errno = error.os_errno;
     facts_.failed_what = error.what;
   }
-  feed(AgentCore::SpawnFailed{worker});
+  feed(JobCore::SpawnFailed{slot});  // first, or the next would be started in vain
+  feed(AgentCore::SpawnFailed{slot});
 }
 
-void Agent::watch_worker(int worker) {
-  workers_[static_cast<std::size_t>(worker)]->exited.async_wait(
-      asio::posix::stream_descriptor::wait_read, [this, worker](asio::error_code ec) {
-        if (!ec) reap_worker(worker);
-      });
-}
-
-void Agent::reap_worker(int worker) {
-  auto& w = *workers_[static_cast<std::size_t>(worker)];
-  siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(w.pid), &info, WEXITED | WNOHANG) != 0 ||
-      info.si_pid == 0) {
-    return watch_worker(worker);
+void Agent::on_ended(Slot slot, WorkerEnd end) {
+  const bool well = end.signal == 0 && end.exit_code == 0;
+  // Whose loss it blames may have ended before it, and only not been noticed yet.
+  if (!well && end.peer_lost >= 0) {
+    for (Slot other = 0; other < slots_; ++other) {
+      if (processes_->running(other) && processes_->place(other).rank == end.peer_lost) {
+        processes_->reap_if_ended(other);
+      }
+    }
   }
-  w.running = false;
-  asio::error_code ec;
-  w.exited.close(ec);
-  hub_->worker_ended(worker);
-  reap_orphans();
-  if (info.si_code == CLD_EXITED && info.si_status == kExitNotFound) {
-    if (const auto error = starter_->failure_of(worker)) return spawn_failed(worker, *error);
-  }
-  facts_.workers.push_back(describe_end(worker, info));
-  feed(AgentCore::Exited{worker, info.si_code == CLD_EXITED && info.si_status == 0});
+  facts_.workers.push_back(end);
+  feed(AgentCore::Exited{slot});
+  feed(JobCore::Ended{slot, well, end.peer_lost >= 0});
+  if (job_.state() == JobState::ending || job_.state() == JobState::ended) return;
+  processes_->kill_leftovers();
+  if (well || end.signal_we_sent != 0 || !job_.some_stay()) return;
+  if (end.rank < 0) return tell_of_failure({std::move(end)}, "starting another spare");
+  tell_of_failure({std::move(end)},
+                  job_.rank_of(slot) == end.rank ? "starting it again" : "a spare takes its place");
 }
 
-WorkerEnd Agent::describe_end(int worker, const siginfo_t& info) {
-  const auto& w = *workers_[static_cast<std::size_t>(worker)];
-  WorkerEnd end;
-  end.rank = end.local_rank = worker;
-  end.pid = w.pid;
-  end.started = w.started;
-  end.ended = steady_now();
-  end.signal_we_sent = w.signal_sent;
-  note_wait_status(end, info);
-  if (end.signal == 0 && end.exit_code == 0) return end;
-  note_out_of_memory(end, oom_before_);
-  note_left_files(end, place_.round_dir);
-  end.stderr_tail = hub_->stderr_tail(worker, kTailLines);
-  return end;
+// One line, for a job that goes on.
+void Agent::tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next) {
+  JobFacts facts = facts_;
+  facts.end = JobEnd::worker_failed;
+  facts.workers = std::move(ends);
+  const auto lines = render_text(facts, judge(facts), false);
+  log_warn("{}; {}: round {}, {} of {} restarts used",
+           lines.empty() ? "a worker failed" : lines.front(), what_next, job_.round(),
+           job_.restarts_used(), plan_.max_restarts);
 }
 
-void Agent::signal_worker(const AgentCore::SendSignal& what) {
-  auto& worker = *workers_[static_cast<std::size_t>(what.worker)];
-  if (ends_the_job(what.number)) worker.signal_sent = what.number;
-  // Just forked, it may not lead its group yet.
-  if (::kill(-worker.pid, what.number) != 0) ::kill(worker.pid, what.number);
-}
-
-JobEnd job_end(AgentEnd end) {
+JobEnd job_end(JobEnding end) {
   switch (end) {
-    case AgentEnd::succeeded:
+    case JobEnding::succeeded:
       return JobEnd::succeeded;
-    case AgentEnd::worker_failed:
+    case JobEnding::worker_failed:
       return JobEnd::worker_failed;
-    case AgentEnd::spawn_failed:
+    case JobEnding::spawn_failed:
       return JobEnd::spawn_failed;
-    case AgentEnd::interrupted:
+    case JobEnding::interrupted:
       return JobEnd::interrupted;
-    case AgentEnd::timed_out:
+    case JobEnding::timed_out:
       return JobEnd::timed_out;
   }
   return JobEnd::succeeded;
 }
 
-void Agent::finish(const AgentCore::Finish& how) {
+void Agent::perform(const JobCore::Finish& how) {
+  processes_->kill_leftovers();
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
   facts_.signal_received = how.signal;
+  facts_.restarts_used = job_.restarts_used();
   facts_.ended = steady_now();
-  for (int r = 0; r < plan_.nproc; ++r) {
-    const auto& worker = workers_[static_cast<std::size_t>(r)];
-    if (worker && worker->running) facts_.still_running.push_back(r);
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (processes_->running(slot)) facts_.still_running.push_back(processes_->place(slot).rank);
   }
   const Verdict verdict = judge(facts_);
   exit_code_ = verdict.exit_code;

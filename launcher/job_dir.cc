@@ -69,6 +69,12 @@ Result<std::string> JobDir::make_round_dir(int round) const {
   return folder;
 }
 
+void JobDir::remove_round_dirs(int round) const {
+  std::error_code ec;
+  for (; round > 0 && fs::remove_all(path_ + "/" + std::to_string(round), ec) > 0; --round)
+    continue;
+}
+
 void JobDir::remove() const {
   std::error_code ignored;
   fs::remove_all(path_, ignored);

@@ -21,6 +21,8 @@ class JobDir {
   Result<std::string> write_secret(const Secret& secret) const;
   // Makes the folder of a round and returns its path.
   Result<std::string> make_round_dir(int round) const;
+  // Removes the folders of this round and of those before it, as far as they are there.
+  void remove_round_dirs(int round) const;
   void remove() const;
 
  private:

@@ -62,10 +62,12 @@ struct OutputHub::Impl {
   Target& target(bool error) { return error && !one_target ? err : out; }
   OutputSink& sink(bool error) { return target(error).sink; }
   LineMerger& merger(bool error) { return mergers[error ? 1 : 0]; }
-  StreamPtr& slot(int rank, bool error) { return streams[rank][error ? 1 : 0]; }
+  StreamPtr& stream_of(int slot, bool error) { return streams[slot][error ? 1 : 0]; }
   bool merges() const { return plan.output.mode == OutputMode::merged; }
+  // Spares are alone.
+  bool merges_lines_of(int rank) const { return merges() && rank >= 0; }
 
-  Result<UniqueFd> open_stream(int round, int rank, bool error);
+  Result<UniqueFd> open_stream(int round, int slot, int rank, bool error);
   Result<UniqueFd> open_stdin(int rank);
   bool shows(int rank, bool error) const;
   void arm(const StreamPtr& stream);
@@ -76,6 +78,7 @@ struct OutputHub::Impl {
   void end_stream(const StreamPtr& stream);
   void end_lingering();
   void show(const WorkerStream& stream, std::string_view line, bool continued);
+  void rename(WorkerStream& stream, int rank);
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
   void on_drained(Target& to);
@@ -92,9 +95,9 @@ struct OutputHub::Impl {
   Target out, err;
   asio::steady_timer timer, flush_timer;
   StdinPump stdin_pump;
-  std::unique_ptr<char[]> read_buffer;  // one for all streams
-  std::map<int, std::array<StreamPtr, 2>> streams;
-  std::map<int, StreamTail> tails;  // of streams whose worker has ended
+  std::unique_ptr<char[]> read_buffer;              // one for all streams
+  std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
+  std::map<int, StreamTail> tails;                  // by slot: of streams whose worker has ended
   std::array<LineMerger, 2> mergers;
   TimePoint read_at{};  // what this turn shows was read then
   std::function<void()> on_flushed;
@@ -120,20 +123,21 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
 bool OutputHub::Impl::shows(int rank, bool error) const {
   const auto& o = plan.output;
   if (o.mode == OutputMode::files || o.mode == OutputMode::none) return false;
-  if (o.only_ranks && !o.only_ranks->contains(rank)) return false;
+  if (o.only_ranks && (rank < 0 || !o.only_ranks->contains(rank))) return false;
   return o.log_dir.empty() || has(o.tee, error);
 }
 
-Result<UniqueFd> OutputHub::Impl::open_stream(int round, int rank, bool error) {
+Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, bool error) {
   if (plan.output.mode == OutputMode::raw) {
     UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
     if (!copy) return errno_error("copy our own output for a worker", errno);
     return copy;
   }
-  auto stream = std::make_shared<WorkerStream>(loop, rank, error);
+  auto stream = std::make_shared<WorkerStream>(loop, slot, rank, error);
   stream->shown = shows(rank, error);
   const bool logged = !plan.output.log_dir.empty();
-  if (!error && !stream->shown && !logged) return open_null(O_WRONLY);  // nobody wants it
+  // Nobody wants it; of a spare that may change.
+  if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
   if (logged) {
     if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) return ok.error();
   }
@@ -141,9 +145,9 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int rank, bool error) {
   const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(plan.nproc));
   auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
   if (!writing) return writing.error();
-  if (stream->shown && merges()) merger(error).join(rank);
+  if (stream->shown && merges_lines_of(rank)) merger(error).join(rank);
   arm(stream);
-  slot(rank, error) = std::move(stream);
+  stream_of(slot, error) = std::move(stream);
   return writing;
 }
 
@@ -213,13 +217,13 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   }
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
-  if (stream->error()) tails[stream->rank()] = stream->tail;
-  if (merges()) merger(stream->error()).leave(stream->rank());
+  if (stream->error()) tails[stream->slot()] = stream->tail;
+  if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
   stream->reaped = true;
 }
 
 void OutputHub::Impl::end_lingering() {
-  for (auto& [rank, pair] : streams) {
+  for (auto& [slot, pair] : streams) {
     for (auto& stream : pair) {
       if (stream && stream->reaped) stream->close();
     }
@@ -229,13 +233,20 @@ void OutputHub::Impl::end_lingering() {
 // -- Showing
 
 void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bool continued) {
-  if (!merges()) {
-    target(stream.error()).printer.print(stream.rank(), read_at, line, continued);
+  if (!merges_lines_of(stream.rank)) {
+    target(stream.error()).printer.print(stream.rank, read_at, line, continued);
   } else if (continued) {
-    merger(stream.error()).add(read_at, stream.rank(), std::string(line).append(kContinuedMark));
+    merger(stream.error()).add(read_at, stream.rank, std::string(line).append(kContinuedMark));
   } else {
-    merger(stream.error()).add(read_at, stream.rank(), line);
+    merger(stream.error()).add(read_at, stream.rank, line);
   }
+}
+
+void OutputHub::Impl::rename(WorkerStream& stream, int rank) {
+  if (stream.shown && merges_lines_of(stream.rank)) merger(stream.error()).leave(stream.rank);
+  stream.rank = rank;
+  stream.shown = shows(rank, stream.error());
+  if (stream.shown && merges_lines_of(rank)) merger(stream.error()).join(rank);
 }
 
 void OutputHub::Impl::show_merged(bool error, const std::vector<LineMerger::Merged>& lines) {
@@ -298,7 +309,7 @@ void OutputHub::Impl::arm_timer() {
 void OutputHub::Impl::on_timer() {
   read_at = steady_now();
   timer.expires_at(TimePoint::min());
-  for (auto& [rank, pair] : streams) {
+  for (auto& [slot, pair] : streams) {
     for (auto& stream : pair) {
       if (!stream || stream->lines.deadline().value_or(kNever) > read_at) continue;
       stream->lines.show_progress(
@@ -324,26 +335,34 @@ OutputHub::OutputHub(asio::io_context& loop, const Plan& plan, OwnDescriptors ow
     : impl_(std::make_unique<Impl>(loop, plan, own)) {}
 OutputHub::~OutputHub() = default;
 
-Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int rank) {
-  // Whoever still writes on behalf of an earlier round's worker is not heard any more.
-  if (const auto old = impl_->streams.find(rank); old != impl_->streams.end()) {
+Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int rank) {
+  // Whoever still writes on behalf of an earlier worker there is not heard any more.
+  if (const auto old = impl_->streams.find(slot); old != impl_->streams.end()) {
     for (const auto& stream : old->second) {
       if (stream) stream->close();
     }
     impl_->streams.erase(old);
   }
-  impl_->tails.erase(rank);
+  impl_->tails.erase(slot);
   auto in = impl_->open_stdin(rank);
   if (!in) return in.error();
-  auto out = impl_->open_stream(round, rank, false);
+  auto out = impl_->open_stream(round, slot, rank, false);
   if (!out) return out.error();
-  auto err = impl_->open_stream(round, rank, true);
+  auto err = impl_->open_stream(round, slot, rank, true);
   if (!err) return err.error();
   return WorkerStdio{std::move(*in), std::move(*out), std::move(*err)};
 }
 
-void OutputHub::worker_ended(int rank) {
-  const auto it = impl_->streams.find(rank);
+void OutputHub::set_rank(int slot, int rank) {
+  const auto found = impl_->streams.find(slot);
+  if (found == impl_->streams.end()) return;
+  for (const auto& stream : found->second) {
+    if (stream && stream->rank != rank) impl_->rename(*stream, rank);
+  }
+}
+
+void OutputHub::worker_ended(int slot) {
+  const auto it = impl_->streams.find(slot);
   if (it == impl_->streams.end()) return;
   for (const auto& stream : it->second) {
     if (stream && !stream->reaped) impl_->end_stream(stream);
@@ -370,8 +389,8 @@ void OutputHub::flush(Duration limit, std::function<void()> done) {
   impl_->flush_sinks();
 }
 
-std::vector<std::string> OutputHub::stderr_tail(int rank, std::size_t lines) const {
-  const auto it = impl_->tails.find(rank);
+std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) const {
+  const auto it = impl_->tails.find(slot);
   return it == impl_->tails.end() ? std::vector<std::string>() : it->second.lines(lines);
 }
 

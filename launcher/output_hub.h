@@ -50,11 +50,16 @@ class OutputHub {
   struct WorkerStdio {
     UniqueFd in, out, err;
   };
-  Result<WorkerStdio> open_worker(int round, int rank);
+  // slot: where the worker runs, of which there is one at a time; rank: under which it is shown and
+  // logged, -1: a spare.
+  Result<WorkerStdio> open_worker(int round, int slot, int rank);
+
+  // The slot's worker is this rank from now on.
+  void set_rank(int slot, int rank);
 
   // The worker was reaped: what its pipes still hold is read, printed and written before this
   // returns, and stderr_tail() is complete. Call once per open_worker.
-  void worker_ended(int rank);
+  void worker_ended(int slot);
 
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
   void own_line(std::string_view line);
@@ -63,9 +68,9 @@ class OutputHub {
   // `limit` has passed with a reader that does not read.
   void flush(Duration limit, std::function<void()> done);
 
-  // The last lines of the rank's stderr in its latest round, oldest first, at most `lines` of them;
-  // kept in every mode but raw.
-  std::vector<std::string> stderr_tail(int rank, std::size_t lines) const;
+  // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
+  // them; kept in every mode but raw.
+  std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;
 
   // Stops reading our stdin (at the end of a job).
   void close_stdin();

@@ -1,5 +1,6 @@
 #include "launcher/output_printer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <iterator>
@@ -41,9 +42,11 @@ std::string OutputPrinter::make_prefix(const std::string& ranks, int color) cons
 }
 
 void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bool continued) {
-  const auto index = static_cast<std::size_t>(rank);
+  const auto index = static_cast<std::size_t>(rank + 1);
   if (prefixes_.size() <= index) prefixes_.resize(index + 1);
-  if (prefixes_[index].empty()) prefixes_[index] = make_prefix(std::to_string(rank), rank);
+  if (prefixes_[index].empty()) {
+    prefixes_[index] = make_prefix(rank < 0 ? "spare" : std::to_string(rank), std::max(rank, 0));
+  }
   put(prefixes_[index], read_at, line, continued);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/rank_set.h"
+#include "elastic/job_core.h"
 
 namespace dlaunch {
 
@@ -53,14 +54,19 @@ struct Plan {
   Duration grace = std::chrono::seconds(10);  // between SIGTERM and SIGKILL
   Duration timeout = Duration::zero();        // of the whole job; 0: none
   int max_restarts = 0;                       // of all workers together, as torchrun counts
-  std::string error_file;                     // the report as JSON; "": none
-  std::string store_listen = "127.0.0.1:0";   // where the embedded store listens
-  std::string master_addr = "127.0.0.1";      // the workers' MASTER_ADDR; an address of this host
-  int master_port = 0;                        // 0: reserve a free one
-  std::string secret_file;                    // "": make a secret for this job
-  std::string transport = "auto";             // exported as DLAUNCH_TRANSPORT
-  std::string interface;                      // exported as DLAUNCH_INTERFACE; "": not
-  std::string port_range;                     // exported as DLAUNCH_PORT_RANGE; "": not
+  int min_nproc = 1;                          // with fewer the job does not go on
+  int max_nproc = 1;                          // it may grow to as many
+  int spares = 0;                             // processes that wait for a place
+  RestartScope restart_scope = RestartScope::automatic;
+  Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
+  std::string error_file;                             // the report as JSON; "": none
+  std::string store_listen = "127.0.0.1:0";           // where the embedded store listens
+  std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
+  int master_port = 0;                    // 0: reserve a free one
+  std::string secret_file;                // "": make a secret for this job
+  std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
+  std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
+  std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
   bool quiet = false;
 };
 

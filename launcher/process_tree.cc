@@ -100,10 +100,9 @@ bool reap_children() {
   }
 }
 
-}  // namespace
-
-std::vector<pid_t> descendants() {
-  std::vector<pid_t> found = {::getpid()};
+// Of `ancestor`, which is left out.
+std::vector<pid_t> descendants_of(pid_t ancestor) {
+  std::vector<pid_t> found = {ancestor};
   if (kernel_lists_children()) {
     for (std::size_t i = 0; i < found.size(); ++i) {
       const auto children = children_of(found[i]);
@@ -120,8 +119,21 @@ std::vector<pid_t> descendants() {
   return found;
 }
 
-void kill_descendants_once() {
-  for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
+}  // namespace
+
+std::vector<pid_t> descendants() { return descendants_of(::getpid()); }
+
+void kill_descendants_of(pid_t ancestor) {
+  for (const pid_t pid : descendants_of(ancestor)) ::kill(pid, SIGKILL);
+}
+
+void kill_descendants_once() { kill_descendants_of(::getpid()); }
+
+std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
+  const std::string all = '\0' + read_proc("/proc/" + std::to_string(pid) + "/environ");
+  const auto at = all.find('\0' + name + "=");
+  if (at == std::string::npos) return std::nullopt;
+  return std::string(all.c_str() + at + 1 + name.size() + 1);
 }
 
 bool kill_descendants() {

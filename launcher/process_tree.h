@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace dlaunch {
@@ -11,8 +13,12 @@ namespace dlaunch {
 // Children before grandchildren; zombies may be among them.
 std::vector<pid_t> descendants();
 
-// One SIGKILL to each of them.
+// One SIGKILL to each of them, or of those of another process.
 void kill_descendants_once();
+void kill_descendants_of(pid_t ancestor);
+
+// A variable of the environment that a process was started with; nullopt: it has none, or has gone.
+std::optional<std::string> environment_of(pid_t pid, const std::string& name);
 
 // Kills and reaps until none is left; gives up after about 2 s on what cannot be killed (an
 // uninterruptible sleep) and returns false then. Reaps every child, so the caller must not expect

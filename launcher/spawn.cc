@@ -36,7 +36,7 @@ struct Child {
   rlimit open_files;
   bool ignore_hangup;
   pid_t parent;
-  int local_rank;
+  int worker;
   int failure_pipe;  // -1: the parent sees our memory
   Stage failed_stage;
   int failed_errno;
@@ -46,7 +46,7 @@ void fail(Child& child, Stage stage) {
   child.failed_errno = errno;
   child.failed_stage = stage;
   if (child.failure_pipe >= 0) {
-    const SpawnFailure failure{child.local_rank, stage, child.failed_errno};
+    const SpawnFailure failure{child.worker, stage, child.failed_errno};
     [[maybe_unused]] const auto written = ::write(child.failure_pipe, &failure, sizeof failure);
   }
   ::_exit(127);
@@ -191,7 +191,7 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
               .parent = ::getpid(),
-              .local_rank = request.local_rank,
+              .worker = request.worker,
               .failure_pipe = request.wait_for_exec ? -1 : request.failure_pipe,
               .failed_stage = Stage::none,
               .failed_errno = 0};

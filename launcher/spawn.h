@@ -26,7 +26,7 @@ struct SpawnRequest {
   int in = 0, out = 1, err = 2;  // become 0, 1 and 2; each is itself or above 2
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
-  int local_rank = 0;
+  int worker = 0;
   bool wait_for_exec = true;
   int failure_pipe = -1;  // writing end, for !wait_for_exec
 };
@@ -44,7 +44,7 @@ struct SpawnError {
 
 // What a forked child left in the failure pipe.
 struct SpawnFailure {
-  int local_rank;
+  int worker;
   Stage stage;
   int os_errno;
 };

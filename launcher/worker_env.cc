@@ -20,6 +20,8 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "SLURM_MEM_BIND",
                                        "HOROVOD_",
                                        "TORCHELASTIC_",
+                                       "DLAUNCH_AGENT",
+                                       "DLAUNCH_WORKER",
                                        "DLAUNCH_RDZV",
                                        "DLAUNCH_ROUND",
                                        "DLAUNCH_ROUND_DIR",
@@ -45,7 +47,7 @@ bool stale(std::string_view name) {
 }
 
 std::string expand(const std::string& text, const Plan& plan, const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.local_rank), size = std::to_string(plan.nproc);
+  const std::string rank = std::to_string(place.rank), size = std::to_string(place.size);
   const std::pair<std::string_view, std::string_view> macros[] = {
       {"${rank}", rank},         {"${local_rank}", rank},
       {"${world_size}", size},   {"${local_world_size}", size},
@@ -73,9 +75,17 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
 
 using Variables = std::map<std::string, std::string>;
 
+// A spare has none yet, and must not take one that an enclosing launcher has left.
+void set_rank(Variables& env, const char* name, int rank) {
+  if (rank < 0)
+    env.erase(name);
+  else
+    env[name] = std::to_string(rank);
+}
+
 void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.local_rank), size = std::to_string(plan.nproc);
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) env[name] = rank;
+  const std::string size = std::to_string(place.size);
+  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) set_rank(env, name, place.rank);
   for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) env[name] = size;
   env["GROUP_RANK"] = env["NODE_RANK"] = "0";
   env["GROUP_WORLD_SIZE"] = "1";
@@ -87,17 +97,17 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["TORCHELASTIC_RUN_ID"] = plan.job_id;
   // MASTER_PORT is the workers' own: their rank 0 serves the store there.
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  env["TORCHELASTIC_ERROR_FILE"] = place.round_dir + "/error." + rank + ".json";
+  env["TORCHELASTIC_ERROR_FILE"] = place.error_file;
   env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
 // What scripts of other worlds read to learn their place. PMI_* is not among it: a linked MPI
 // library would take that as an invitation to join a job that does not exist.
-void set_other_worlds(Variables& env, const Plan& plan, const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.local_rank), size = std::to_string(plan.nproc);
+void set_other_worlds(Variables& env, const WorkerPlace& place) {
+  const std::string size = std::to_string(place.size);
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "OMPI_COMM_WORLD_NODE_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}) {
-    env[name] = rank;
+    set_rank(env, name, place.rank);
   }
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_SIZE",
                            "HOROVOD_LOCAL_SIZE"}) {
@@ -110,6 +120,8 @@ void set_other_worlds(Variables& env, const Plan& plan, const WorkerPlace& place
 void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_JOB_ID"] = plan.job_id;
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
+  env["DLAUNCH_AGENT"] = place.agent_socket;
+  env["DLAUNCH_WORKER"] = std::to_string(place.worker);
   env["DLAUNCH_RDZV"] = place.store_url;
   env["DLAUNCH_SECRET_FILE"] = place.secret_file;
   env["DLAUNCH_ROUND_DIR"] = place.round_dir;
@@ -132,7 +144,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
     env[item.substr(0, equals)] = item.substr(equals + 1);
   }
   set_torchrun(env, plan, place);
-  set_other_worlds(env, plan, place);
+  set_other_worlds(env, place);
   set_own(env, plan, place);
   for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
   std::vector<std::string> out;

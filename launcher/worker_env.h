@@ -10,13 +10,17 @@ namespace dlaunch {
 
 // What the agent knows beyond the Plan when it starts a worker.
 struct WorkerPlace {
-  int round = 1;  // from 1
-  int local_rank = 0;
+  int round = 1;   // from 1
+  int rank = 0;    // -1: a spare, which will be told
+  int size = 1;    // of the round
+  int worker = 0;  // this process among all of the job: never used again
   int master_port = 0;
   int usable_cores = 1;   // of the whole node
   std::string store_url;  // "tcp://127.0.0.1:40000"
   std::string secret_file;
-  std::string round_dir;  // private folder of this round
+  std::string agent_socket;
+  std::string round_dir;   // private folder of this round
+  std::string error_file;  // TORCHELASTIC_ERROR_FILE
 };
 
 // `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would

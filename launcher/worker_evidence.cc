@@ -24,11 +24,11 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
   end.core_dumped = info.si_code == CLD_DUMPED;
 }
 
-void note_left_files(WorkerEnd& end, const std::string& round_dir) {
-  const std::string rank = std::to_string(end.local_rank);
-  end.error_file = read_left_file(round_dir + "/error." + rank + ".json");
-  end.flight = read_flight(read_left_file(round_dir + "/flight." + rank));
-  const std::string note = read_left_file(round_dir + "/peer_lost." + rank);
+void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
+  const std::string rank = std::to_string(place.rank);
+  end.error_file = read_left_file(place.error_file);
+  end.flight = read_flight(read_left_file(place.round_dir + "/flight." + rank));
+  const std::string note = read_left_file(place.round_dir + "/peer_lost." + rank);
   int peer = -1;
   if (std::from_chars(note.data(), note.data() + note.size(), peer).ec == std::errc()) {
     end.peer_lost = peer;

@@ -8,15 +8,16 @@
 
 #include "launcher/oom.h"
 #include "launcher/report.h"
+#include "launcher/worker_env.h"
 
 namespace dlaunch {
 
 // The facts of its wait status: waitid's siginfo_t.
 void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 
-// The files that a failed worker may have left in the round's folder: TORCHELASTIC_ERROR_FILE,
+// The files that a failed worker may have left: TORCHELASTIC_ERROR_FILE, and in its round's folder
 // libdlring's note on a lost peer and its flight record.
-void note_left_files(WorkerEnd& end, const std::string& round_dir);
+void note_left_files(WorkerEnd& end, const WorkerPlace& place);
 
 // That the kernel killed it for lack of memory, if our memory cgroup counted such a kill since
 // `before` and nobody here had sent the SIGKILL.

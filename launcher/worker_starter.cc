@@ -56,11 +56,6 @@ Result<WorkerStarter> WorkerStarter::make(const Plan& plan, const OriginalSignal
   return starter;
 }
 
-void WorkerStarter::begin_round(WorkerPlace place) {
-  place_ = std::move(place);
-  failures_.clear();
-}
-
 Result<std::string> WorkerStarter::resolve(const std::string& program,
                                            const std::vector<std::string>& env) {
   const auto known = programs_.find(program);
@@ -70,43 +65,42 @@ Result<std::string> WorkerStarter::resolve(const std::string& program,
   return found;
 }
 
-SpawnError WorkerStarter::start(int local_rank, const OutputHub::WorkerStdio& stdio,
-                                Spawned& worker) {
-  place_.local_rank = local_rank;
+SpawnRequest WorkerStarter::request_for(const WorkerPlace& place) const {
   SpawnRequest request;
-  request.argv = worker_arguments(*plan_, place_);
-  request.env = worker_environment(*plan_, place_, inherited_);
+  request.argv = worker_arguments(*plan_, place);
+  request.chdir = plan_->chdir;
+  const auto index = static_cast<std::size_t>(std::max(place.rank, 0));
+  if (place.rank >= 0 && index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
+  return request;
+}
+
+SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio,
+                                Spawned& worker) {
+  SpawnRequest request = request_for(place);
+  request.env = worker_environment(*plan_, place, inherited_);
   auto program = resolve(request.argv.at(0), request.env);
   if (!program) return {Stage::exec, program.error().os_errno, program.error().what};
   request.path = *program;
-  request.chdir = plan_->chdir;
-  const auto index = static_cast<std::size_t>(local_rank);
-  if (index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
   request.in = stdio.in.get();
   request.out = stdio.out.get();
   request.err = stdio.err.get();
   request.open_files = open_files_;
   request.ignore_hangup = ignore_hangup_;
-  request.local_rank = local_rank;
-  request.wait_for_exec = local_rank == 0;
+  request.worker = place.worker;
+  request.wait_for_exec = place.worker == 1;
   request.failure_pipe = failures_writing_.get();
   return spawn(request, worker);
 }
 
-std::optional<SpawnError> WorkerStarter::failure_of(int local_rank) {
+std::optional<SpawnError> WorkerStarter::failure_of(const WorkerPlace& place) {
   SpawnFailure failure{};
   while (::read(failures_reading_.get(), &failure, sizeof failure) == sizeof failure) {
-    failures_[failure.local_rank] = failure;
+    failures_[failure.worker] = failure;
   }
-  const auto found = failures_.find(local_rank);
+  const auto found = failures_.find(place.worker);
   if (found == failures_.end()) return std::nullopt;
-  SpawnRequest request;
-  place_.local_rank = local_rank;
-  request.argv = worker_arguments(*plan_, place_);
+  SpawnRequest request = request_for(place);
   request.path = programs_[request.argv.at(0)];
-  request.chdir = plan_->chdir;
-  const auto index = static_cast<std::size_t>(local_rank);
-  if (index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
   return explain_failure(request, found->second.stage, found->second.os_errno);
 }
 

@@ -23,29 +23,28 @@ class WorkerStarter {
   // back. `plan` must outlive the starter. Error: the hard limit is too low for that many workers.
   static Result<WorkerStarter> make(const Plan& plan, const OriginalSignals& original);
 
-  // What the agent has set up for the workers; `round_dir` is that of this round.
-  void begin_round(WorkerPlace place);
-
-  // Starts the worker; the descriptors in `stdio` may be closed afterwards. stage == none on
-  // success; even then a worker may turn out not to have come as far as its program.
-  SpawnError start(int local_rank, const OutputHub::WorkerStdio& stdio, Spawned& worker);
+  // Starts the worker, `place.worker` 1 in such a way that it is known at once whether its program
+  // could be run, before others are started in vain. The descriptors in `stdio` may be closed
+  // afterwards. stage == none on success; even then a worker may turn out not to have come as far
+  // as its program.
+  SpawnError start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio, Spawned& worker);
 
   // Why a worker that start() had started ended before its program ran; none if it did run. To be
   // asked once it was reaped.
-  std::optional<SpawnError> failure_of(int local_rank);
+  std::optional<SpawnError> failure_of(const WorkerPlace& place);
 
  private:
   explicit WorkerStarter(const Plan& plan) : plan_(&plan) {}
+  SpawnRequest request_for(const WorkerPlace& place) const;
   Result<std::string> resolve(const std::string& program, const std::vector<std::string>& env);
 
   const Plan* plan_;
-  WorkerPlace place_;
   rlimit open_files_{};
   bool ignore_hangup_ = false;
   std::vector<std::string> inherited_;
   std::map<std::string, std::string> programs_;  // by argv[0]: where it was found
   UniqueFd failures_reading_, failures_writing_;
-  std::map<int, SpawnFailure> failures_;  // by local rank
+  std::map<int, SpawnFailure> failures_;  // by worker
 };
 
 }  // namespace dlaunch

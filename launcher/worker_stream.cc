@@ -55,7 +55,8 @@ Result<UniqueFd> WorkerStream::open_pipe(std::size_t pipe_bytes) {
 
 Result<void> WorkerStream::open_log(const std::string& folder, int round) {
   namespace fs = std::filesystem;
-  const fs::path own = fs::path(folder) / std::to_string(round) / std::to_string(rank_);
+  const std::string who = rank < 0 ? "spare" + std::to_string(slot_) : std::to_string(rank);
+  const fs::path own = fs::path(folder) / std::to_string(round) / who;
   std::error_code ec;
   fs::create_directories(own, ec);
   if (ec) return errno_error("--log-dir: make " + own.string(), ec.value());

@@ -34,17 +34,17 @@ class WorkerStream {
  public:
   static constexpr std::size_t kDefaultPipe = 64 << 10;  // what the kernel gives unasked
 
-  WorkerStream(asio::io_context& loop, int rank, bool error)
-      : rank_(rank), error_(error), pipe_(loop) {}
+  WorkerStream(asio::io_context& loop, int slot, int its_rank, bool error)
+      : rank(its_rank), slot_(slot), error_(error), pipe_(loop) {}
 
-  int rank() const { return rank_; }
+  int slot() const { return slot_; }
   bool error() const { return error_; }  // stderr, not stdout
   bool is_open() const { return pipe_.is_open(); }
 
   // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
   // end.
   Result<UniqueFd> open_pipe(std::size_t pipe_bytes);
-  // FOLDER/ROUND/RANK/{stdout,stderr}
+  // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
   Result<void> open_log(const std::string& folder, int round);
   void close();
 
@@ -61,13 +61,14 @@ class WorkerStream {
   // Into the log file, if there is one. When that fails, the file is given up and told as an Error.
   Result<void> write_log(std::string_view bytes);
 
+  int rank;             // -1: a spare
   bool shown = false;   // on our own output
   bool reaped = false;  // the worker has ended; who still writes is nobody we wait for
   LineSplitter lines;
   StreamTail tail;
 
  private:
-  const int rank_;
+  const int slot_;
   const bool error_;
   asio::posix::stream_descriptor pipe_;
   UniqueFd log_;

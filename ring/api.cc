@@ -12,17 +12,25 @@
 
 #include "dlaunch/ring.h"
 #include "ring/communicator.h"
+#include "ring/membership.h"
 
 using dlaunch::Call;
 using dlaunch::Collective;
 using dlaunch::Communicator;
 using dlaunch::Errc;
 using dlaunch::Error;
+using dlaunch::JobView;
 using dlaunch::Message;
 using dlaunch::Result;
 
 struct dl_comm {
+  // Of an elastic process; told before and destroyed after the communicator of the round.
+  std::unique_ptr<dlaunch::Membership> membership;
+  dlaunch::JobView job;  // what does not change from round to round
   std::unique_ptr<dlaunch::Communicator> impl;
+  ~dl_comm() {
+    if (membership) membership->on_over({});
+  }
   // Each thread's last failure.
   std::mutex mutex;
   std::map<std::thread::id, std::string> errors;
@@ -173,6 +181,51 @@ dl_result end_of(dl_request*& request) {
 
 }  // namespace
 
+namespace {
+
+JobView in_round(JobView job, const dlaunch::RoundNotice& notice) {
+  job.rank = notice.rank;
+  job.size = notice.size;
+  job.round = static_cast<std::uint64_t>(notice.round);
+  job.store_url = notice.store_url;
+  job.round_dir = notice.round_dir;
+  job.local_cores = notice.local_cores;
+  return job;
+}
+
+// The mistake is this program's: another round would not help.
+bool is_final(Errc code) {
+  return code == Errc::usage || code == Errc::unsupported || code == Errc::auth ||
+         code == Errc::mismatch;
+}
+
+// Into the next round whose members really meet.
+Result<void> join_next_round(dl_comm& comm, std::uint64_t version) {
+  comm.membership->on_over({});
+  comm.impl.reset();  // its end is what the others hear first
+  const auto failed = [&](const Error& error) {
+    comm.impl = Communicator::ended(error);
+    return error;
+  };
+  while (true) {
+    auto notice = comm.membership->next_round(version);
+    if (!notice) return failed(notice.error());
+    dlaunch::AbortFlag over;
+    comm.membership->on_over([&over](const Error& why) { over.raise(why); });
+    auto joined = Communicator::join(in_round(comm.job, *notice), &over);
+    comm.membership->on_over({});
+    if (joined) {
+      comm.impl = std::move(*joined);
+      comm.membership->on_over(
+          [impl = comm.impl.get()](const Error& why) { impl->end_round(why); });
+      return {};
+    }
+    if (is_final(joined.error().code)) return failed(joined.error());
+  }
+}
+
+}  // namespace
+
 void dl_options_init(dl_options* options) {
   *options = dl_options{};
   options->struct_size = sizeof(dl_options);
@@ -186,12 +239,40 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
     *comm = nullptr;
     auto job = dlaunch::resolve_job(url, options, dlaunch::process_environment());
     if (!job) return job.error();
-    auto joined = dlaunch::Communicator::join(*job);
-    if (!joined) return joined.error();
-    *comm = new dl_comm;
-    (*comm)->impl = std::move(*joined);
+    auto made = std::make_unique<dl_comm>();
+    made->job = *job;
+    if (job->agent.empty()) {
+      auto joined = Communicator::join(*job);
+      if (!joined) return joined.error();
+      made->impl = std::move(*joined);
+    } else {
+      auto membership = dlaunch::Membership::connect(job->agent, job->worker);
+      if (!membership) return membership.error();
+      made->membership = std::move(*membership);
+      if (auto ok = join_next_round(*made, 0); !ok) return ok;
+    }
+    *comm = made.release();
     return {};
   });
+}
+
+dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
+  return guarded(comm, [&]() -> Result<void> {
+    if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
+    if (!comm->membership) {
+      return Error{.code = Errc::unsupported,
+                   .what =
+                       "rejoin: no launcher forms rounds for this process: set "
+                       "options.elastic, and start it with dlaunch"};
+    }
+    return join_next_round(*comm, version);
+  });
+}
+
+uint64_t dl_round(const dl_comm* comm) { return comm->impl ? comm->impl->round() : 0; }
+
+int dl_round_over(const dl_comm* comm) {
+  return comm->membership && comm->membership->over() ? 1 : 0;
 }
 
 void dl_finalize(dl_comm* comm) {

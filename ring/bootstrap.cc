@@ -139,6 +139,14 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
   if (auto ok = settings(options, env, job); !ok) return ok.error();
 
   const std::string where = url == nullptr || *url == '\0' ? "env://" : url;
+  // The agent will tell who this is, round by round.
+  if (options.elastic != 0 && where == "env://" && env("DLAUNCH_AGENT")) {
+    auto worker = parse_int(env("DLAUNCH_WORKER").value_or(""), 0, 1 << 30, "DLAUNCH_WORKER");
+    if (!worker) return worker.error();
+    job.agent = *env("DLAUNCH_AGENT");
+    job.worker = *worker;
+    return job;
+  }
   if (where == "env://") {
     if (!env("RANK") && options.rank < 0) return job;  // started alone: a world of one
     if (auto ok = who_am_i(options, env, job); !ok) return ok.error();

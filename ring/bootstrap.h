@@ -32,6 +32,8 @@ struct JobView {
   std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
   PortRange ports;        // of the ranks' own listeners
   std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
+  std::string agent;      // the agent's socket, for a process that takes part in rounds; "": none
+  int worker = 0;         // what the agent calls this process
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
   // Of a group that a communicator was split into; rank and size are the group's.
   std::string group;             // keeps groups apart: "/1.0", then "/1.0/2.1" for a group of that

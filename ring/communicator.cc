@@ -99,6 +99,12 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
   return comm;
 }
 
+std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
+  std::unique_ptr<Communicator> comm(new Communicator(JobView()));
+  comm->abort_.raise(error);
+  return comm;
+}
+
 Communicator::~Communicator() {
   remove_process_events(*this);
   // Nobody can wait for what is still under way.

@@ -32,6 +32,8 @@ class Communicator : private ProcessEvents {
   // `parent`: of the communicator that is split, whose end ends this, too.
   static Result<std::unique_ptr<Communicator>> join(const JobView& job,
                                                     const AbortFlag* parent = nullptr);
+  // One of a single rank on which every call returns `error`.
+  static std::unique_ptr<Communicator> ended(const Error& error);
   ~Communicator() override;
 
   int rank() const { return job_.rank; }
@@ -66,6 +68,9 @@ class Communicator : private ProcessEvents {
   Result<std::string> explain(const Call& call) const;
 
   void abort();
+  // The round that this communicator belongs to is over. Any thread; returns at once.
+  void end_round(const Error& why) { abort_.raise(why); }
+  std::uint64_t round() const { return job_.round; }
 
  private:
   explicit Communicator(JobView job) : job_(std::move(job)) {}

@@ -16,7 +16,8 @@ ARROWS = {
     "cli/bench": {"base"},
     "examples": set(),
 }
-RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h"}
+RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h",
+                "rendezvous/worker_message.h"}
 # Heavy or foreign headers, each behind the files that need it.
 CONFINED = {
     "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",

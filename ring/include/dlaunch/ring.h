@@ -89,6 +89,7 @@ typedef struct dl_options {
   const char* wire_codec;  /* "none", "bf16", "int8": how float32 sums and averages in all_reduce
                               travel between hosts; lossy. The same on every rank. NULL:
                               DLAUNCH_WIRE_CODEC or "none" */
+  int elastic;             /* 1: this process goes on when others are lost: see dl_rejoin() */
 } dl_options;
 
 DL_API void dl_options_init(dl_options* options);
@@ -112,6 +113,28 @@ DL_API void dl_finalize(dl_comm* comm);
 /* Makes the pending and all later calls of this rank return DL_ERR_ABORTED and tells the peers, who
  * get DL_ERR_PEER_LOST naming this rank. Any thread; returns at once. */
 DL_API void dl_abort(dl_comm* comm);
+
+/* Elastic jobs. A process that set options.elastic and was started by dlaunch (url env://) takes
+ * part in rounds: numbered rosters, of which the launcher forms the next one when a member is lost,
+ * or when the job is to grow or to shrink. dl_init() then blocks until this process is in a round,
+ * and its rank and size are the round's, whatever the environment says. Elsewhere the option has no
+ * effect: there is one round for ever.
+ *
+ * When the round is over, a pending collective returns DL_ERR_PEER_LOST, as does every later one;
+ * dl_peer_lost() is the rank that was lost, -1 where none was.
+ *
+ * dl_rejoin() leaves the round, whether it is over or not, blocks until the launcher has formed the
+ * next one, and joins it in place. Rank and size may have changed, and a new process that knows
+ * nothing yet may stand in for one that died: the ranks agree on their state before they go on.
+ * Every member has to come. version: the number of the newest state that this process holds,
+ * growing; 0: none. Groups made by dl_split() stay behind in the old round and are to be freed. Not
+ * during another call on this communicator, dl_abort() included. DL_ERR_UNSUPPORTED: no launcher
+ * here forms rounds; DL_ERR_IO: it has gone. */
+DL_API dl_result dl_rejoin(dl_comm* comm, uint64_t version);
+/* The number of the round, from 1; grows. */
+DL_API uint64_t dl_round(const dl_comm* comm);
+/* 1: the round is over. Cheap enough for each step. */
+DL_API int dl_round_over(const dl_comm* comm);
 
 DL_API int dl_rank(const dl_comm* comm);
 DL_API int dl_size(const dl_comm* comm);

@@ -296,6 +296,11 @@ class Communicator {
     return source;
   }
   // Collective; for a negative color a communicator that is not valid().
+  // Elastic rounds: see dl_rejoin().
+  void rejoin(std::uint64_t version = 0) { check(dl_rejoin(get(), version)); }
+  std::uint64_t round() const { return dl_round(get()); }
+  bool round_over() const { return dl_round_over(get()) != 0; }
+
   Communicator split(int color, int key = 0) {
     dl_comm* group = nullptr;
     check(dl_split(get(), color, key, &group));

@@ -88,19 +88,19 @@ TEST_CASE("a place where no folder can be made is named") {
 
 TEST_CASE("what a failed worker left is read, but nothing that would hold us up") {
   const Folder folder;
-  std::ofstream(folder.path / "error.3.json") << "{\"message\": \"m\"}";
+  std::ofstream(folder.path / "error.8.json") << "{\"message\": \"m\"}";
   std::ofstream(folder.path / "peer_lost.3") << "11\nrank 11 left\n";
   WorkerEnd end;
-  end.local_rank = 3;
-  note_left_files(end, folder.path);
+  note_left_files(
+      end, {.rank = 3, .round_dir = folder.path, .error_file = folder.path / "error.8.json"});
   CHECK(end.error_file == "{\"message\": \"m\"}");
   CHECK(end.peer_lost == 11);
 
   WorkerEnd other;
-  other.local_rank = 4;
-  REQUIRE(::mkfifo((folder.path / "error.4.json").c_str(), 0600) == 0);
+  REQUIRE(::mkfifo((folder.path / "error.9.json").c_str(), 0600) == 0);
   std::ofstream(folder.path / "peer_lost.4") << "not a number";
-  note_left_files(other, folder.path);
+  note_left_files(
+      other, {.rank = 4, .round_dir = folder.path, .error_file = folder.path / "error.9.json"});
   CHECK(other.error_file.empty());
   CHECK(other.peer_lost == -1);
 

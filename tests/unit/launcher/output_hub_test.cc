@@ -59,7 +59,7 @@ struct Hub {
   }
   ~Hub() { set_log_sink({}); }
   OutputHub::WorkerStdio open(int rank, int round = 1) {
-    auto stdio = hub->open_worker(round, rank);
+    auto stdio = hub->open_worker(round, rank, rank);
     REQUIRE(stdio);
     return std::move(*stdio);
   }
@@ -306,7 +306,7 @@ TEST_CASE("a log folder that cannot be made is an error that names it") {
   Hub h;
   h.plan.output.log_dir = "/proc/none";
   h.start();
-  const auto stdio = h.hub->open_worker(1, 0);
+  const auto stdio = h.hub->open_worker(1, 0, 0);
   REQUIRE_FALSE(stdio);
   CHECK(stdio.error().what.find("/proc/none/1/0") != std::string::npos);
 }

@@ -210,7 +210,7 @@ TEST_CASE("a forked worker that cannot exec says so in the pipe and exits with 1
   auto request = program("/no/such/program");
   request.wait_for_exec = false;
   request.failure_pipe = writing.get();
-  request.local_rank = 5;
+  request.worker = 5;
   Spawned worker;
   REQUIRE(spawn(request, worker).stage == Stage::none);
   int status = 0;
@@ -218,7 +218,7 @@ TEST_CASE("a forked worker that cannot exec says so in the pipe and exits with 1
   CHECK(WEXITSTATUS(status) == 127);
   SpawnFailure failure{};
   REQUIRE(::read(reading.get(), &failure, sizeof failure) == sizeof failure);
-  CHECK(failure.local_rank == 5);
+  CHECK(failure.worker == 5);
   CHECK(failure.stage == Stage::exec);
   CHECK(failure.os_errno == ENOENT);
 }

@@ -29,7 +29,17 @@ Plan plan() {
   return p;
 }
 
-const WorkerPlace kPlace{2, 1, 4711, 8, "tcp://127.0.0.1:1", "/s", "/d"};
+const WorkerPlace kPlace{.round = 2,
+                         .rank = 1,
+                         .size = 4,
+                         .worker = 9,
+                         .master_port = 4711,
+                         .usable_cores = 8,
+                         .store_url = "tcp://127.0.0.1:1",
+                         .secret_file = "/s",
+                         .agent_socket = "/a",
+                         .round_dir = "/d",
+                         .error_file = "/e/error.9.json"};
 
 }  // namespace
 
@@ -52,7 +62,9 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
                            "TORCHELASTIC_MAX_RESTARTS=3",
                            "TORCHELASTIC_RUN_ID=j",
                            "TORCHELASTIC_USE_AGENT_STORE=False",
-                           "TORCHELASTIC_ERROR_FILE=/d/error.1.json",
+                           "TORCHELASTIC_ERROR_FILE=/e/error.9.json",
+                           "DLAUNCH_AGENT=/a",
+                           "DLAUNCH_WORKER=9",
                            "DLAUNCH_ROUND=2",
                            "DLAUNCH_LOCAL_CORES=8",
                            "HOME=/root",
@@ -68,6 +80,19 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
     CAPTURE(name);
     CHECK_FALSE(names(env, name));
   }
+}
+
+TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
+  WorkerPlace spare = kPlace;
+  spare.rank = -1;
+  Plan p = plan();
+  p.env.clear();
+  const auto env = worker_environment(p, spare, {"RANK=7", "LOCAL_RANK=7"});
+  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    CAPTURE(name);
+    CHECK_FALSE(names(env, name));
+  }
+  CHECK(has(env, "DLAUNCH_WORKER=9"));
 }
 
 TEST_CASE("macros are filled in, and what is none stays") {

@@ -1,0 +1,405 @@
+#include "elastic/job_core.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace dlaunch {
+namespace {
+
+// timeout(1) signals its child and then the whole group its child is in: the same signal twice
+// within microseconds is one wish. People press ^C twice more slowly than this.
+constexpr Duration kSameWish = std::chrono::milliseconds(100);
+
+JobOn kind_of(const JobCore::Event& event) {
+  struct Kind {
+    JobOn operator()(const JobCore::Start&) const { return JobOn::start; }
+    JobOn operator()(const JobCore::Spawned&) const { return JobOn::spawned; }
+    JobOn operator()(const JobCore::SpawnFailed&) const { return JobOn::failed; }
+    JobOn operator()(const JobCore::Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
+    JobOn operator()(const JobCore::Unkillable&) const { return JobOn::failed; }
+    JobOn operator()(const JobCore::Ready&) const { return JobOn::member; }
+    JobOn operator()(const JobCore::Signal& e) const {
+      return ends_the_job(e.number) ? JobOn::stop : JobOn::pass;
+    }
+    JobOn operator()(const JobCore::Resize&) const { return JobOn::change; }
+    JobOn operator()(const JobCore::Replace&) const { return JobOn::change; }
+    JobOn operator()(const JobCore::Clock&) const { return JobOn::clock; }
+  };
+  return std::visit(Kind{}, event);
+}
+
+}  // namespace
+
+bool ends_the_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+JobCore::JobCore(JobConfig config)
+    : config_(config),
+      processes_(static_cast<std::size_t>(slots(config))),
+      target_size_(config.size) {
+  DL_ASSERT(config.size > 0 && config.min_size <= config.size && config.size <= config.max_size);
+}
+
+std::vector<JobCore::Action> JobCore::step(TimePoint now, const Event& event) {
+  const JobOn kind = kind_of(event);
+  const JobState from = state_;
+  if (!job_handles(from, kind)) return {};
+  actions_.clear();
+  now_ = now;
+  std::visit([&](const auto& what) { on(what); }, event);
+  settle();
+  DL_ASSERT(job_may_move({from, kind, state_}));
+  return std::move(actions_);
+}
+
+std::optional<TimePoint> JobCore::deadline() const {
+  if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
+  TimePoint next = job_deadline_;
+  for (const auto& process : processes_) {
+    const bool waits = process.life == Life::waiting && process.start_at > now_;
+    if (waits) next = std::min(next, process.start_at);
+    if (is_late(process, kNever)) next = std::min(next, process.join_by);
+  }
+  return next == kNever ? std::nullopt : std::optional(next);
+}
+
+// -- Events
+
+void JobCore::on(const Start&) {
+  if (config_.timeout > Duration::zero()) job_deadline_ = deadline_after(now_, config_.timeout);
+  for (Slot slot = 0; slot < config_.size; ++slot) {
+    roster_.push_back(slot);
+    want(slot, slot, now_);
+  }
+  for (int spare = 0; spare < config_.spares; ++spare) want(config_.size + spare, -1, now_);
+  round_ = 1;
+  state_ = JobState::forming;
+}
+
+void JobCore::on(const Spawned& event) {
+  if (at(event.slot).life == Life::starting) at(event.slot).life = Life::running;
+}
+
+void JobCore::on(const SpawnFailed& event) {
+  at(event.slot).life = Life::absent;
+  if (state_ != JobState::ending) return end(JobEnding::spawn_failed, SIGTERM);
+  if (why_ == JobEnding::worker_failed) why_ = JobEnding::spawn_failed;
+}
+
+void JobCore::on(const Ended& event) {
+  Process& process = at(event.slot);
+  const Life was = std::exchange(process.life, Life::absent);
+  const bool was_linked = std::exchange(process.linked, false);
+  process.ready = false;
+  process.in_round = 0;
+  if (state_ == JobState::ending) return;
+  if (was == Life::stopping || was == Life::stuck) {
+    if (process.wanted) process.life = Life::waiting;
+    return;
+  }
+  const bool in_need = state_ == JobState::forming && was_linked;
+  if (event.well && process.rank >= 0 && !in_need) {
+    process.life = Life::done;
+  } else if (event.well && process.rank < 0) {
+    process.wanted = false;  // a spare of a program that does not wait to be asked
+  } else {
+    // Where nobody was lost before, it is nobody's consequence.
+    lose(event.slot, event.consequence && state_ == JobState::forming);
+  }
+}
+
+void JobCore::on(const Unkillable& event) {
+  at(event.slot).life = Life::stuck;
+  // Its place can't be filled: it may come back to life any time.
+  if (at(event.slot).wanted && state_ != JobState::ending) end(JobEnding::worker_failed, SIGTERM);
+}
+
+void JobCore::on(const Ready& event) {
+  Process& process = at(event.slot);
+  if (process.life != Life::running || event.left != process.in_round) return;
+  process.linked = process.ready = true;
+  process.version = event.version;
+  if (!announced_ || process.rank < 0 || process.in_round != round_) return;
+  // A peer that has finished too early would have to come back.
+  if (any_member_done() && !take_restart()) return end(JobEnding::worker_failed, SIGTERM);
+  form(-1);
+}
+
+void JobCore::on(const Signal& event) {
+  if (!ends_the_job(event.number)) return actions_.push_back(HandOn{event.number});
+  if (stop_signal_ == 0) {
+    stop_signal_ = event.number;
+    stopped_at_ = now_;
+    if (state_ == JobState::ending) return stop_all(event.number);
+    return end(JobEnding::interrupted, event.number);
+  }
+  if (event.number == stop_signal_ && now_ - stopped_at_ < kSameWish) return;
+  // A closing terminal and its shell send a SIGHUP each.
+  stop_all(event.number == SIGHUP ? SIGHUP : SIGKILL);
+}
+
+void JobCore::on(const Resize& event) {
+  target_size_ = std::clamp(event.size, 1, config_.max_size);
+  if (target_size_ < size()) {
+    while (size() > target_size_) leave_roster(size() - 1, SIGTERM);
+    return form(-1);
+  }
+  // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
+  int more = target_size_ - size() + config_.spares;
+  for (const auto& process : processes_) more -= process.wanted && process.rank < 0;
+  for (Slot slot = 0; slot < slots(config_) && more > 0; ++slot) {
+    if (at(slot).wanted) continue;
+    want(slot, -1, now_);
+    --more;
+  }
+}
+
+void JobCore::on(const Replace& event) {
+  if (at(event.slot).life != Life::running) return;
+  stop(event.slot, SIGKILL);
+  lose(event.slot, false);
+}
+
+void JobCore::on(const Clock&) {
+  if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
+  for (Slot slot = 0; slot < slots(config_); ++slot) {
+    if (state_ == JobState::forming && is_late(at(slot), now_)) on(Replace{slot});
+  }
+}
+
+// -- Decisions
+
+// A newcomer that others wait for, at `by` (kNever: sooner or later).
+bool JobCore::is_late(const Process& process, TimePoint by) const {
+  if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
+    return false;
+  if (process.ready || process.in_round != 0 || process.join_by > by) return false;
+  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
+}
+
+// `free`: it costs no restart.
+void JobCore::lose(Slot slot, bool free) {
+  Process& process = at(slot);
+  const int rank = process.rank;
+  if (!free && !take_restart()) {
+    if (rank < 0) return static_cast<void>(process.wanted = false);
+    if (!may_shrink()) return end(JobEnding::worker_failed, SIGTERM);
+    leave_roster(rank, SIGKILL);
+    target_size_ = size();
+    return form(rank);
+  }
+  if (rank < 0) return want(slot, -1, now_);
+  if (const auto spare = best_spare()) {
+    roster_[static_cast<std::size_t>(rank)] = *spare;
+    at(*spare).rank = rank;
+    process.rank = -1;
+  }
+  want(slot, process.rank, now_);
+  form(rank);
+}
+
+bool JobCore::take_restart() {
+  if (restarts_used_ >= config_.max_restarts) return false;
+  ++restarts_used_;
+  return true;
+}
+
+// The others can go on without one of them.
+bool JobCore::may_shrink() const {
+  if (size() <= config_.min_size || any_member_done()) return false;
+  return std::all_of(roster_.begin(), roster_.end(),
+                     [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
+}
+
+// The spare that will be there first.
+std::optional<Slot> JobCore::best_spare() const {
+  std::optional<Slot> best;
+  for (Slot slot = 0; slot < slots(config_); ++slot) {
+    const Process& process = at(slot);
+    if (process.rank >= 0 || !process.wanted || process.life != Life::running) continue;
+    if (!process.ready) continue;
+    if (!best) best = slot;
+  }
+  return best;
+}
+
+// Gives the next round its number. Whoever cannot go on to it is stopped; whoever has finished
+// comes back, because the others will need it.
+void JobCore::form(int lost_rank) {
+  ++round_;
+  announced_ = false;
+  state_ = JobState::forming;
+  for (const Slot slot : roster_) {
+    if (at(slot).life == Life::done) want(slot, at(slot).rank, now_);
+    if (is_up(at(slot)) && !stays(slot)) stop(slot, SIGTERM);
+  }
+  actions_.push_back(Fence{round_, lost_rank});
+}
+
+bool JobCore::stays(Slot slot) const {
+  if (config_.scope == RestartScope::worker) return true;
+  return config_.scope == RestartScope::automatic && at(slot).linked;
+}
+
+void JobCore::want(Slot slot, int rank, TimePoint start_at) {
+  Process& process = at(slot);
+  process.wanted = true;
+  process.rank = rank;
+  process.start_at = start_at;
+  if (process.life == Life::absent || process.life == Life::done) process.life = Life::waiting;
+}
+
+void JobCore::stop(Slot slot, int signal) {
+  Process& process = at(slot);
+  if (process.life == Life::waiting) process.life = Life::absent;
+  if (!is_up(process) && process.life != Life::stopping) return;
+  process.life = Life::stopping;
+  process.linked = process.ready = false;
+  actions_.push_back(StopWorkers{{slot}, signal});
+}
+
+void JobCore::leave_roster(int rank, int signal) {
+  const Slot slot = roster_[static_cast<std::size_t>(rank)];
+  roster_.erase(roster_.begin() + rank);
+  at(slot).wanted = false;
+  at(slot).rank = -1;
+  stop(slot, signal);
+  for (int r = rank; r < size(); ++r) at(roster_[static_cast<std::size_t>(r)]).rank = r;
+}
+
+void JobCore::end(JobEnding why, int signal) {
+  state_ = JobState::ending;
+  why_ = why;
+  stop_all(signal);
+}
+
+void JobCore::stop_all(int signal) {
+  for (Slot slot = 0; slot < slots(config_); ++slot) stop(slot, signal);
+}
+
+// -- What follows from where everybody is now
+
+void JobCore::settle() {
+  if (state_ == JobState::forming || state_ == JobState::active) {
+    if (all_members_are(Life::done)) {
+      end(JobEnding::succeeded, SIGTERM);
+    } else {
+      start_due();
+      grow();
+      announce();
+    }
+  }
+  if (state_ == JobState::ending && !any_alive()) finish();
+}
+
+bool JobCore::some_stay() const {
+  return std::any_of(roster_.begin(), roster_.end(),
+                     [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });
+}
+
+// Where nobody of the roster stays, all start together, after the last of the others is gone.
+void JobCore::start_due() {
+  bool some_go = false, all_due = true;
+  for (const Slot slot : roster_) {
+    const Process& process = at(slot);
+    some_go |= process.life == Life::stopping;
+    all_due &= process.life != Life::waiting || process.start_at <= now_;
+  }
+  const bool together = !some_stay();
+  if (together && (some_go || !all_due)) return;
+  StartWorkers start{round_, {}, together};
+  for (Slot slot = 0; slot < slots(config_); ++slot) {
+    Process& process = at(slot);
+    if (process.life != Life::waiting || process.start_at > now_) continue;
+    process.life = Life::starting;
+    process.version = 0;
+    process.join_by = deadline_after(now_, config_.join_timeout);
+    start.places.push_back({slot, process.rank});
+  }
+  if (!start.places.empty()) actions_.push_back(std::move(start));
+}
+
+// Takes those into the roster that a larger size was waiting for, once all of them are there.
+void JobCore::grow() {
+  const int more = target_size_ - size();
+  std::vector<Slot> joiners;
+  for (Slot slot = 0; slot < slots(config_); ++slot) {
+    const Process& process = at(slot);
+    if (process.rank < 0 && process.wanted && process.ready) joiners.push_back(slot);
+  }
+  if (more <= 0 || static_cast<int>(joiners.size()) < more || any_member_done()) return;
+  for (int i = 0; i < more; ++i) {
+    at(joiners[static_cast<std::size_t>(i)]).rank = size();
+    roster_.push_back(joiners[static_cast<std::size_t>(i)]);
+  }
+  form(-1);
+}
+
+void JobCore::announce() {
+  if (announced_ || !all_members_are(Life::running)) return;
+  const auto is = [&](bool Process::*what) {
+    return [this, what](Slot slot) { return at(slot).*what; };
+  };
+  if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
+    for (const Slot slot : roster_) {
+      at(slot).ready = false;
+      at(slot).in_round = round_;
+    }
+    announced_ = true;
+    state_ = JobState::active;
+    actions_.push_back(Announce{round_, roster_});
+  } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
+    state_ = JobState::active;
+  }
+}
+
+void JobCore::finish() {
+  state_ = JobState::ended;
+  const bool stuck = std::any_of(processes_.begin(), processes_.end(),
+                                 [](const Process& p) { return p.life == Life::stuck; });
+  actions_.push_back(Finish{why_, stop_signal_, !stuck});
+}
+
+bool JobCore::is_up(const Process& process) {
+  return process.life == Life::starting || process.life == Life::running;
+}
+
+bool JobCore::any_alive() const {
+  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) {
+    return is_up(process) || process.life == Life::stopping;
+  });
+}
+
+bool JobCore::any_member_done() const {
+  return std::any_of(roster_.begin(), roster_.end(),
+                     [&](Slot slot) { return at(slot).life == Life::done; });
+}
+
+bool JobCore::all_members_are(Life life) const {
+  return std::all_of(roster_.begin(), roster_.end(),
+                     [&](Slot slot) { return at(slot).life == life; });
+}
+
+std::string JobCore::waits_for() const {
+  std::string text;
+  if (state_ != JobState::forming) return text;
+  for (const Slot slot : roster_) {
+    const Process& process = at(slot);
+    if (process.ready) continue;
+    std::string how = "to leave its round";
+    if (process.life == Life::stopping) how = "to end";
+    if (process.life == Life::waiting) how = "to be started again";
+    if (process.life == Life::starting) how = "to start";
+    if (process.life == Life::running && process.in_round == 0) how = "to ask for its round";
+    if (!text.empty()) text += ", ";
+    text += "rank " + std::to_string(process.rank) + " " + how;
+  }
+  return text;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,218 @@
+// JobCore decides who is in the job: it forms rounds, notices that a member is lost, fills its
+// place from a spare or by a new process, and ends the job. Pure: events in, actions out. A job
+// without restarts is the same machine with max_restarts == 0.
+//
+// A *round* is one numbered roster: which slot is which rank. Workers are of two kinds:
+// - Linked ones (they asked for elastic rounds in dl_init) wait for the roster and get it by
+//   Announce. When a member is lost they are told by Fence, leave the round, and say by Ready that
+//   they want the next one. They keep their process and their rank.
+// - All others have their rank from the environment. They cannot stay where a member is lost, and
+//   are restarted with it, as torchrun would.
+// A round's number is used once: it grows with each attempt, announced or not, so whatever carries
+// an older number is refused by value.
+//
+// A round is announced when every member of its roster is there. Whom to expect is known, so no
+// clock decides; only a newcomer that does not come within join_timeout is replaced, at the cost of
+// a restart. Ranks are sticky: a replacement takes the lost rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "elastic/agent_core.h"
+#include "elastic/job_table.h"
+
+namespace dlaunch {
+
+// Whom a failure takes along.
+enum class RestartScope {
+  automatic,  // those that are not linked
+  worker,     // nobody
+  node,       // everybody on its node
+  job,        // everybody
+};
+
+struct JobConfig {
+  int size = 1;      // workers at the start
+  int min_size = 1;  // with fewer the job does not go on
+  int max_size = 1;  // resize() may ask for as many
+  int spares = 0;    // linked processes that wait for a place
+  RestartScope scope = RestartScope::automatic;
+  int max_restarts = 0;
+  Duration timeout{};  // of the whole job; 0: none
+  Duration join_timeout = std::chrono::seconds(600);
+};
+
+// Why the job ended.
+enum class JobEnding { succeeded, worker_failed, spawn_failed, interrupted, timed_out };
+
+// SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
+bool ends_the_job(int signal);
+
+class JobCore {
+ public:
+  // -- Events
+  struct Start {};
+  struct Spawned {
+    Slot slot;
+  };
+  // It does not run; or it was Spawned and ended before it came to run its program.
+  struct SpawnFailed {
+    Slot slot;
+  };
+  struct Ended {
+    Slot slot;
+    bool well;                 // exit code 0
+    bool consequence = false;  // it failed because another did
+  };
+  struct Unkillable {
+    Slot slot;
+  };
+  // A linked worker wants to be in a round later than `left`, the one it was in; 0: in none yet.
+  struct Ready {
+    Slot slot;
+    int left;
+    std::uint64_t version = 0;  // the newest state it holds; 0: none
+  };
+  struct Signal {
+    int number;
+  };
+  struct Resize {
+    int size;
+  };
+  struct Replace {  // it hangs, or is too slow: judged elsewhere
+    Slot slot;
+  };
+  struct Clock {};  // deadline() has passed
+  using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Signal, Resize,
+                             Replace, Clock>;
+
+  // -- Actions, to be performed in order
+  struct Place {
+    Slot slot;
+    int rank;  // -1: a spare
+  };
+  struct StartWorkers {
+    int round;  // in which those with a rank are to be
+    std::vector<Place> places;
+    bool all;  // nobody of the rounds before is left
+  };
+  struct StopWorkers {
+    std::vector<Slot> slots;
+    int signal;
+  };
+  struct HandOn {
+    int signal;
+  };
+  struct Fence {  // to all linked members: `round` is over
+    int round;
+    int lost;  // rank; -1: nobody
+  };
+  struct Announce {  // to each of them
+    int round;
+    std::vector<Slot> slots;  // by rank
+  };
+  struct Finish {
+    JobEnding end;
+    int signal;  // interrupted: the user's first
+    bool all_reaped;
+  };
+  using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
+
+  explicit JobCore(JobConfig config);
+
+  std::vector<Action> step(TimePoint now, const Event& event);
+  std::optional<TimePoint> deadline() const;
+
+  JobState state() const { return state_; }
+  int round() const { return round_; }  // the newest number
+  int size() const { return static_cast<int>(roster_.size()); }
+  int restarts_used() const { return restarts_used_; }
+  int rank_of(Slot slot) const { return at(slot).rank; }
+  // Some member goes on to the round that is being formed.
+  bool some_stay() const;
+  bool linked(Slot slot) const { return at(slot).linked; }
+  // Whom it waits for, in words; empty: for nobody.
+  std::string waits_for() const;
+  // Slots 0 to this, spares and growth included.
+  static int slots(const JobConfig& config) { return config.max_size + config.spares; }
+
+ private:
+  enum class Life {
+    absent,
+    waiting,   // to be started at start_at
+    starting,  // asked for
+    running,
+    stopping,  // asked for
+    done,      // a member that ended well
+    stuck,     // it cannot be ended
+  };
+  struct Process {
+    Life life = Life::absent;
+    int rank = -1;
+    bool wanted = false;  // a member, a spare, or one of a larger round to come
+    bool linked = false;
+    bool ready = false;
+    int in_round = 0;  // the last that was announced to it
+    std::uint64_t version = 0;
+    TimePoint start_at{};
+    TimePoint join_by = kNever;
+  };
+
+  void on(const Start& event);
+  void on(const Spawned& event);
+  void on(const SpawnFailed& event);
+  void on(const Ended& event);
+  void on(const Unkillable& event);
+  void on(const Ready& event);
+  void on(const Signal& event);
+  void on(const Resize& event);
+  void on(const Replace& event);
+  void on(const Clock& event);
+
+  void lose(Slot slot, bool free);
+  bool take_restart();
+  void form(int lost_rank);
+  void want(Slot slot, int rank, TimePoint start_at);
+  void stop(Slot slot, int signal);
+  void stop_all(int signal);
+  void leave_roster(int rank, int signal);
+  void end(JobEnding why, int signal);
+  void settle();
+  void start_due();
+  void grow();
+  void announce();
+  void finish();
+
+  std::optional<Slot> best_spare() const;
+  bool may_shrink() const;
+  bool stays(Slot slot) const;
+  bool is_late(const Process& process, TimePoint by) const;
+  bool any_alive() const;
+  bool any_member_done() const;
+  bool all_members_are(Life life) const;
+  static bool is_up(const Process& process);
+  Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }
+  const Process& at(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]; }
+
+  const JobConfig config_;
+  TimePoint now_{};
+  JobState state_ = JobState::idle;
+  std::vector<Process> processes_;  // by slot
+  std::vector<Slot> roster_;        // by rank: of the newest round
+  int round_ = 0;
+  bool announced_ = false;  // that round
+  int target_size_;         // a larger one than the roster is being prepared
+  int restarts_used_ = 0;
+  JobEnding why_ = JobEnding::succeeded;
+  int stop_signal_ = 0;  // the user's first
+  TimePoint stopped_at_{};
+  TimePoint job_deadline_ = kNever;
+  std::vector<Action> actions_;
+};
+
+}  // namespace dlaunch

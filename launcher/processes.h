@@ -1,0 +1,78 @@
+// Processes: the worker processes of this node. Starts them, learns of their end by pidfd, reaps
+// them and says how they ended; signals them, and kills what they leave behind. Orphans that come
+// back to this process, a subreaper, are reaped, too. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
+
+#include "elastic/agent_core.h"
+#include "launcher/oom.h"
+#include "launcher/output_hub.h"
+#include "launcher/report.h"
+#include "launcher/worker_starter.h"
+
+namespace dlaunch {
+
+class Processes {
+ public:
+  struct Listener {
+    std::function<void(Slot, WorkerEnd)> ended;
+    // It was started, but ended before it came to run its program.
+    std::function<void(Slot, const SpawnError&)> never_ran;
+  };
+  // All but the numbers must outlive this object.
+  Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter, int slots,
+            Listener listener);
+
+  // stage == none on success.
+  SpawnError start(Slot slot, const WorkerPlace& place);
+  // The worker's place from now on: of a later round.
+  void move(Slot slot, int rank, std::string round_dir);
+  // To its process group; SIGKILL to all its descendants.
+  void signal(Slot slot, int number);
+  // Reaps it at once if it has ended already, which calls the listener.
+  void reap_if_ended(Slot slot);
+  // SIGKILL for what workers that have ended left behind. Where none runs, blocks until it is gone,
+  // but for no more than 2 s.
+  void kill_leftovers();
+
+  bool running(Slot slot) const;
+  pid_t pid(Slot slot) const;
+  const WorkerPlace& place(Slot slot) const;
+  std::optional<Slot> slot_of_worker(int worker) const;
+
+ private:
+  struct Process {
+    explicit Process(asio::io_context& loop) : exited(loop) {}
+    pid_t pid = -1;
+    asio::posix::stream_descriptor exited;  // the pidfd
+    TimePoint started{};
+    int signal_sent = 0;
+    bool running = false;
+    WorkerPlace place;
+  };
+  void watch(Slot slot);
+  bool reap(Slot slot);
+  void watch_orphans();
+  void reap_orphans();
+  bool running_worker(const std::string& number) const;
+  WorkerEnd describe_end(Slot slot, const siginfo_t& info);
+  Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
+
+  asio::io_context& loop_;
+  OutputHub& hub_;
+  WorkerStarter& starter_;
+  Listener listener_;
+  asio::signal_set children_;
+  OomCounter oom_before_;
+  std::vector<std::unique_ptr<Process>> processes_;  // by slot; null: never used
+};
+
+}  // namespace dlaunch

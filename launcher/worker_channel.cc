@@ -1,0 +1,86 @@
+#include "launcher/worker_channel.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/socket.h"
+
+namespace dlaunch {
+
+Result<std::unique_ptr<WorkerChannel>> WorkerChannel::open(asio::io_context& loop,
+                                                           const std::string& path, Knows knows,
+                                                           OnReady on_ready) {
+  auto listener = listen_unix_path(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
+  if (!listener) return listener.error();
+  return std::unique_ptr<WorkerChannel>(
+      new WorkerChannel(loop, std::move(*listener), std::move(knows), std::move(on_ready)));
+}
+
+WorkerChannel::WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows,
+                             OnReady on_ready)
+    : loop_(loop),
+      listener_(loop, listener.release()),
+      knows_(std::move(knows)),
+      on_ready_(std::move(on_ready)) {
+  accept();
+}
+
+void WorkerChannel::accept() {
+  listener_.async_wait(Socket::wait_read, [this](asio::error_code ec) {
+    if (ec) return;
+    UniqueFd fd(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd) read(std::make_shared<Connection>(loop_, fd.release()));
+    accept();
+  });
+}
+
+void WorkerChannel::read(const ConnectionPtr& connection) {
+  connection->socket.async_wait(Socket::wait_read, [this, connection](asio::error_code ec) {
+    if (ec) return;
+    if (take_packet(connection)) return read(connection);
+    drop(connection);
+  });
+}
+
+bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
+  char packet[kMaxWorkerMessage];
+  const ssize_t n = ::recv(connection->socket.native_handle(), packet, sizeof packet, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n <= 0) return false;
+  const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
+  const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
+  if (ready == nullptr) return false;
+  auto& known = workers_[ready->worker];
+  // One connection for each worker, and nobody speaks for another.
+  const bool stranger = connection->worker >= 0 ? connection->worker != ready->worker
+                                                : known != nullptr || !knows_(ready->worker);
+  if (stranger) {
+    if (!known) workers_.erase(ready->worker);
+    return false;
+  }
+  connection->worker = ready->worker;
+  known = connection;
+  on_ready_(*ready);
+  return true;
+}
+
+void WorkerChannel::drop(const ConnectionPtr& connection) {
+  if (connection->worker >= 0) workers_.erase(connection->worker);
+  asio::error_code ec;
+  connection->socket.close(ec);
+}
+
+void WorkerChannel::send(int worker, const WorkerMessage& message) {
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  const std::string packet = encode(message);
+  const int fd = found->second->socket.native_handle();
+  if (::send(fd, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return;
+  if (errno == EPIPE || errno == ECONNRESET) return;  // it ends, which is noticed elsewhere
+  log_warn("worker {} does not read what it is told: {}", worker, errno_error("send", errno).what);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,54 @@
+// WorkerChannel: the agent's end of rendezvous/worker_message.h: a socket in the job's folder to
+// which linked workers connect. An asio shell; one thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "rendezvous/worker_message.h"
+
+namespace dlaunch {
+
+class WorkerChannel {
+ public:
+  using OnReady = std::function<void(const Ready&)>;
+  // Is the number one of a worker that runs?
+  using Knows = std::function<bool(int worker)>;
+  static Result<std::unique_ptr<WorkerChannel>> open(asio::io_context& loop,
+                                                     const std::string& path, Knows knows,
+                                                     OnReady on_ready);
+
+  // To that worker, if it is connected.
+  void send(int worker, const WorkerMessage& message);
+
+ private:
+  using Socket = asio::posix::stream_descriptor;
+  // Somebody who has connected; number -1: it has not said yet who it is.
+  struct Connection {
+    Connection(asio::io_context& loop, int fd) : socket(loop, fd) {}
+    Socket socket;
+    int worker = -1;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+
+  WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows, OnReady on_ready);
+  void accept();
+  void read(const ConnectionPtr& connection);
+  bool take_packet(const ConnectionPtr& connection);
+  void drop(const ConnectionPtr& connection);
+
+  asio::io_context& loop_;
+  Socket listener_;
+  const Knows knows_;
+  const OnReady on_ready_;
+  std::map<int, ConnectionPtr> workers_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,113 @@
+#include "ring/membership.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/socket.h"
+#include "ring/quiet_thread.h"
+
+namespace dlaunch {
+
+Result<std::unique_ptr<Membership>> Membership::connect(const std::string& socket, int worker) {
+  auto fd = connect_unix_path(socket, SOCK_SEQPACKET);
+  if (!fd) return fd.error();
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop) return errno_error("eventfd", errno);
+  std::unique_ptr<Membership> membership(new Membership(std::move(*fd), std::move(stop), worker));
+  auto thread = start_quiet_thread([self = membership.get()] { self->read(); });
+  if (!thread) return thread.error();
+  membership->thread_ = std::move(*thread);
+  return membership;
+}
+
+Membership::Membership(UniqueFd socket, UniqueFd stop, int worker)
+    : socket_(std::move(socket)), stop_(std::move(stop)), worker_(worker) {}
+
+Membership::~Membership() {
+  if (!thread_.joinable()) return;
+  ::eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+Result<RoundNotice> Membership::next_round(std::uint64_t version) {
+  std::unique_lock lock(mutex_);
+  const std::string ready = encode(Ready{worker_, current_.round, version});
+  if (::send(socket_.get(), ready.data(), ready.size(), MSG_NOSIGNAL) < 0 && closed_.empty()) {
+    return errno_error("ask the launcher for the next round", errno);
+  }
+  changed_.wait(lock, [this] { return next_ || !closed_.empty(); });
+  if (!next_) return Error{.code = Errc::io, .what = closed_};
+  current_ = *std::exchange(next_, std::nullopt);
+  return current_;
+}
+
+bool Membership::over() const {
+  const std::lock_guard lock(mutex_);
+  return why_over().has_value();
+}
+
+void Membership::on_over(Tell tell) {
+  const std::lock_guard lock(mutex_);
+  tell_ = std::move(tell);
+  tell_if_over();
+}
+
+std::optional<Error> Membership::why_over() const {
+  if (!closed_.empty()) return Error{.code = Errc::peer_lost, .what = closed_};
+  if (fence_.round <= current_.round) return std::nullopt;
+  std::string what = fmt::format("round {} is over: ", current_.round);
+  what += fence_.lost < 0 ? "the job changes" : fmt::format("rank {} was lost", fence_.lost);
+  return Error{.code = Errc::peer_lost, .what = std::move(what), .rank = fence_.lost};
+}
+
+void Membership::tell_if_over() {
+  const auto why = why_over();
+  if (tell_ && why) tell_(*why);
+}
+
+void Membership::read() {
+  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  while (true) {
+    if (::poll(fds, 2, -1) < 0) continue;  // EINTR
+    if (fds[1].revents != 0) return;
+    if (fds[0].revents != 0 && !take_packet()) return;
+  }
+}
+
+bool Membership::take_packet() {
+  char packet[kMaxWorkerMessage];
+  const ssize_t n = ::recv(socket_.get(), packet, sizeof packet, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n <= 0) return close("the launcher has gone"), false;
+  const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
+  if (!message) return close("the launcher sent " + message.error().what), false;
+  take(*message);
+  return true;
+}
+
+void Membership::take(const WorkerMessage& message) {
+  const std::lock_guard lock(mutex_);
+  if (const auto* round = std::get_if<RoundNotice>(&message)) {
+    next_ = *round;
+  } else if (const auto* fence = std::get_if<FenceNotice>(&message)) {
+    fence_ = *fence;
+    tell_if_over();
+  }
+  changed_.notify_all();
+}
+
+void Membership::close(std::string why) {
+  const std::lock_guard lock(mutex_);
+  closed_ = std::move(why);
+  tell_if_over();
+  changed_.notify_all();
+}
+
+}  // namespace dlaunch

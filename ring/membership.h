@@ -1,0 +1,64 @@
+// Membership: an elastic process's connection to the agent of its node, which tells it the rounds:
+// who it is in the next one, and when one is over. A thread reads it, asleep until the agent
+// speaks.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "rendezvous/worker_message.h"
+
+namespace dlaunch {
+
+class Membership {
+ public:
+  // socket: a path of any length; worker: what the agent calls this process.
+  static Result<std::unique_ptr<Membership>> connect(const std::string& socket, int worker);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // Leaves the round it was in, and blocks until the next one it is a member of has formed, however
+  // long: the agent knows whom it waits for. version: the newest state this process holds. Error:
+  // the agent has gone (Errc::io).
+  Result<RoundNotice> next_round(std::uint64_t version);
+
+  // The round that next_round() returned last is over.
+  bool over() const;
+  // Calls `tell` from the reading thread as soon as it is, or at once where it is already. Replaces
+  // the call that was set before, which is not running any more when this returns. `tell` must not
+  // block nor call back.
+  using Tell = std::function<void(const Error& why)>;
+  void on_over(Tell tell);
+
+ private:
+  Membership(UniqueFd socket, UniqueFd stop, int worker);
+  void read();
+  bool take_packet();
+  void take(const WorkerMessage& message);
+  void close(std::string why);
+  std::optional<Error> why_over() const;  // under mutex_
+  void tell_if_over();                    // under mutex_
+
+  const UniqueFd socket_;
+  const UniqueFd stop_;
+  const int worker_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  RoundNotice current_;  // round 0: none yet
+  std::optional<RoundNotice> next_;
+  FenceNotice fence_;   // the latest
+  std::string closed_;  // why; empty: it is not
+  Tell tell_;
+  std::thread thread_;
+};
+
+}  // namespace dlaunch

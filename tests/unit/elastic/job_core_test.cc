@@ -1,0 +1,363 @@
+#include "elastic/job_core.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart(1000s);
+
+// A job whose processes start at once and end when they are told, or asked to by the test.
+class World {
+ public:
+  explicit World(JobConfig config, bool elastic = true) : core(config), elastic_(elastic) {
+    feed(JobCore::Start{});
+  }
+
+  void feed(const JobCore::Event& event) {
+    for (const auto& action : core.step(now, event)) {
+      std::visit([this](const auto& what) { perform(what); }, action);
+    }
+    // What the processes do about it, in turn.
+    while (!todo_.empty()) {
+      const auto next = todo_.front();
+      todo_.erase(todo_.begin());
+      for (const auto& action : core.step(now, next)) {
+        std::visit([this](const auto& what) { perform(what); }, action);
+      }
+    }
+  }
+  void fail(Slot slot, bool consequence = false) {
+    REQUIRE(running.erase(slot) == 1);
+    left.erase(slot);
+    feed(JobCore::Ended{slot, false, consequence});
+  }
+  void succeed(Slot slot) {
+    REQUIRE(running.erase(slot) == 1);
+    feed(JobCore::Ended{slot, true});
+  }
+  // A member has noticed that its round is over.
+  void rejoin(Slot slot) { feed(JobCore::Ready{slot, left[slot]}); }
+  void rejoin_all() {
+    const auto members = core_members();
+    for (const Slot slot : members) {
+      if (running.contains(slot) && left.contains(slot)) rejoin(slot);
+    }
+  }
+  std::vector<Slot> core_members() const { return roster; }
+
+  JobCore core;
+  TimePoint now = kStart;
+  std::map<Slot, int> running;  // slot -> the rank it was started with
+  std::map<Slot, int> left;     // slot -> the last round it was told
+  std::vector<Slot> roster;     // as announced
+  std::vector<int> announced;   // rounds
+  std::vector<int> fences;
+  std::vector<Slot> stopped;
+  std::set<Slot> stubborn;  // do not end when they are told
+  std::set<Slot> mute;      // do not ask for a round
+  std::optional<JobCore::Finish> finish;
+  int starts = 0;
+
+ private:
+  void perform(const JobCore::StartWorkers& start) {
+    for (const auto& place : start.places) {
+      CHECK_MESSAGE(!running.contains(place.slot), "a slot is used twice");
+      running[place.slot] = place.rank;
+      ++starts;
+      todo_.push_back(JobCore::Spawned{place.slot});
+      if (elastic_ && !mute.contains(place.slot)) todo_.push_back(JobCore::Ready{place.slot, 0});
+    }
+  }
+  void perform(const JobCore::StopWorkers& stop) {
+    for (const Slot slot : stop.slots) {
+      stopped.push_back(slot);
+      if (stubborn.contains(slot) && stop.signal != SIGKILL) continue;
+      if (running.erase(slot) == 0) continue;
+      left.erase(slot);
+      todo_.push_back(JobCore::Ended{slot, false});
+    }
+  }
+  void perform(const JobCore::HandOn&) {}
+  void perform(const JobCore::Fence& fence) { fences.push_back(fence.round); }
+  void perform(const JobCore::Announce& announce) {
+    if (!announced.empty()) CHECK(announce.round > announced.back());
+    announced.push_back(announce.round);
+    roster = announce.slots;
+    const std::set<Slot> once(roster.begin(), roster.end());
+    CHECK(once.size() == roster.size());
+    for (const Slot slot : roster) {
+      CHECK(running.contains(slot));
+      left[slot] = announce.round;
+    }
+  }
+  void perform(const JobCore::Finish& how) {
+    CHECK_FALSE(finish);
+    finish = how;
+  }
+
+  const bool elastic_;
+  std::vector<JobCore::Event> todo_;
+};
+
+JobConfig of(int size, int restarts = 0, int spares = 0) {
+  return {
+      .size = size, .min_size = size, .max_size = size, .spares = spares, .max_restarts = restarts};
+}
+
+using Slots = std::vector<Slot>;
+
+}  // namespace
+
+TEST_CASE("a job whose workers all end well succeeds") {
+  for (const bool elastic : {false, true}) {
+    World world(of(3), elastic);
+    CHECK(world.core.state() == JobState::active);
+    for (Slot slot = 0; slot < 3; ++slot) world.succeed(slot);
+    REQUIRE(world.finish);
+    CHECK(world.finish->end == JobEnding::succeeded);
+    CHECK(world.announced == (elastic ? std::vector<int>{1} : std::vector<int>{}));
+  }
+}
+
+TEST_CASE("without restarts the first failure ends the job, and the others are stopped") {
+  World world(of(3), false);
+  world.fail(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+  CHECK(world.stopped == Slots{0, 2});
+}
+
+TEST_CASE("plain programs are started again all together, once the last of them has gone") {
+  World world(of(3, 1), false);
+  world.stubborn = {0};
+  world.fail(1);
+  CHECK(world.starts == 3);
+  world.stubborn.clear();
+  world.running.erase(0);
+  world.feed(JobCore::Ended{0, false});
+  CHECK(world.starts == 6);
+  CHECK(world.core.round() == 2);
+  CHECK(world.core.restarts_used() == 1);
+  world.fail(2);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("of an elastic job only the lost worker is replaced, and takes the lost rank") {
+  World world(of(4, 3));
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  world.fail(2);
+  CHECK(world.stopped.empty());
+  CHECK(world.fences == std::vector<int>{2});
+  CHECK(world.running.at(2) == 2);
+  CHECK(world.core.waits_for() ==
+        "rank 0 to leave its round, rank 1 to leave its round, rank 3 to "
+        "leave its round");
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.core.waits_for().empty());
+}
+
+TEST_CASE("a spare takes the lost rank, and another process waits in its stead") {
+  World world(of(3, 5, 1));
+  CHECK(world.running.at(3) == -1);
+  world.fail(1);
+  world.rejoin(0);
+  world.rejoin(2);
+  CHECK(world.roster == Slots{0, 3, 2});
+  CHECK(world.running.at(1) == -1);
+  world.fail(3);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2});
+  CHECK(world.announced == std::vector<int>{1, 2, 3});
+  CHECK(world.core.restarts_used() == 2);
+}
+
+TEST_CASE("a second loss while a round forms burns its number") {
+  World world(of(4, 5));
+  world.mute = {1};
+  world.fail(1);
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1});
+  world.mute = {};
+  world.fail(1);
+  CHECK(world.announced == std::vector<int>{1, 3});
+  CHECK(world.core.restarts_used() == 2);
+}
+
+TEST_CASE("a survivor that fails because of the loss costs no restart of its own") {
+  World world(of(3, 1));
+  world.fail(0);
+  world.fail(1, true);
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1, 3});
+  CHECK(world.core.restarts_used() == 1);
+  // Without a loss before it, it is the loss.
+  world.fail(2, true);
+  CHECK(world.finish.has_value());
+}
+
+TEST_CASE("a member that leaves a healthy round takes all of them to the next one") {
+  World world(of(3, 1));
+  world.rejoin(1);
+  CHECK(world.fences == std::vector<int>{2});
+  world.rejoin(0);
+  CHECK(world.announced == std::vector<int>{1});
+  world.rejoin(2);
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("what is said of an older round is not believed") {
+  World world(of(2, 5));
+  world.fail(0);
+  world.rejoin(1);
+  REQUIRE(world.announced == std::vector<int>{1, 2});
+  world.feed(JobCore::Ready{1, 1});
+  CHECK(world.core.state() == JobState::active);
+  CHECK(world.announced == std::vector<int>{1, 2});
+}
+
+TEST_CASE("with no restart left it goes on with fewer, down to the least") {
+  JobConfig config = of(4);
+  config.min_size = 3;
+  World world(config);
+  world.fail(1);
+  CHECK_FALSE(world.finish);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 2, 3});
+  world.fail(0);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
+  JobConfig config = of(4, 1);
+  config.min_size = 1;
+  World world(config);
+  world.feed(JobCore::Resize{2});
+  CHECK(world.stopped == Slots{3, 2});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  world.mute = {3};
+  world.feed(JobCore::Resize{4});
+  CHECK(world.running.size() == 4);
+  CHECK(world.core.state() == JobState::active);  // nobody waits for them
+  world.feed(JobCore::Ready{3, 0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a worker that is judged to hang is killed and replaced") {
+  World world(of(3, 1));
+  world.feed(JobCore::Replace{1});
+  CHECK(world.stopped == Slots{1});
+  CHECK(world.running.contains(1));
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1, 2});
+}
+
+TEST_CASE("a newcomer that does not come in time is replaced, a survivor that computes is not") {
+  JobConfig config = of(3, 2);
+  config.join_timeout = 60s;
+  World world(config);
+  world.mute = {1};
+  world.fail(1);
+  world.now += 100s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped.empty());  // nobody has waited for it yet
+  world.rejoin(0);
+  REQUIRE(world.core.deadline());
+  CHECK(*world.core.deadline() <= world.now);
+  world.mute = {};
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{1});
+  world.now += 100s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{1});
+  world.rejoin(2);
+  CHECK(world.announced.size() == 2);
+}
+
+TEST_CASE("whoever finished early is started again where the others still need it") {
+  World world(of(3, 2));
+  world.succeed(0);
+  world.rejoin(1);
+  CHECK(world.core.restarts_used() == 1);
+  CHECK(world.running.contains(0));
+  world.rejoin(2);
+  CHECK(world.roster == Slots{0, 1, 2});
+}
+
+TEST_CASE("every scope takes along whom it says") {
+  for (const auto scope : {RestartScope::job, RestartScope::node}) {
+    JobConfig config = of(3, 1);
+    config.scope = scope;
+    World world(config);
+    world.fail(0);
+    CHECK(world.stopped == Slots{1, 2});
+    CHECK(world.announced == std::vector<int>{1, 2});
+  }
+  JobConfig config = of(3, 1);
+  config.scope = RestartScope::worker;
+  World plain(config, false);
+  plain.fail(0);
+  CHECK(plain.stopped.empty());
+  CHECK(plain.starts == 4);
+  CHECK(plain.core.state() == JobState::active);
+}
+
+TEST_CASE("the user's signals end the job, the second one at once") {
+  World world(of(2, 3));
+  world.stubborn = {0, 1};
+  world.feed(JobCore::Signal{SIGINT});
+  CHECK_FALSE(world.finish);
+  world.feed(JobCore::Signal{SIGINT});  // timeout(1) sends each twice
+  CHECK_FALSE(world.finish);
+  world.now += 1s;
+  world.feed(JobCore::Signal{SIGHUP});
+  CHECK_FALSE(world.finish);
+  world.feed(JobCore::Signal{SIGINT});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::interrupted);
+  CHECK(world.finish->signal == SIGINT);
+}
+
+TEST_CASE("the job's time-out ends it") {
+  JobConfig config = of(2);
+  config.timeout = 30s;
+  World world(config);
+  CHECK(*world.core.deadline() == kStart + 30s);
+  world.now += 30s;
+  world.feed(JobCore::Clock{});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::timed_out);
+}
+
+TEST_CASE("what cannot be killed ends the job, and is told") {
+  World world(of(2, 3));
+  world.stubborn = {1};
+  world.feed(JobCore::Signal{SIGTERM});
+  world.feed(JobCore::Unkillable{1});
+  REQUIRE(world.finish);
+  CHECK_FALSE(world.finish->all_reaped);
+}
+
+TEST_CASE("a program that cannot be started ends the job") {
+  World world(of(2, 3));
+  world.running.erase(1);
+  world.feed(JobCore::SpawnFailed{1});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::spawn_failed);
+}
