@@ -63,14 +63,16 @@ constexpr OptionRow kTable[] = {
      "between SIGTERM and SIGKILL when workers have to end: 30, 500ms, 2m", &Options::grace},
     {"timeout", "", "", "TIME", "", Group::failure, "end the job after that time; 0 means never",
      &Options::timeout},
-    {"max-restarts", "", "", "N", "0", Group::failure,
-     "after a failure go on, at most that often: with elastic programs only the failed worker is "
-     "replaced, with others all are started again",
+    {"max-restarts", "", "", "N[/TIME]", "0", Group::failure,
+     "after a failure go on, at most that often, or that often within any such time (10/1h): with "
+     "elastic programs only the failed worker is replaced, with others all are started again",
      &Options::max_restarts},
     {"restart-scope", "", "", "auto|worker|node|job", "auto", Group::failure,
      "who is started again besides the failed worker: those that can't go on without it, nobody, "
      "all on its machine, or all",
      &Options::restart_scope},
+    {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
+     "exit codes of a worker that mean: do not start me again", &Options::no_restart_codes},
     {"spares", "", "", "N", "0", Group::failure,
      "keep so many more processes of an elastic program waiting to replace a failed one",
      &Options::spares},

@@ -68,6 +68,7 @@ struct Options {
   Text timeout;
   Text max_restarts;
   Text restart_scope;
+  Text no_restart_codes;
   Text spares;
   Text min_nproc;
   Text max_nproc;

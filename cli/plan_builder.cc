@@ -37,6 +37,11 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (!number) return number.error();
     row.field = *number;
   }
+  if (options.no_restart_codes) {
+    auto codes = parse_rank_set(*options.no_restart_codes, 256);
+    if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);
+    plan.final_exit_codes = std::set<int>(codes->begin(), codes->end());
+  }
   if (options.restart_scope) {
     using enum RestartScope;
     constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(
@@ -68,9 +73,9 @@ Result<void> plan_endings(PlanDraft& draft) {
                                             options.monitor_interval.source));
   }
   if (options.max_restarts) {
-    auto number = parse_int(*options.max_restarts, 0, 1'000'000, options.max_restarts.source);
-    if (!number) return number.error();
-    plan.max_restarts = *number;
+    auto limit = parse_restart_limit(*options.max_restarts, options.max_restarts.source);
+    if (!limit) return limit.error();
+    plan.max_restarts = *limit;
   }
   if (auto ok = plan_elastic(draft); !ok) return ok;
   if (options.error_file) {

@@ -32,6 +32,12 @@ JobOn kind_of(const JobCore::Event& event) {
   return std::visit(Kind{}, event);
 }
 
+RestartPolicyConfig restarts_of(const JobConfig& config) {
+  RestartPolicyConfig restarts = config.restarts;
+  restarts.slots = JobCore::slots(config);
+  return restarts;
+}
+
 }  // namespace
 
 bool ends_the_job(int signal) {
@@ -41,7 +47,8 @@ bool ends_the_job(int signal) {
 JobCore::JobCore(JobConfig config)
     : config_(config),
       processes_(static_cast<std::size_t>(slots(config))),
-      target_size_(config.size) {
+      target_size_(config.size),
+      policy_(restarts_of(config)) {
   DL_ASSERT(config.size > 0 && config.min_size <= config.size && config.size <= config.max_size);
 }
 
@@ -109,7 +116,12 @@ void JobCore::on(const Ended& event) {
     process.wanted = false;  // a spare of a program that does not wait to be asked
   } else {
     // Where nobody was lost before, it is nobody's consequence.
-    lose(event.slot, event.consequence && state_ == JobState::forming);
+    if (event.consequence && state_ == JobState::forming) return lose(event.slot, std::nullopt);
+    Failure failure = failure_of(event.slot, event.kind);
+    failure.code = event.well ? 0 : event.code;
+    failure.signature = event.signature;
+    failure.ran = event.ran;
+    lose(event.slot, failure);
   }
 }
 
@@ -124,9 +136,13 @@ void JobCore::on(const Ready& event) {
   if (process.life != Life::running || event.left != process.in_round) return;
   process.linked = process.ready = true;
   process.version = event.version;
+  version_ = std::max(version_, event.version);
   if (!announced_ || process.rank < 0 || process.in_round != round_) return;
-  // A peer that has finished too early would have to come back.
-  if (any_member_done() && !take_restart()) return end(JobEnding::worker_failed, SIGTERM);
+  // A peer that has finished too early has to come back.
+  if (any_member_done() &&
+      is_refused(policy_.failed(now_, failure_of(event.slot, FailureKind::lost)))) {
+    return end(JobEnding::worker_failed, SIGTERM);
+  }
   form(-1);
 }
 
@@ -162,13 +178,15 @@ void JobCore::on(const Resize& event) {
 void JobCore::on(const Replace& event) {
   if (at(event.slot).life != Life::running) return;
   stop(event.slot, SIGKILL);
-  lose(event.slot, false);
+  lose(event.slot, failure_of(event.slot, event.kind));
 }
 
 void JobCore::on(const Clock&) {
   if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
   for (Slot slot = 0; slot < slots(config_); ++slot) {
-    if (state_ == JobState::forming && is_late(at(slot), now_)) on(Replace{slot});
+    if (state_ == JobState::forming && is_late(at(slot), now_)) {
+      on(Replace{slot, FailureKind::lost});
+    }
   }
 }
 
@@ -182,31 +200,37 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
 }
 
-// `free`: it costs no restart.
-void JobCore::lose(Slot slot, bool free) {
+Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
+  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = version_};
+}
+
+bool JobCore::is_refused(const RestartDecision& decision) {
+  if (!decision.restart) why_no_restart_ = decision.why;
+  return !decision.restart;
+}
+
+// Without a failure it costs no restart.
+void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   Process& process = at(slot);
   const int rank = process.rank;
-  if (!free && !take_restart()) {
+  RestartDecision decision{.restart = true};
+  if (failure) decision = policy_.failed(now_, *failure);
+  if (is_refused(decision)) {
     if (rank < 0) return static_cast<void>(process.wanted = false);
     if (!may_shrink()) return end(JobEnding::worker_failed, SIGTERM);
     leave_roster(rank, SIGKILL);
     target_size_ = size();
     return form(rank);
   }
-  if (rank < 0) return want(slot, -1, now_);
+  const TimePoint start_at = deadline_after(now_, decision.delay);
+  if (rank < 0) return want(slot, -1, start_at);
   if (const auto spare = best_spare()) {
     roster_[static_cast<std::size_t>(rank)] = *spare;
     at(*spare).rank = rank;
     process.rank = -1;
   }
-  want(slot, process.rank, now_);
+  want(slot, process.rank, start_at);
   form(rank);
-}
-
-bool JobCore::take_restart() {
-  if (restarts_used_ >= config_.max_restarts) return false;
-  ++restarts_used_;
-  return true;
 }
 
 // The others can go on without one of them.
@@ -318,6 +342,7 @@ void JobCore::start_due() {
     if (process.life != Life::waiting || process.start_at > now_) continue;
     process.life = Life::starting;
     process.version = 0;
+    process.round = round_;
     process.join_by = deadline_after(now_, config_.join_timeout);
     start.places.push_back({slot, process.rank});
   }
@@ -348,7 +373,7 @@ void JobCore::announce() {
   if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
     for (const Slot slot : roster_) {
       at(slot).ready = false;
-      at(slot).in_round = round_;
+      at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
     state_ = JobState::active;
@@ -362,7 +387,7 @@ void JobCore::finish() {
   state_ = JobState::ended;
   const bool stuck = std::any_of(processes_.begin(), processes_.end(),
                                  [](const Process& p) { return p.life == Life::stuck; });
-  actions_.push_back(Finish{why_, stop_signal_, !stuck});
+  actions_.push_back(Finish{why_, stop_signal_, !stuck, why_no_restart_});
 }
 
 bool JobCore::is_up(const Process& process) {

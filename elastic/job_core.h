@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "elastic/agent_core.h"
 #include "elastic/job_table.h"
+#include "elastic/restart_policy.h"
 
 namespace dlaunch {
 
@@ -42,8 +43,8 @@ struct JobConfig {
   int max_size = 1;  // resize() may ask for as many
   int spares = 0;    // linked processes that wait for a place
   RestartScope scope = RestartScope::automatic;
-  int max_restarts = 0;
-  Duration timeout{};  // of the whole job; 0: none
+  RestartPolicyConfig restarts;  // its nodes and slots are set here
+  Duration timeout{};            // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
 };
 
@@ -68,6 +69,11 @@ class JobCore {
     Slot slot;
     bool well;                 // exit code 0
     bool consequence = false;  // it failed because another did
+    // Otherwise, as of Failure:
+    FailureKind kind = FailureKind::exit_code;
+    int code = 1;
+    std::uint64_t signature = 0;
+    Duration ran{};
   };
   struct Unkillable {
     Slot slot;
@@ -86,6 +92,7 @@ class JobCore {
   };
   struct Replace {  // it hangs, or is too slow: judged elsewhere
     Slot slot;
+    FailureKind kind = FailureKind::hung;
   };
   struct Clock {};  // deadline() has passed
   using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Signal, Resize,
@@ -120,6 +127,7 @@ class JobCore {
     JobEnding end;
     int signal;  // interrupted: the user's first
     bool all_reaped;
+    std::string why;  // worker_failed: no restart was granted; empty: none was asked for
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
@@ -131,7 +139,7 @@ class JobCore {
   JobState state() const { return state_; }
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
-  int restarts_used() const { return restarts_used_; }
+  int restarts_used() const { return policy_.used(); }
   int rank_of(Slot slot) const { return at(slot).rank; }
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
@@ -158,6 +166,7 @@ class JobCore {
     bool linked = false;
     bool ready = false;
     int in_round = 0;  // the last that was announced to it
+    int round = 0;     // that, or the one it was started for
     std::uint64_t version = 0;
     TimePoint start_at{};
     TimePoint join_by = kNever;
@@ -174,8 +183,9 @@ class JobCore {
   void on(const Replace& event);
   void on(const Clock& event);
 
-  void lose(Slot slot, bool free);
-  bool take_restart();
+  void lose(Slot slot, const std::optional<Failure>& failure);
+  Failure failure_of(Slot slot, FailureKind kind) const;
+  bool is_refused(const RestartDecision& decision);
   void form(int lost_rank);
   void want(Slot slot, int rank, TimePoint start_at);
   void stop(Slot slot, int signal);
@@ -207,8 +217,10 @@ class JobCore {
   int round_ = 0;
   bool announced_ = false;  // that round
   int target_size_;         // a larger one than the roster is being prepared
-  int restarts_used_ = 0;
+  RestartPolicy policy_;
+  std::uint64_t version_ = 0;  // the newest that a member has told of
   JobEnding why_ = JobEnding::succeeded;
+  std::string why_no_restart_;
   int stop_signal_ = 0;  // the user's first
   TimePoint stopped_at_{};
   TimePoint job_deadline_ = kNever;

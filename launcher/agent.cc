@@ -115,7 +115,10 @@ JobConfig job_config(const Plan& plan) {
           .max_size = plan.max_nproc,
           .spares = plan.spares,
           .scope = plan.restart_scope,
-          .max_restarts = plan.max_restarts,
+          .restarts = {.limit = plan.max_restarts,
+                       .futile_restarts = plan.futile_restarts,
+                       .final_exit_codes = plan.final_exit_codes,
+                       .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
           .timeout = plan.timeout,
           .join_timeout = plan.join_timeout};
 }
@@ -134,7 +137,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
   facts_.host = plan.host;
   facts_.program = plan.argv.at(0);
   facts_.nproc = plan.nproc;
-  facts_.max_restarts = plan.max_restarts;
+  facts_.max_restarts = format_restart_limit(plan.max_restarts);
   facts_.grace = plan.grace;
   facts_.started = steady_now();
 }
@@ -411,7 +414,13 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
   }
   facts_.workers.push_back(end);
   feed(AgentCore::Exited{slot});
-  feed(JobCore::Ended{slot, well, end.peer_lost >= 0});
+  feed(JobCore::Ended{.slot = slot,
+                      .well = well,
+                      .consequence = end.peer_lost >= 0,
+                      .kind = end.signal != 0 ? FailureKind::signal : FailureKind::exit_code,
+                      .code = end.signal != 0 ? end.signal : end.exit_code,
+                      .signature = signature_of(end),
+                      .ran = end.ended - end.started});
   if (job_.state() == JobState::ending || job_.state() == JobState::ended) return;
   processes_->kill_leftovers();
   if (well || end.signal_we_sent != 0 || !job_.some_stay()) return;
@@ -428,7 +437,7 @@ void Agent::tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what
   const auto lines = render_text(facts, judge(facts), false);
   log_warn("{}; {}: round {}, {} of {} restarts used",
            lines.empty() ? "a worker failed" : lines.front(), what_next, job_.round(),
-           job_.restarts_used(), plan_.max_restarts);
+           job_.restarts_used(), facts_.max_restarts);
 }
 
 JobEnd job_end(JobEnding end) {
@@ -452,6 +461,7 @@ void Agent::perform(const JobCore::Finish& how) {
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
   facts_.signal_received = how.signal;
   facts_.restarts_used = job_.restarts_used();
+  if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
   facts_.ended = steady_now();
   for (Slot slot = 0; slot < slots_; ++slot) {
     if (processes_->running(slot)) facts_.still_running.push_back(processes_->place(slot).rank);

@@ -58,7 +58,7 @@ std::string describe(const Plan& plan) {
   line("transport", plan.transport);
   if (!plan.interface.empty()) line("interface", plan.interface);
   if (!plan.port_range.empty()) line("ports", plan.port_range);
-  line("restarts", std::to_string(plan.max_restarts));
+  line("restarts", format_restart_limit(plan.max_restarts));
   line("grace", format_duration(plan.grace));
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));
   line("output", name(plan.output.mode));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,9 @@ struct Plan {
   int stdin_rank = 0;
   Duration grace = std::chrono::seconds(10);  // between SIGTERM and SIGKILL
   Duration timeout = Duration::zero();        // of the whole job; 0: none
-  int max_restarts = 0;                       // of all workers together, as torchrun counts
+  RestartLimit max_restarts;                  // of all workers together, as torchrun counts
+  int futile_restarts = 3;                    // without a commit between them; 0: any number
+  std::set<int> final_exit_codes;             // of workers that must not be started again
   int min_nproc = 1;                          // with fewer the job does not go on
   int max_nproc = 1;                          // it may grow to as many
   int spares = 0;                             // processes that wait for a place

@@ -2,6 +2,7 @@
 // Pure: the agent collects the facts, these functions judge and render them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct WorkerEnd {
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
 };
 
+// What a failure looked like, for telling whether another one is the same: how it ended and its
+// innermost words, without numbers, which differ from rank to rank. 0: too little is known.
+std::uint64_t signature_of(const WorkerEnd& end);
+
 // Why the job ended, where no worker is to blame.
 enum class JobEnd { succeeded, worker_failed, spawn_failed, interrupted, timed_out, setup_failed };
 
@@ -43,7 +48,8 @@ struct JobFacts {
   int nproc = 1;
   int round = 1;
   int restarts_used = 0;
-  int max_restarts = 0;
+  std::string max_restarts;    // as --max-restarts
+  std::string why_no_restart;  // "": none was asked for
   TimePoint started{};
   TimePoint ended{};
   int signal_received = 0;  // interrupted: which

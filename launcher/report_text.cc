@@ -299,9 +299,8 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
     out.push_back(fmt::format("  {} did not die of SIGKILL (an uninterruptible sleep); left behind",
                               rank_words(ranks)));
   }
-  if (facts.end == JobEnd::worker_failed && facts.max_restarts > 0) {
-    out.push_back(
-        fmt::format("  restarts used: {} of {}", facts.restarts_used, facts.max_restarts));
+  if (facts.end == JobEnd::worker_failed && !facts.why_no_restart.empty()) {
+    out.push_back(fmt::format("  no restart: {}", facts.why_no_restart));
   }
   return out;
 }

@@ -93,7 +93,7 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["MASTER_ADDR"] = plan.master_addr;
   env["MASTER_PORT"] = std::to_string(place.master_port);
   env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.round - 1);
-  env["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(plan.max_restarts);
+  env["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(plan.max_restarts.restarts);
   env["TORCHELASTIC_RUN_ID"] = plan.job_id;
   // MASTER_PORT is the workers' own: their rank 0 serves the store there.
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";

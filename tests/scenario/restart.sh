@@ -7,7 +7,7 @@ for round in 1 2 3; do expect_out "^\[1\] round $round count $((round - 1))$"; d
 expect_err 'rank 1 .* failed first: exit code 5 .*; restarting all workers: round 2, 1 of 2 restarts used'
 
 run dlaunch --nproc 2 --max-restarts 1 --log-dir logs bash -c 'echo $DLAUNCH_ROUND; [ $RANK = 0 ] && exec sleep 60; until [ -s logs/$DLAUNCH_ROUND/0/stdout ]; do read -rt 0.01 <> <(:); done; exit 5'
-expect_code 5; expect_err 'restarts used: 1 of 1'
+expect_code 5; expect_err 'no restart: the only restart .* is used'
 [ "$(cat logs/1/0/stdout logs/2/1/stdout | tr '\n' ' ')" = "1 2 " ] || fail "log files of both rounds"
 
 # What a round leaves behind is gone before the next one begins.
@@ -15,6 +15,14 @@ run dlaunch --nproc 1 --max-restarts 1 bash -c '
   [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }
   setsid sh -c "echo \$\$ > child; exec sleep 1000" & until [ -s child ]; do read -rt 0.01 <> <(:); done; exit 3'
 expect_code 0; expect_out '^\[0\] alone$'
+
+# A code that means it.
+run dlaunch --nproc 2 --max-restarts 5 --no-restart-codes 3,7-9 sh -c '[ $RANK = 1 ] && exit 8; exec sleep 60'
+expect_code 8; expect_err 'no restart: exit code 8 means'
+
+# The same words twice: a third time would bring nothing new.
+run dlaunch --nproc 2 --max-restarts 5 sh -c '[ $RANK = 0 ] && { echo "no such table: weights" >&2; exit 2; }; exec sleep 60'
+expect_code 2; expect_err 'round 2, 1 of 5 restarts'; expect_err 'no restart: the same failure as in round 1'
 
 # Nothing restarts after the user's signal.
 dlaunch --nproc 1 --max-restarts 5 bash -c 'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 <> <(:); done' >out 2>err </dev/null & keeper=$!

@@ -347,7 +347,7 @@ TEST_CASE("times, restarts, error file, transport") {
                                "eth0,10.0.0.0/8", "--port-range", "29600-29700", "p"});
   CHECK(plan.grace == std::chrono::milliseconds(1500));
   CHECK(plan.timeout == std::chrono::hours(1));
-  CHECK(plan.max_restarts == 3);
+  CHECK(plan.max_restarts.restarts == 3);
   CHECK(plan.error_file == "e.json");
   CHECK(plan.transport == "tcp");
   CHECK(plan.interface == "eth0,10.0.0.0/8");

@@ -109,8 +109,11 @@ class World {
 };
 
 JobConfig of(int size, int restarts = 0, int spares = 0) {
-  return {
-      .size = size, .min_size = size, .max_size = size, .spares = spares, .max_restarts = restarts};
+  return {.size = size,
+          .min_size = size,
+          .max_size = size,
+          .spares = spares,
+          .restarts = {.limit = {.restarts = restarts}, .futile_restarts = 0}};
 }
 
 using Slots = std::vector<Slot>;
@@ -191,6 +194,8 @@ TEST_CASE("a second loss while a round forms burns its number") {
   CHECK(world.announced == std::vector<int>{1});
   world.mute = {};
   world.fail(1);
+  world.now += 1s;  // not at once again
+  world.feed(JobCore::Clock{});
   CHECK(world.announced == std::vector<int>{1, 3});
   CHECK(world.core.restarts_used() == 2);
 }

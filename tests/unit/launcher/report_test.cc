@@ -148,7 +148,9 @@ TEST_CASE("the longest report fits a small screen and says how much it left out"
   auto f = facts(workers);
   f.still_running = {81, 82};
   f.nproc = 83;
-  f.max_restarts = f.restarts_used = 3;
+  f.max_restarts = "3";
+  f.restarts_used = 3;
+  f.why_no_restart = "all 3 restarts (--max-restarts) are used";
   const auto lines = text(f);
   CHECK(lines.size() <= 25);
   CHECK(lines[3] == "    … 88 earlier lines");
@@ -159,7 +161,7 @@ TEST_CASE("the longest report fits a small screen and says how much it left out"
   CHECK(has("  ranks 4-19 failed, too"));
   CHECK(has("  22 workers were sent SIGTERM"));
   CHECK(has("  ranks 81-82 did not die of SIGKILL (an uninterruptible sleep); left behind"));
-  CHECK(has("  restarts used: 3 of 3"));
+  CHECK(has("  no restart: all 3 restarts (--max-restarts) are used"));
 }
 
 TEST_CASE("ends that no worker is to blame for") {

@@ -24,7 +24,7 @@ Plan plan() {
   p.nproc = 4;
   p.job_id = "j";
   p.host = "h";
-  p.max_restarts = 3;
+  p.max_restarts = {.restarts = 3};
   p.env = {{"NAME", "r${rank}"}, {"RANK", "override"}};
   return p;
 }

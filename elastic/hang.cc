@@ -1,0 +1,207 @@
+#include "elastic/hang.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kJump = std::chrono::seconds(10);
+
+const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
+const char* they_are(const RankSet& ranks) { return ranks.size() == 1 ? "it is" : "they are"; }
+
+std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
+
+}  // namespace
+
+std::vector<HangJudge::Action> HangJudge::step(TimePoint now, const Event& event) {
+  actions_.clear();
+  pass_time(now);
+  std::visit([&](const auto& what) { on(now, what); }, event);
+  return std::move(actions_);
+}
+
+std::optional<TimePoint> HangJudge::deadline() const { return deadline_; }
+
+void HangJudge::on(TimePoint, const NewRound&) {
+  ranks_.clear();
+  cases_.clear();
+  deadline_.reset();
+  traced_ = false;
+}
+
+void HangJudge::on(TimePoint now, const Gone& event) {
+  ranks_.erase(event.rank);
+  cases_.clear();  // what was said of it is void, and of the others it is said anew
+  judge(now);
+}
+
+void HangJudge::on(TimePoint now, const Clock&) { judge(now); }
+
+void HangJudge::on(TimePoint now, const Samples& event) {
+  const RankSet stopped = ranks_in(ranks_, ProcessState::stopped);
+  for (const ProgressSample& sample : event) take(now, sample);
+  tell_of_stops(stopped);
+  tell_of_traced();
+  judge(now);
+}
+
+// Time that does not count moves all that waits along with it.
+void HangJudge::pass_time(TimePoint now) {
+  const Duration passed = now - last_.value_or(now);
+  last_ = now;
+  if (passed <= kJump && !is_held(now)) return;
+  if (passed > kJump) cases_.clear();
+  for (auto& [number, rank] : ranks_) {
+    const auto later = [&](TimePoint since) { return passed > kJump ? now : since + passed; };
+    rank.stopped_since = later(rank.stopped_since);
+    for (auto& [group, at] : rank.groups) at.still_since = later(at.still_since);
+  }
+}
+
+void HangJudge::take(TimePoint now, const ProgressSample& sample) {
+  RankProgress& rank = ranks_[sample.rank];
+  const bool stopped = sample.state == ProcessState::stopped;
+  if (stopped && rank.state != ProcessState::stopped) rank.stopped_since = now;
+  rank.state = sample.state;
+  rank.heard = now;
+  const auto [it, is_new] = rank.groups.try_emplace(sample.group);
+  RankProgress::Position& at = it->second;
+  const bool moved = is_new || at.seq != sample.seq || at.inside != sample.inside;
+  // The age may only shorten what we have seen ourselves: it jumps when its host was suspended.
+  const TimePoint by_age = now - std::max(Duration::zero(), sample.age);
+  at.still_since = moved || stopped ? now : std::max(at.still_since, by_age);
+  at.seq = sample.seq;
+  at.inside = sample.inside;
+  at.what = sample.what;
+}
+
+void HangJudge::tell_of_stops(const RankSet& before) {
+  const RankSet now = ranks_in(ranks_, ProcessState::stopped);
+  RankSet stopped, continued;
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                      std::inserter(stopped, stopped.end()));
+  std::set_difference(before.begin(), before.end(), now.begin(), now.end(),
+                      std::inserter(continued, continued.end()));
+  if (!stopped.empty()) {
+    const std::string then = config_.stop_limit == Duration::max()
+                                 ? "the others wait"
+                                 : fmt::format("{} replaced after {}", they_are(stopped),
+                                               format_duration(config_.stop_limit));
+    actions_.push_back(Warn{*stopped.begin(), fmt::format("{} {} stopped (SIGSTOP or SIGTSTP); {}",
+                                                          in_words(stopped), is(stopped), then)});
+  }
+  if (!continued.empty()) {
+    actions_.push_back(Warn{*continued.begin(), fmt::format("{} {} no longer stopped",
+                                                            in_words(continued), is(continued))});
+  }
+}
+
+void HangJudge::tell_of_traced() {
+  const RankSet traced = ranks_in(ranks_, ProcessState::traced);
+  if (std::exchange(traced_, !traced.empty()) || traced.empty()) return;
+  actions_.push_back(Warn{*traced.begin(),
+                          fmt::format("{} {} traced, by a debugger perhaps; nothing that hangs is "
+                                      "replaced meanwhile",
+                                      in_words(traced), is(traced))});
+}
+
+void HangJudge::judge(TimePoint now) {
+  deadline_.reset();
+  if (is_held(now)) return;
+  const auto hangs = find(now);
+  close_cases(hangs);
+  for (const Hang& hang : hangs) pursue(now, hang);
+}
+
+bool HangJudge::is_held(TimePoint now) const {
+  const bool silent = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+    return now - entry.second.heard > config_.silence;
+  });
+  return silent || !ranks_in(ranks_, ProcessState::traced).empty() ||
+         ranks_in(ranks_, ProcessState::stopped).size() == ranks_.size();
+}
+
+std::vector<Hang> HangJudge::find(TimePoint now) const {
+  std::vector<Hang> hangs;
+  if (config_.hang_timeout != Duration::max()) hangs = find_hangs(now, ranks_);
+  if (config_.stop_limit == Duration::max()) return hangs;
+  for (const int rank : ranks_in(ranks_, ProcessState::stopped)) {
+    Hang hang;
+    hang.key.kind = Hang::Key::stopped;
+    hang.key.culprits = {rank};
+    hang.witness = std::find_if(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+                     return entry.second.state != ProcessState::stopped;
+                   })->first;
+    hang.waited = now - ranks_.at(rank).stopped_since;
+    hang.sentence = fmt::format("rank {} is stopped (SIGSTOP or SIGTSTP)", rank);
+    hangs.push_back(std::move(hang));
+  }
+  return hangs;
+}
+
+// Forgets what is over, and says so.
+void HangJudge::close_cases(const std::vector<Hang>& hangs) {
+  for (auto it = cases_.begin(); it != cases_.end();) {
+    const auto found = [&](auto same) { return std::any_of(hangs.begin(), hangs.end(), same); };
+    const Hang::Key& key = it->first;
+    if (found([&](const Hang& hang) { return hang.key == key; })) {
+      ++it;
+      continue;
+    }
+    const bool goes_on = !found(
+        [&](const Hang& hang) { return hang.key.group == key.group && hang.key.seq == key.seq; });
+    if (goes_on && it->second.warned && !it->second.replaced) {
+      actions_.push_back(Warn{*key.culprits.begin(), it->second.about + ": this is over"});
+    }
+    it = cases_.erase(it);
+  }
+}
+
+void HangJudge::pursue(TimePoint now, const Hang& hang) {
+  const bool stop = hang.key.kind == Hang::Key::stopped;
+  const Duration limit = stop ? config_.stop_limit : config_.hang_timeout;
+  const RankSet& culprits = hang.key.culprits;
+  const TimePoint since = now - hang.waited;
+  const TimePoint warn_at = since + limit / 2, dump_at = deadline_after(since, limit);
+  if (now < (stop ? dump_at : warn_at)) {  // it moved, and stands again
+    cases_.erase(hang.key);
+    deadline_ = std::min(deadline_.value_or(kNever), stop ? dump_at : warn_at);
+    return;
+  }
+  Case& the_case = cases_[hang.key];
+  if (the_case.replaced) return;
+  the_case.about = hang.sentence;
+  if (!stop && !std::exchange(the_case.warned, true)) {
+    actions_.push_back(Warn{
+        *culprits.begin(),
+        fmt::format("{}, for {} now; {} replaced after {}", hang.sentence,
+                    format_duration(hang.waited), they_are(culprits), format_duration(limit))});
+  }
+  if (now < dump_at) {
+    deadline_ = std::min(deadline_.value_or(kNever), dump_at);
+    return;
+  }
+  if (!the_case.dumped) {
+    the_case.dumped = now;
+    RankSet ranks = culprits;
+    if (hang.witness >= 0) ranks.insert(hang.witness);
+    actions_.push_back(Dump{std::move(ranks)});
+  }
+  const TimePoint replace_at = deadline_after(*the_case.dumped, config_.dump_time);
+  if (now < replace_at) {
+    deadline_ = std::min(deadline_.value_or(kNever), replace_at);
+    return;
+  }
+  the_case.replaced = true;
+  actions_.push_back(
+      Replace{culprits, fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited))});
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,114 @@
+// HangJudge finds ranks for which the others wait in vain, and says what to do about them. Pure:
+// samples in, actions out. Agents read each rank's progress from shared memory every 100 to 250 ms.
+//
+// Hangs are what find_hangs() says, once it has lasted for hang_timeout: ranks that have not
+// entered a collective where others wait, that wait for each other in a circle, or do not come out
+// of a collective all have entered. Where no rank is in any collective, a checkpoint or an
+// evaluation looks the same, and hang_timeout must allow for it. Each gives a Warn after half of
+// the time, when it is over a Dump of the culprits and of one that waits, and `dump_time` later a
+// Replace. Motion at any time ends it; movement of data within a collective is motion (a smaller
+// age).
+//
+// A stopped rank (SIGSTOP) is warned of at once and replaced after stop_limit, and is not taken to
+// hang. Time stands still, and nothing is replaced, while any rank is traced (someone is debugging,
+// and a restart may take more ranks along), while all are stopped (someone suspended the job), and
+// while a rank was not heard of for `silence` (whether its host lives is decided by leases). Where
+// step() is not called for 10 s, this host was suspended, and all waiting begins anew.
+//
+// A rank is known from its first sample; who samples groups that a rank is in, sends one sample a
+// group. NewRound forgets all.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rank_set.h"
+#include "elastic/hang_finder.h"
+
+namespace dlaunch {
+
+struct ProgressSample {
+  int rank = 0;
+  std::uint64_t group = 0;  // 0: of all ranks
+  std::uint64_t seq = 0;    // of the last collective entered; 0: none yet
+  bool inside = false;
+  std::uint8_t what = 0;  // index into kCollectiveNames, where seq > 0
+  Duration age{};         // since anything of this moved
+  ProcessState state = ProcessState::running;
+};
+
+struct HangConfig {
+  Duration hang_timeout = Duration::max();         // max: hangs are not looked for
+  Duration stop_limit = std::chrono::seconds(30);  // max: may stand for ever
+  Duration dump_time = std::chrono::seconds(2);    // for stacks to be written
+  Duration silence = std::chrono::seconds(2);
+};
+
+class HangJudge {
+ public:
+  // -- Events
+  struct NewRound {};
+  using Samples = std::vector<ProgressSample>;  // of one agent or of all
+  struct Gone {                                 // it ended, and is nobody's peer any more
+    int rank;
+  };
+  struct Clock {};  // deadline() has passed
+  using Event = std::variant<NewRound, Samples, Gone, Clock>;
+
+  // -- Actions, to be performed in order
+  struct Warn {
+    int rank;
+    std::string sentence;
+  };
+  struct Dump {
+    RankSet ranks;
+  };
+  struct Replace {
+    RankSet ranks;
+    std::string sentence;
+  };
+  using Action = std::variant<Warn, Dump, Replace>;
+
+  explicit HangJudge(HangConfig config) : config_(config) {}
+
+  std::vector<Action> step(TimePoint now, const Event& event);
+  std::optional<TimePoint> deadline() const;
+
+ private:
+  struct Case {
+    bool warned = false;
+    std::optional<TimePoint> dumped;
+    bool replaced = false;
+    std::string about;
+  };
+
+  void on(TimePoint now, const NewRound& event);
+  void on(TimePoint now, const Samples& event);
+  void on(TimePoint now, const Gone& event);
+  void on(TimePoint now, const Clock& event);
+
+  void take(TimePoint now, const ProgressSample& sample);
+  void tell_of_stops(const RankSet& before);
+  void pass_time(TimePoint now);
+  void tell_of_traced();
+  void judge(TimePoint now);
+  bool is_held(TimePoint now) const;
+  std::vector<Hang> find(TimePoint now) const;
+  void close_cases(const std::vector<Hang>& hangs);
+  void pursue(TimePoint now, const Hang& hang);
+
+  const HangConfig config_;
+  Progress ranks_;
+  std::map<Hang::Key, Case> cases_;
+  std::optional<TimePoint> deadline_;
+  std::optional<TimePoint> last_;  // step()
+  bool traced_ = false;            // warned of
+  std::vector<Action> actions_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,199 @@
+#include "elastic/hang_finder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/ring_names.h"
+
+namespace dlaunch {
+namespace {
+
+const char* has(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
+const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
+
+std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
+
+// "all_reduce #17", "barrier #3 of group 2"
+std::string in_words(std::uint64_t group, const RankProgress::Position& at) {
+  const auto name =
+      at.what < std::size(kCollectiveNames) ? kCollectiveNames[at.what] : "collective";
+  return fmt::format("{} #{}{}", name, at.seq,
+                     group == 0 ? "" : fmt::format(" of group {}", group));
+}
+
+// One look at all ranks.
+class Look {
+ public:
+  Look(TimePoint now, const Progress& progress)
+      : now_(now), ranks_(progress), stopped_(ranks_in(progress, ProcessState::stopped)) {}
+
+  std::optional<Hang> in_group(std::uint64_t group) const;
+  std::optional<Hang> idle() const;
+
+ private:
+  RankSet missing(std::uint64_t group, std::uint64_t seq) const;
+  RankSet circle(const RankSet& from) const;
+  bool waits(int rank) const;
+  Duration still(const RankSet& ranks) const;
+  std::string note_on_state(const RankSet& ranks) const;
+
+  const TimePoint now_;
+  const Progress& ranks_;
+  const RankSet stopped_;
+};
+
+std::optional<Hang> Look::in_group(std::uint64_t group) const {
+  Hang hang;
+  hang.key.group = group;
+  hang.key.seq = UINT64_MAX;  // the earliest that somebody is in
+  RankSet inside;
+  std::string name;
+  for (const auto& [number, rank] : ranks_) {
+    const auto it = rank.groups.find(group);
+    if (it == rank.groups.end() || !it->second.inside || it->second.seq > hang.key.seq) continue;
+    if (it->second.seq < hang.key.seq) inside.clear();
+    hang.key.seq = it->second.seq;
+    name = in_words(group, it->second);
+    inside.insert(number);
+  }
+  if (inside.empty()) return std::nullopt;
+  const RankSet away = missing(group, hang.key.seq);
+  const auto concerned = [&](int rank) { return away.contains(rank) || inside.contains(rank); };
+  if (std::any_of(stopped_.begin(), stopped_.end(), concerned)) return std::nullopt;
+
+  RankSet& culprits = hang.key.culprits;
+  if (away.empty()) {
+    hang.key.kind = Hang::Key::stuck;
+    culprits = inside;
+    hang.waited = still(inside);
+    hang.sentence = fmt::format("all have entered {}, but {} {} not come out of it{}", name,
+                                in_words(inside), has(inside), note_on_state(inside));
+    return hang;
+  }
+  for (const int rank : away) {
+    if (!waits(rank)) culprits.insert(rank);
+  }
+  if (!culprits.empty()) {
+    hang.key.kind = Hang::Key::missing;
+    hang.witness = *std::max_element(inside.begin(), inside.end(),
+                                     [&](int a, int b) { return still({a}) < still({b}); });
+    hang.waited = std::min(still({hang.witness}), still(culprits));
+    hang.sentence =
+        fmt::format("{} {} not entered {}, where {} {} waiting{}", in_words(culprits),
+                    has(culprits), name, in_words(inside), is(inside), note_on_state(culprits));
+    return hang;
+  }
+  hang.key = {.kind = Hang::Key::circle, .group = 0, .seq = 0, .culprits = circle(away)};
+  if (culprits.empty()) return std::nullopt;
+  hang.waited = still(culprits);
+  hang.sentence = fmt::format(
+      "{} wait for each other in collectives of different groups, one of "
+      "them {}: these must be called in the same order everywhere",
+      in_words(culprits), name);
+  return hang;
+}
+
+std::optional<Hang> Look::idle() const {
+  Hang hang;
+  hang.key.kind = Hang::Key::idle;
+  bool any_entered = false;
+  for (const auto& [number, rank] : ranks_) {
+    if (waits(number) || stopped_.contains(number)) return std::nullopt;
+    hang.key.culprits.insert(number);
+    any_entered = any_entered || std::any_of(rank.groups.begin(), rank.groups.end(),
+                                             [](const auto& at) { return at.second.seq > 0; });
+  }
+  if (!any_entered) return std::nullopt;
+  hang.waited = still(hang.key.culprits);
+  hang.sentence = "no rank has entered or left a collective" + note_on_state(hang.key.culprits);
+  return hang;
+}
+
+// The members of a group that have not entered this collective of it.
+RankSet Look::missing(std::uint64_t group, std::uint64_t seq) const {
+  RankSet ranks;
+  for (const auto& [number, rank] : ranks_) {
+    const auto it = rank.groups.find(group);
+    if (it != rank.groups.end() && it->second.seq < seq) ranks.insert(number);
+  }
+  return ranks;
+}
+
+// These and all for whom they wait, directly or not, if everyone among them waits for somebody
+// missing; else none.
+RankSet Look::circle(const RankSet& from) const {
+  RankSet reached, open = from;
+  while (!open.empty()) {
+    const int number = *open.begin();
+    open.erase(open.begin());
+    if (!reached.insert(number).second) continue;
+    RankSet awaited;
+    for (const auto& [group, at] : ranks_.at(number).groups) {
+      if (at.inside) awaited.merge(missing(group, at.seq));
+    }
+    if (awaited.empty() || stopped_.contains(number)) return {};
+    open.merge(awaited);
+  }
+  return reached;
+}
+
+bool Look::waits(int rank) const {
+  const auto& groups = ranks_.at(rank).groups;
+  return std::any_of(groups.begin(), groups.end(), [](const auto& at) { return at.second.inside; });
+}
+
+// For how long none of them has moved.
+Duration Look::still(const RankSet& ranks) const {
+  Duration shortest = Duration::max();
+  for (const int rank : ranks) {
+    for (const auto& [group, at] : ranks_.at(rank).groups) {
+      shortest = std::min(shortest, now_ - at.still_since);
+    }
+  }
+  return shortest;
+}
+
+std::string Look::note_on_state(const RankSet& ranks) const {
+  RankSet blocked;
+  for (const int rank : ranks_in(ranks_, ProcessState::uninterruptible)) {
+    if (ranks.contains(rank)) blocked.insert(rank);
+  }
+  if (blocked.empty()) return {};
+  return fmt::format(" ({} {} in an uninterruptible sleep, D: a disk or network storage)",
+                     in_words(blocked), is(blocked));
+}
+
+}  // namespace
+
+std::vector<Hang> find_hangs(TimePoint now, const Progress& progress) {
+  std::set<std::uint64_t> groups;
+  for (const auto& [number, rank] : progress) {
+    for (const auto& [group, at] : rank.groups) groups.insert(group);
+  }
+  const Look look(now, progress);
+  std::vector<Hang> hangs;
+  for (const std::uint64_t group : groups) {
+    auto hang = look.in_group(group);
+    const bool told = hang && std::any_of(hangs.begin(), hangs.end(), [&](const Hang& other) {
+                        return other.key == hang->key;  // a circle is seen from each of its groups
+                      });
+    if (hang && !told) hangs.push_back(std::move(*hang));
+  }
+  if (auto hang = look.idle()) hangs.push_back(std::move(*hang));
+  return hangs;
+}
+
+RankSet ranks_in(const Progress& progress, ProcessState state) {
+  RankSet ranks;
+  for (const auto& [number, rank] : progress) {
+    if (rank.state == state) ranks.insert(number);
+  }
+  return ranks;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,219 @@
+#include "elastic/restart_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr double kCommitsPerRestart = 100;
+constexpr Duration kEarly = minutes(1);     // failures at the start of a worker are alike
+constexpr Duration kGoodRun = minutes(10);  // ends a crash loop where commits are not reported
+constexpr int kLongestBackoff = 60;         // seconds
+constexpr std::size_t kHistory = 64;
+
+bool is_free(FailureKind kind) {
+  return kind == FailureKind::evicted || kind == FailureKind::preempted ||
+         kind == FailureKind::voluntary;
+}
+
+// The worker itself did it, not its host or the network.
+bool is_its_own(FailureKind kind) {
+  return kind == FailureKind::exit_code || kind == FailureKind::signal || kind == FailureKind::hung;
+}
+
+// "1h", "90s": as it may be written on the command line.
+std::string short_duration(Duration duration) {
+  using std::chrono::hours;
+  if (duration % hours(1) == Duration::zero()) return fmt::format("{}h", duration / hours(1));
+  if (duration % minutes(1) == Duration::zero()) return fmt::format("{}m", duration / minutes(1));
+  return fmt::format("{}s", std::chrono::duration<double>(duration).count());
+}
+
+RestartDecision stop(StopReason reason, std::string why) {
+  return {.restart = false, .delay = {}, .reason = reason, .why = std::move(why)};
+}
+
+RestartDecision restart(Duration delay, std::string why) {
+  return {.restart = true, .delay = delay, .reason = {}, .why = std::move(why)};
+}
+
+// What one of several nodes or slots may take of it.
+int share_of(int restarts, int part) { return std::min(restarts, std::max(2, restarts / part)); }
+
+}  // namespace
+
+Result<RestartLimit> parse_restart_limit(std::string_view text, std::string_view name) {
+  const auto slash = text.find('/');
+  const auto restarts = parse_int(text.substr(0, slash), 0, 1'000'000, name);
+  if (!restarts) return restarts.error();
+  if (slash == std::string_view::npos) return RestartLimit{*restarts, std::nullopt};
+  const auto window = parse_duration(text.substr(slash + 1));
+  if (!window) {
+    return Error{.code = Errc::usage, .what = fmt::format("{}: {}", name, window.error().what)};
+  }
+  if (*window == Duration::zero()) {
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("{}: the time in '{}' must not be 0", name, text)};
+  }
+  return RestartLimit{*restarts, *window};
+}
+
+std::string format_restart_limit(const RestartLimit& limit) {
+  if (!limit.window) return std::to_string(limit.restarts);
+  return fmt::format("{}/{}", limit.restarts, short_duration(*limit.window));
+}
+
+RestartPolicy::RestartPolicy(RestartPolicyConfig config)
+    : config_(std::move(config)), random_(config_.seed) {}
+
+RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
+  note_progress(now, failure.version);
+  if (is_free(failure.kind)) return restart({}, "not charged: it was stopped from outside");
+  if (failure.kind == FailureKind::exit_code && config_.final_exit_codes.contains(failure.code)) {
+    return stop(StopReason::exit_code,
+                fmt::format("exit code {} means that a restart is of no use", failure.code));
+  }
+  if (const Failure* earlier = twin(failure)) {
+    const std::string place = failure.version == 0
+                                  ? "before the first commit"
+                                  : fmt::format("after commit {}", failure.version);
+    return stop(StopReason::deterministic,
+                fmt::format("the same failure as in round {}, also {}: it would come again",
+                            earlier->round, place));
+  }
+  if (failure.signature != 0 && is_its_own(failure.kind)) {
+    history_.push_back(failure);
+    if (history_.size() > kHistory) history_.pop_front();
+  }
+  if (round_ == failure.round) {
+    decision_.delay = std::max(Duration::zero(), restart_at_ - now);
+    return decision_;
+  }
+  round_ = failure.round;
+  decision_ = grant(now, failure);
+  restart_at_ = now + decision_.delay;
+  return decision_;
+}
+
+void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
+  const bool long_run = version_ == 0 && round_ && now - restart_at_ >= kGoodRun;
+  if (version > version_ || long_run) streak_ = futile_ = 0;
+  version_ = std::max(version_, version);
+}
+
+// An earlier failure that is the same one.
+const Failure* RestartPolicy::twin(const Failure& failure) const {
+  if (failure.signature == 0 || !is_its_own(failure.kind)) return nullptr;
+  const auto it = std::find_if(history_.begin(), history_.end(), [&](const Failure& earlier) {
+    return earlier.signature == failure.signature && earlier.version == failure.version &&
+           earlier.round != failure.round &&
+           (failure.version > 0 || std::max(earlier.ran, failure.ran) < kEarly);
+  });
+  return it == history_.end() ? nullptr : &*it;
+}
+
+RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
+  const bool its_own = is_its_own(failure.kind);
+  if (its_own && config_.futile_restarts > 0 && version_ > 0 &&
+      futile_ >= config_.futile_restarts) {
+    return stop(StopReason::no_progress,
+                fmt::format("nothing was committed over {} restarts (the last commit is {})",
+                            futile_, version_));
+  }
+  const auto charged = accounts(failure);
+  if (auto refusal = overdrawn(now, charged)) return *refusal;
+  for (const Account& account : charged) {
+    Bucket bucket = refilled(*account.buckets, account.key, account.capacity, now);
+    bucket.tokens -= 1;
+    (*account.buckets)[account.key] = bucket;
+  }
+  ++used_;
+  ++streak_;
+  if (its_own) ++futile_;
+  const Duration delay = backoff();
+  const std::string when = delay == Duration::zero() ? "at once" : "in " + format_duration(delay);
+  return restart(delay, fmt::format("restart {} (--max-restarts {}) {}", used_,
+                                    format_restart_limit(config_.limit), when));
+}
+
+std::vector<RestartPolicy::Account> RestartPolicy::accounts(const Failure& failure) {
+  const int restarts = config_.limit.restarts;
+  std::vector<Account> all = {{&job_, 0, restarts, StopReason::job_budget}};
+  if (!config_.limit.window) return all;
+  if (config_.nodes > 1) {
+    all.push_back({&nodes_, failure.node, share_of(restarts, 2), StopReason::node_budget});
+  }
+  if (config_.slots > 1 && failure.slot >= 0) {
+    all.push_back({&slots_, failure.slot, share_of(restarts, 4), StopReason::slot_budget});
+  }
+  return all;
+}
+
+std::optional<RestartDecision> RestartPolicy::overdrawn(TimePoint now,
+                                                        const std::vector<Account>& accounts) {
+  const RestartLimit& limit = config_.limit;
+  for (const Account& account : accounts) {
+    const double tokens = refilled(*account.buckets, account.key, account.capacity, now).tokens;
+    if (tokens >= 1 - 1e-9) continue;
+    if (limit.restarts == 0)
+      return stop(account.reason, "no restarts are allowed (--max-restarts)");
+    if (!limit.window) {
+      return stop(account.reason,
+                  limit.restarts == 1
+                      ? "the only restart (--max-restarts 1) is used"
+                      : fmt::format("all {} restarts (--max-restarts) are used", limit.restarts));
+    }
+    const auto wait = Duration(static_cast<std::int64_t>(
+        std::ceil((1 - tokens) / account.capacity * static_cast<double>(limit.window->count()))));
+    const std::string whose = account.reason == StopReason::job_budget ? "the budget"
+                              : account.reason == StopReason::node_budget
+                                  ? fmt::format("node {}'s share", account.key)
+                                  : fmt::format("slot {}'s share", account.key);
+    return stop(account.reason,
+                fmt::format("{} of {} restarts within {} (--max-restarts {}) is used up; the next "
+                            "comes in {}",
+                            whose, account.capacity, short_duration(*limit.window),
+                            format_restart_limit(limit), format_duration(wait)));
+  }
+  return std::nullopt;
+}
+
+RestartPolicy::Bucket RestartPolicy::refilled(const std::map<int, Bucket>& buckets, int key,
+                                              int capacity, TimePoint now) const {
+  const auto it = buckets.find(key);
+  if (it == buckets.end()) return {static_cast<double>(capacity), now, version_};
+  Bucket bucket = it->second;
+  if (!config_.limit.window) return bucket;
+  const double windows = std::chrono::duration<double>(now - bucket.at).count() /
+                         std::chrono::duration<double>(*config_.limit.window).count();
+  const double commits = static_cast<double>(version_ - bucket.version);
+  bucket.tokens =
+      std::min<double>(capacity, bucket.tokens + windows * capacity + commits / kCommitsPerRestart);
+  bucket.at = now;
+  bucket.version = version_;
+  return bucket;
+}
+
+// Whole milliseconds, from 0 to the bound of the streak_-th failure.
+Duration RestartPolicy::backoff() {
+  if (streak_ <= 1) return {};
+  const int bound =
+      streak_ - 2 < 6 ? std::min(1 << (streak_ - 2), kLongestBackoff) : kLongestBackoff;
+  return std::chrono::milliseconds(random_() % (static_cast<std::uint64_t>(bound) * 1000 + 1));
+}
+
+int RestartPolicy::left(TimePoint now) const {
+  const double tokens = refilled(job_, 0, config_.limit.restarts, now).tokens;
+  return static_cast<int>(std::floor(tokens + 1e-9));
+}
+
+}  // namespace dlaunch

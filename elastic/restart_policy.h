@@ -1,0 +1,137 @@
+// RestartPolicy decides whether a failure is answered by a restart, and after what delay, or ends
+// the job. Pure: it is told of failures and answers.
+//
+// Only causes are fed in, never a worker that failed because another one was lost. What dlaunch or
+// the scheduler chose to do itself (evicted, preempted, voluntary) is free: it is restarted at
+// once, whatever the budget says, and proves nothing. Of all else, in this order:
+// - An exit code in `final_exit_codes` means "do not restart me".
+// - Failures of one round are one incident: the first is charged, later ones share its decision.
+// - The same failure twice (same signature, same committed version, another round) is
+// deterministic:
+//   a third time would bring the same. Before any commit only failures within a minute of the
+//   worker's start are compared, for a job that reports no progress has version 0 for ever.
+// - More than `futile_restarts` failures of workers in a row without a commit between them: the job
+//   does not get on. This counts only once it has committed anything, since a job that does not
+//   report progress cannot be told from one that makes none; nor does a lost host count.
+// - The budget. N: so many restarts in all, as torchrun counts. N/WINDOW: a bucket of N that
+//   refills evenly by N in each WINDOW and by one for each 100 commits. A node may use half of it
+//   (2 at least) and a slot a quarter (2 at least), in buckets that refill at the same share,
+//   unless it is the job's only one; what these refuse may still be placed elsewhere.
+//
+// The first restart is immediate; those of a crash loop wait a random part ("full jitter", Brooker,
+// AWS Architecture Blog, 2015) of 1, 2, 4 … 60 s. A commit begins anew, and so does, where none are
+// reported, a run of 10 minutes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace dlaunch {
+
+struct RestartLimit {
+  int restarts = 0;
+  std::optional<Duration> window;  // none: of the whole job
+};
+// "N" or "N/WINDOW", as in "3" and "10/1h". `name` is what the error calls it.
+Result<RestartLimit> parse_restart_limit(std::string_view text, std::string_view name);
+// The same form: "3", "10/1h".
+std::string format_restart_limit(const RestartLimit& limit);
+
+struct RestartPolicyConfig {
+  RestartLimit limit;
+  int nodes = 1;
+  int slots = 1;
+  int futile_restarts = 3;  // 0: no such rule
+  std::set<int> final_exit_codes;
+  std::uint64_t seed = 0;  // of the jitter
+};
+
+enum class FailureKind { exit_code, signal, lost, hung, evicted, preempted, voluntary };
+
+struct Failure {
+  int round = 0;
+  int slot = -1;  // -1: a whole node
+  int node = 0;
+  FailureKind kind = FailureKind::exit_code;
+  int code = 0;  // exit code or signal
+  // Hash of what the failure looked like: status and the place in the program (message, innermost
+  // frames), without rank, slot, addresses or times. 0: unknown; the status alone is not enough.
+  std::uint64_t signature = 0;
+  std::uint64_t version = 0;  // committed steps known when it failed; 0: none
+  Duration ran{};             // since the worker was started
+};
+
+enum class StopReason {
+  exit_code,
+  deterministic,
+  no_progress,
+  job_budget,
+  node_budget,
+  slot_budget
+};
+
+struct RestartDecision {
+  bool restart = false;
+  Duration delay{};     // restart: how long to wait
+  StopReason reason{};  // not restart
+  std::string why;      // in words, for both
+};
+
+class RestartPolicy {
+ public:
+  explicit RestartPolicy(RestartPolicyConfig config);
+
+  RestartDecision failed(TimePoint now, const Failure& failure);
+
+  // Restarts the job's budget would allow at once.
+  int left(TimePoint now) const;
+  // Restarts granted and charged.
+  int used() const { return used_; }
+
+ private:
+  struct Bucket {
+    double tokens = 0;
+    TimePoint at{};             // when it was as full
+    std::uint64_t version = 0;  // up to which commits are credited
+  };
+  // What a failure is charged to: a bucket and how much fits in.
+  struct Account {
+    std::map<int, Bucket>* buckets;
+    int key;
+    int capacity;
+    StopReason reason;
+  };
+
+  void note_progress(TimePoint now, std::uint64_t version);
+  const Failure* twin(const Failure& failure) const;
+  std::vector<Account> accounts(const Failure& failure);
+  std::optional<RestartDecision> overdrawn(TimePoint now, const std::vector<Account>& accounts);
+  Bucket refilled(const std::map<int, Bucket>& buckets, int key, int capacity, TimePoint now) const;
+  RestartDecision grant(TimePoint now, const Failure& failure);
+  Duration backoff();
+
+  const RestartPolicyConfig config_;
+  std::mt19937_64 random_;
+  std::map<int, Bucket> job_, nodes_, slots_;  // by 0, node, slot; none: full
+  std::deque<Failure> history_;                // the latest with a signature
+  std::uint64_t version_ = 0;                  // the highest committed
+  int streak_ = 0;                             // charged since progress
+  int futile_ = 0;                             // of those, the workers' own
+  int used_ = 0;
+  // Of the latest round that was judged.
+  std::optional<int> round_;
+  RestartDecision decision_;
+  TimePoint restart_at_{};
+};
+
+}  // namespace dlaunch

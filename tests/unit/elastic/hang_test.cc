@@ -1,0 +1,449 @@
+#include "elastic/hang.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr HangConfig kConfig{.hang_timeout = 60s, .stop_limit = 30s};
+
+// Ranks that do as they are told, sampled each 250 ms of pretended time. What the judge does is
+// written down, with the second it does it in.
+class World {
+ public:
+  explicit World(HangConfig config = kConfig) : judge(config) {}
+
+  // Rank `rank` entered collective `seq` of `group`, and is still in it or not.
+  void put(int rank, std::uint64_t seq, bool inside, std::uint64_t group = 0) {
+    auto& at = samples[{rank, group}];
+    at = {.rank = rank,
+          .group = group,
+          .seq = seq,
+          .inside = inside,
+          .what = 0,
+          .age = {},
+          .state = at.state};
+    moved[{rank, group}] = now;
+  }
+  void put_all(int ranks, std::uint64_t seq, bool inside) {
+    for (int rank = 0; rank < ranks; ++rank) put(rank, seq, inside);
+  }
+  void set(int rank, ProcessState state) {
+    for (auto& [key, sample] : samples) {
+      if (key.first == rank) sample.state = state;
+    }
+  }
+  void forget(int rank) {
+    std::erase_if(samples, [&](const auto& entry) { return entry.first.first == rank; });
+  }
+  void run(Duration time) {
+    for (const TimePoint end = now + time; now < end;) {
+      now += 250ms;
+      if (!silent) sample();
+    }
+  }
+  void sample() {
+    HangJudge::Samples batch;
+    for (auto& [key, sample] : samples) {
+      sample.age = now - moved[key] + age_error;
+      batch.push_back(sample);
+    }
+    feed(batch);
+  }
+  void feed(const HangJudge::Event& event) {
+    for (const auto& action : judge.step(now, event)) log.push_back(in_words(action));
+  }
+  std::vector<std::string> take_log() { return std::exchange(log, {}); }
+
+  HangJudge judge;
+  TimePoint now{1000s};
+  bool silent = false;
+  Duration age_error{};
+
+ private:
+  std::string in_words(const HangJudge::Action& action) const {
+    const auto second = std::chrono::duration<double>(now - TimePoint(1000s)).count();
+    if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
+      return fmt::format("{} warn {}: {}", second, warn->rank, warn->sentence);
+    }
+    if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
+      return fmt::format("{} dump {}", second, format_rank_set(dump->ranks));
+    }
+    const auto& replace = std::get<HangJudge::Replace>(action);
+    return fmt::format("{} replace {}: {}", second, format_rank_set(replace.ranks),
+                       replace.sentence);
+  }
+
+  std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
+  std::map<std::pair<int, std::uint64_t>, TimePoint> moved;
+  std::vector<std::string> log;
+};
+
+using Log = std::vector<std::string>;
+
+// Ranks 0 to 2 wait in all_reduce #17, rank 3 does not come.
+World one_missing() {
+  World world;
+  world.put_all(4, 16, false);
+  for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
+  return world;
+}
+
+// No action in all the time to come.
+void check_quiet(World& world, Duration time) {
+  world.run(time);
+  CHECK(world.take_log() == Log{});
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does not come: warning, stacks, replacement, once") {
+  World world = one_missing();
+  world.run(300s);
+  const std::string what = "rank 3 has not entered all_reduce #17, where rank 0-2 are waiting";
+  CHECK(world.take_log() ==
+        Log{
+            "30.25 warn 3: " + what + ", for 30 s now; it is replaced after 60 s",
+            "60.25 dump 0,3",
+            "62.25 replace 3: " + what + ", for 62 s",
+        });
+}
+
+TEST_CASE("the judge asks to be called when something is due, and needs no more samples then") {
+  World world(HangConfig{.hang_timeout = 1s, .dump_time = 500ms});
+  CHECK_FALSE(world.judge.deadline());
+  world.put(0, 1, true);
+  world.put(1, 0, false);
+  world.sample();
+  for (const Duration due : {500ms, 1000ms, 1500ms}) {
+    REQUIRE(world.judge.deadline() == TimePoint(1000s) + due);
+    world.now = *world.judge.deadline();
+    world.feed(HangJudge::Clock{});
+    CHECK(world.take_log().size() == 1);
+  }
+  CHECK_FALSE(world.judge.deadline());
+}
+
+TEST_CASE("who comes late is only warned of") {
+  World world = one_missing();
+  world.run(45s);
+  CHECK(world.take_log().size() == 1);
+  world.put_all(4, 17, false);
+  world.run(1s);
+  CHECK(world.take_log() == Log{"45.25 warn 3: rank 3 has not entered all_reduce #17, where rank "
+                                "0-2 are waiting: this is over"});
+}
+
+TEST_CASE("of two that are missing one comes: the other one's wait goes on") {
+  World world;
+  world.put_all(4, 16, false);
+  for (const int rank : {0, 1}) world.put(rank, 17, true);
+  world.run(50s);
+  CHECK(world.take_log().size() == 1);
+  world.put(2, 17, true);
+  world.run(20s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 3);
+  CHECK(log[0].starts_with("50.25 warn 3: rank 3 has not entered"));
+  CHECK(log[1] == "60.25 dump 0,3");
+  CHECK(log[2].starts_with("62.25 replace 3: "));
+}
+
+TEST_CASE("steps that take most of the limit are no hang") {
+  World world;
+  for (std::uint64_t seq = 1; seq < 20; ++seq) {
+    world.put(0, seq, true);
+    world.run(28s);
+    world.put(1, seq, true);
+    world.run(1s);
+    world.put_all(2, seq, false);
+  }
+  CHECK(world.take_log() == Log{});
+}
+
+TEST_CASE("data that moves within a collective is motion") {
+  World world;
+  world.put_all(2, 1, true);
+  for (int i = 0; i < 20; ++i) {
+    check_quiet(world, 20s);
+    world.put_all(2, 1, true);
+  }
+}
+
+TEST_CASE("all have entered, one does not come out: that one") {
+  World world;
+  world.put_all(3, 8, false);
+  world.put(1, 8, true);
+  world.run(70s);
+  const std::string what = "all have entered all_reduce #8, but rank 1 has not come out of it";
+  CHECK(world.take_log() ==
+        Log{
+            "30.25 warn 1: " + what + ", for 30 s now; it is replaced after 60 s",
+            "60.25 dump 1",
+            "62.25 replace 1: " + what + ", for 62 s",
+        });
+}
+
+TEST_CASE("all have entered and nobody comes out: all") {
+  World world;
+  world.put_all(2, 8, true);
+  world.run(70s);
+  const std::string what = "all have entered all_reduce #8, but rank 0-1 have not come out of it";
+  CHECK(world.take_log() ==
+        Log{
+            "30.25 warn 0: " + what + ", for 30 s now; they are replaced after 60 s",
+            "60.25 dump 0-1",
+            "62.25 replace 0-1: " + what + ", for 62 s",
+        });
+}
+
+TEST_CASE("a rank that runs ahead is not the one that is waited for") {
+  World world;
+  world.put_all(3, 8, true);
+  world.put(0, 11, true);  // a root need not wait
+  world.put(2, 7, false);
+  world.run(70s);
+  CHECK(world.take_log().back().starts_with(
+      "62.25 replace 2: rank 2 has not entered all_reduce #8, where rank 1 is waiting"));
+}
+
+TEST_CASE("who is missing because it waits elsewhere is not at fault") {
+  World world;
+  world.put_all(3, 5, false);
+  world.put(0, 6, true);
+  world.put(1, 3, true, 7);
+  world.put(2, 2, false, 7);
+  world.run(70s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 6);  // rank 2 is missing in both groups; rank 1 is never named
+  for (const auto& line : log) {
+    if (line.find("dump") == std::string::npos)
+      CHECK(line.find(" 2: rank 2 ") != std::string::npos);
+  }
+  CHECK(log.back().find("#3 of group 7, where rank 1 is waiting") != std::string::npos);
+}
+
+TEST_CASE("who waits for a rank that works in another group is left alone") {
+  World world;
+  world.put(0, 6, true);
+  world.put(1, 5, false);
+  world.put(1, 3, true, 7);
+  world.put(2, 2, false, 7);
+  for (int i = 0; i < 10; ++i) {
+    check_quiet(world, 25s);
+    world.put(2, 2, false, 7);  // it sends messages, say
+  }
+}
+
+TEST_CASE("ranks that wait for each other in two groups, in a circle") {
+  World world;
+  world.put(0, 6, true);
+  world.put(1, 5, false);
+  world.put(1, 3, true, 7);
+  world.put(0, 2, false, 7);
+  world.run(70s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 3);
+  CHECK(log[1] == "60.25 dump 0-1");
+  CHECK(log[2] ==
+        "62.25 replace 0-1: rank 0-1 wait for each other in collectives of different groups, one "
+        "of them all_reduce #6: these must be called in the same order everywhere, for 62 s");
+}
+
+TEST_CASE("no rank in any collective: only after the whole time, and it is said") {
+  World world;
+  world.put_all(3, 100, false);
+  check_quiet(world, 29s);
+  world.run(40s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 3);
+  CHECK(log[0] ==
+        "30.25 warn 0: no rank has entered or left a collective, for 30 s now; they are replaced "
+        "after 60 s");
+  CHECK(log[2].starts_with("62.25 replace 0-2: no rank has entered or left a collective"));
+}
+
+TEST_CASE("one rank at work is enough where nobody waits") {
+  World world;
+  world.put_all(3, 100, false);
+  for (int i = 0; i < 10; ++i) {
+    check_quiet(world, 20s);
+    world.put(1, 101 + static_cast<std::uint64_t>(i), false);
+  }
+}
+
+TEST_CASE("before the first collective nothing is judged") {
+  World world;
+  world.put_all(3, 0, false);
+  check_quiet(world, 3600s);
+}
+
+TEST_CASE("without a limit hangs are not looked for") {
+  World world(HangConfig{});
+  world.put(0, 1, true);
+  world.put(1, 0, false);
+  check_quiet(world, 3600s);
+  CHECK_FALSE(world.judge.deadline());
+}
+
+TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement") {
+  World world = one_missing();
+  world.run(10s);
+  world.set(3, ProcessState::stopped);
+  world.run(100s);
+  CHECK(world.take_log() == Log{
+                                "10.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
+                                "replaced after 30 s",
+                                "40.25 dump 0,3",
+                                "42.25 replace 3: rank 3 is stopped (SIGSTOP or SIGTSTP), for 32 s",
+                            });
+}
+
+TEST_CASE("a stopped rank that is continued begins anew") {
+  World world = one_missing();
+  world.set(3, ProcessState::stopped);
+  world.run(29s);
+  world.set(3, ProcessState::running);
+  world.run(29s);
+  CHECK(world.take_log() == Log{
+                                "0.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
+                                "replaced after 30 s",
+                                "29.25 warn 3: rank 3 is no longer stopped",
+                            });
+  world.run(35s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 3);
+  CHECK(log[0].starts_with("59 warn 3: rank 3 has not entered all_reduce #17"));
+  CHECK(log[2].starts_with("91 replace 3: "));
+}
+
+TEST_CASE("a rank may stand stopped for ever where that is allowed") {
+  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  world.put(0, 17, true);
+  world.put(1, 16, false);
+  world.set(1, ProcessState::stopped);
+  world.run(1s);
+  CHECK(world.take_log() ==
+        Log{"0.25 warn 1: rank 1 is stopped (SIGSTOP or SIGTSTP); the others wait"});
+  check_quiet(world, 3600s);
+}
+
+TEST_CASE("ranks in a circle with one that is stopped are not a circle") {
+  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  world.put(0, 6, true);
+  world.put(1, 5, false);
+  world.put(1, 3, true, 7);
+  world.put(0, 2, false, 7);
+  world.put(2, 0, false, 9);
+  world.set(1, ProcessState::stopped);
+  world.run(1s);
+  CHECK(world.take_log().size() == 1);
+  check_quiet(world, 600s);
+}
+
+TEST_CASE("a job that is suspended as a whole is not touched") {
+  World world = one_missing();
+  world.run(10s);
+  for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::stopped);
+  world.run(3600s);
+  CHECK(world.take_log() == Log{"10.25 warn 0: rank 0-3 are stopped (SIGSTOP or SIGTSTP); they are "
+                                "replaced after 30 s"});
+  for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::running);
+  world.run(10s);
+  CHECK(world.take_log() == Log{"3610.25 warn 0: rank 0-3 are no longer stopped"});
+}
+
+TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
+  for (const int traced : {0, 3}) {
+    World world = one_missing();
+    world.run(20s);
+    world.set(traced, ProcessState::traced);
+    world.run(3600s);
+    CHECK(world.take_log() ==
+          Log{fmt::format("20.25 warn {0}: rank {0} is traced, by a debugger perhaps; nothing that "
+                          "hangs is replaced meanwhile",
+                          traced)});
+    world.set(traced, ProcessState::sleeping);
+    world.run(9s);
+    CHECK(world.take_log() == Log{});
+    world.run(40s);
+    CHECK(world.take_log().back().starts_with("3662.25 replace 3: "));
+  }
+}
+
+TEST_CASE("an uninterruptible sleep is named") {
+  World world = one_missing();
+  world.set(3, ProcessState::uninterruptible);
+  world.run(70s);
+  CHECK(world.take_log().back() ==
+        "62.25 replace 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting (rank "
+        "3 is in an uninterruptible sleep, D: a disk or network storage), for 62 s");
+}
+
+TEST_CASE("a rank that is not heard of stops the time: its host is for others to judge") {
+  World world = one_missing();
+  world.put(4, 16, false);
+  world.run(20s);
+  world.forget(4);
+  check_quiet(world, 600s);
+  world.feed(HangJudge::Gone{4});
+  world.run(60s);
+  // 20 s before it fell silent and 2 s until that was noticed count.
+  CHECK(world.take_log().back().starts_with("660.25 replace 3: "));
+}
+
+TEST_CASE("after a jump of the clock waiting begins anew") {
+  World world = one_missing();
+  world.run(25s);
+  world.now += 3600s;
+  check_quiet(world, 29s);
+  world.run(2s);
+  CHECK(world.take_log().size() == 1);
+}
+
+TEST_CASE("an age that jumps on its host alone proves nothing") {
+  World world = one_missing();
+  world.run(5s);
+  world.age_error = 3600s;
+  check_quiet(world, 24s);
+}
+
+TEST_CASE("who ended is not waited for, and what was said is void") {
+  World world = one_missing();
+  world.run(40s);
+  CHECK(world.take_log().size() == 1);
+  world.feed(HangJudge::Gone{3});
+  world.forget(3);
+  CHECK(world.take_log().size() == 1);  // the others are in a collective that all have entered
+  world.put_all(3, 17, false);
+  world.run(1s);
+  CHECK(world.take_log().back().ends_with(": this is over"));
+}
+
+TEST_CASE("a new round begins with nothing") {
+  World world = one_missing();
+  world.run(50s);
+  world.take_log();
+  world.feed(HangJudge::NewRound{});
+  CHECK_FALSE(world.judge.deadline());
+  check_quiet(world, 29s);
+}
+
+TEST_CASE("a collective this version has no name for") {
+  World world;
+  world.feed(HangJudge::Samples{{.rank = 0, .seq = 4, .inside = true, .what = 200},
+                                {.rank = 1, .seq = 3, .what = 200}});
+  for (int i = 0; i < 70; ++i) {
+    world.now += 500ms;
+    world.feed(HangJudge::Samples{{.rank = 0, .seq = 4, .inside = true, .what = 200, .age = 1h},
+                                  {.rank = 1, .seq = 3, .inside = false, .what = 200, .age = 1h}});
+  }
+  CHECK(world.take_log().back().find("not entered collective #4,") != std::string::npos);
+}

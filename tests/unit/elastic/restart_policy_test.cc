@@ -1,0 +1,350 @@
+#include "elastic/restart_policy.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A policy, and failures of which each is of a round of its own unless told otherwise.
+struct World {
+  explicit World(RestartPolicyConfig config) : policy(std::move(config)) {}
+
+  RestartDecision fail(Failure failure = {}) {
+    if (failure.round == 0) failure.round = ++round;
+    return policy.failed(now, failure);
+  }
+  // A failure with a signature, at this version.
+  RestartDecision fail_like(std::uint64_t signature, std::uint64_t version, Duration ran = 10s) {
+    return fail({.signature = signature, .version = version, .ran = ran});
+  }
+  RestartDecision fail_after(std::uint64_t version) { return fail({.version = version}); }
+  int granted() {  // restarts until it stops
+    int count = 0;
+    while (count < 1000 && fail().restart) ++count;
+    return count;
+  }
+
+  RestartPolicy policy;
+  TimePoint now{1000s};
+  int round = 0;
+};
+
+RestartPolicyConfig with(int restarts, std::optional<Duration> window = {}) {
+  return {.limit = {restarts, window}};
+}
+
+}  // namespace
+
+TEST_CASE("a limit as it is written on the command line") {
+  const auto plain = parse_restart_limit("3", "--max-restarts");
+  REQUIRE(plain);
+  CHECK(plain->restarts == 3);
+  CHECK_FALSE(plain->window);
+  CHECK(format_restart_limit(*plain) == "3");
+  for (const std::string text : {"10/1h", "2/10m", "5/90s", "1/0.5s"}) {
+    const auto limit = parse_restart_limit(text, "--max-restarts");
+    REQUIRE(limit);
+    CHECK(format_restart_limit(*limit) == text);
+  }
+  CHECK(*parse_restart_limit("10/1h", "")->window == 1h);
+}
+
+TEST_CASE("a limit that makes no sense") {
+  for (const auto* text : {"", "-1", "x", "1.5", "3/", "/1h", "3/0", "3/1h/2", "3/-1s", "3/soon"}) {
+    const auto limit = parse_restart_limit(text, "--max-restarts");
+    REQUIRE_FALSE(limit);
+    CHECK(limit.error().code == Errc::usage);
+    CHECK(limit.error().what.starts_with("--max-restarts"));
+  }
+}
+
+TEST_CASE("without a window: so many restarts in all, whatever time and progress") {
+  World world(with(3));
+  CHECK(world.policy.left(world.now) == 3);
+  CHECK(world.fail_after(1000).restart);
+  world.now += 24h;
+  CHECK(world.fail_after(2000).why == "restart 2 (--max-restarts 3) at once");
+  CHECK(world.fail_after(3000).restart);
+  CHECK(world.policy.left(world.now) == 0);
+  const auto decision = world.fail_after(4000);
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.reason == StopReason::job_budget);
+  CHECK(decision.why == "all 3 restarts (--max-restarts) are used");
+  CHECK(world.policy.used() == 3);
+}
+
+TEST_CASE("no restarts allowed") {
+  for (const auto window : {std::optional<Duration>(), std::optional<Duration>(1h)}) {
+    World world(with(0, window));
+    const auto decision = world.fail();
+    CHECK_FALSE(decision.restart);
+    CHECK(decision.why == "no restarts are allowed (--max-restarts)");
+    CHECK(world.policy.left(world.now) == 0);
+  }
+}
+
+TEST_CASE("with a window: time refills the budget, up to its size") {
+  World world(with(4, 1h));
+  CHECK(world.granted() == 4);
+  CHECK(world.policy.left(world.now) == 0);
+  world.now += 14min;
+  CHECK(world.fail().why ==
+        "the budget of 4 restarts within 1h (--max-restarts 4/1h) is used up; the next comes in "
+        "60 s");
+  world.now += 1min;
+  CHECK(world.policy.left(world.now) == 1);
+  CHECK(world.granted() == 1);
+  world.now += 30min;
+  CHECK(world.granted() == 2);
+  world.now += 24h;
+  CHECK(world.policy.left(world.now) == 4);
+  CHECK(world.granted() == 4);
+}
+
+TEST_CASE("with a window: each 100 commits give back a restart") {
+  World world(with(2, 24h));
+  CHECK(world.fail_after(10).restart);
+  CHECK(world.fail_after(11).restart);
+  CHECK_FALSE(world.fail_after(60).restart);
+  CHECK(world.fail_after(111).restart);
+  CHECK_FALSE(world.fail_after(150).restart);
+  CHECK(world.fail_after(1000).restart);
+  CHECK(world.fail_after(1000).restart);
+  CHECK_FALSE(world.fail_after(1000).restart);
+}
+
+TEST_CASE("steps that are done again are no progress") {
+  World world(with(1, 1000h));
+  CHECK(world.fail_after(1000).restart);
+  for (int i = 0; i < 10; ++i) {
+    CHECK_FALSE(world.fail_after(100).restart);
+    CHECK_FALSE(world.fail_after(1000).restart);
+  }
+}
+
+TEST_CASE("a node and a slot have a share of the budget, where there are several") {
+  RestartPolicyConfig config = with(12, 1h);
+  config.nodes = 4;
+  config.slots = 32;
+  World world(config);
+  const auto fail_until_refused = [&](Failure failure) {
+    int count = 0;
+    while (true) {
+      failure.round = ++world.round;
+      const auto decision = world.policy.failed(world.now, failure);
+      if (!decision.restart) return std::pair(count, decision);
+      ++count;
+    }
+  };
+  auto [by_slot, slot_stop] = fail_until_refused({.slot = 5, .node = 1});
+  CHECK(by_slot == 3);
+  CHECK(slot_stop.reason == StopReason::slot_budget);
+  CHECK(slot_stop.why ==
+        "slot 5's share of 3 restarts within 1h (--max-restarts 12/1h) is used up; the next comes "
+        "in 1200 s");
+  auto [by_node, node_stop] =
+      fail_until_refused({.slot = -1, .node = 1, .kind = FailureKind::lost});
+  CHECK(by_node == 3);  // with those of its slot
+  CHECK(node_stop.reason == StopReason::node_budget);
+  CHECK(node_stop.why.starts_with("node 1's share of 6 restarts"));
+  auto [others, job_stop] = fail_until_refused({.slot = -1, .node = 2});
+  CHECK(others == 6);
+  CHECK(job_stop.reason == StopReason::job_budget);
+  CHECK(world.policy.used() == 12);
+  world.now += 20min;
+  CHECK(world.fail({.slot = 5, .node = 3}).restart);
+  CHECK_FALSE(world.fail({.slot = 5, .node = 3}).restart);
+}
+
+TEST_CASE("what is refused is charged nowhere") {
+  RestartPolicyConfig config = with(8, 1h);
+  config.slots = 2;
+  World world(config);
+  for (int i = 0; i < 10; ++i) world.fail({.slot = 0});
+  CHECK(world.policy.used() == 2);
+  CHECK(world.policy.left(world.now) == 6);
+}
+
+TEST_CASE("the only node and the only slot have no share") {
+  World world(with(10, 1h));
+  CHECK(world.granted() == 10);
+}
+
+TEST_CASE("the first restart is at once, those of a crash loop wait longer and longer") {
+  Duration longest[12] = {}, sum[12] = {};
+  constexpr int kSeeds = 400;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    RestartPolicyConfig config = with(100);
+    config.seed = static_cast<std::uint64_t>(seed);
+    World world(config);
+    for (int i = 0; i < 12; ++i) {
+      const auto decision = world.fail();
+      REQUIRE(decision.restart);
+      longest[i] = std::max(longest[i], decision.delay);
+      sum[i] += decision.delay;
+    }
+  }
+  const Duration bounds[12] = {0s, 1s, 2s, 4s, 8s, 16s, 32s, 60s, 60s, 60s, 60s, 60s};
+  for (int i = 0; i < 12; ++i) {
+    CHECK(longest[i] <= bounds[i]);
+    CHECK(longest[i] >= bounds[i] * 9 / 10);
+    CHECK(sum[i] / kSeeds >= bounds[i] * 4 / 10);  // full jitter: half of it on average
+    CHECK(sum[i] / kSeeds <= bounds[i] * 6 / 10);
+  }
+}
+
+TEST_CASE("the same seed gives the same delays") {
+  World one(with(100)), two(with(100));
+  for (int i = 0; i < 20; ++i) CHECK(one.fail().delay == two.fail().delay);
+}
+
+TEST_CASE("a commit ends a crash loop") {
+  World world(with(100));
+  for (int i = 0; i < 8; ++i) world.fail_after(0);
+  CHECK(world.fail_after(1).delay == 0s);
+  CHECK(world.fail_after(1).delay <= 1s);
+}
+
+TEST_CASE("a long run ends a crash loop where commits are not reported") {
+  World world(with(100));
+  Duration delay{};
+  for (int i = 0; i < 8; ++i) delay = world.fail().delay;
+  CHECK(delay > 0s);
+  world.now += delay + 10min;
+  CHECK(world.fail().delay == 0s);
+}
+
+TEST_CASE("what dlaunch or the scheduler chose to do is free") {
+  for (const auto kind : {FailureKind::evicted, FailureKind::preempted, FailureKind::voluntary}) {
+    World world(with(1));
+    for (int i = 0; i < 10; ++i) {
+      const auto decision = world.fail({.kind = kind, .signature = 7, .version = 3});
+      CHECK(decision.restart);
+      CHECK(decision.delay == 0s);
+    }
+    CHECK(world.policy.used() == 0);
+    CHECK(world.fail_like(7, 3).restart);
+  }
+}
+
+TEST_CASE("exit codes that mean: no restart") {
+  RestartPolicyConfig config = with(10);
+  config.final_exit_codes = {2, 78};
+  World world(config);
+  CHECK(world.fail({.code = 1}).restart);
+  CHECK(world.fail({.kind = FailureKind::signal, .code = 2}).restart);
+  const auto decision = world.fail({.code = 78});
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.reason == StopReason::exit_code);
+  CHECK(decision.why == "exit code 78 means that a restart is of no use");
+}
+
+TEST_CASE("the same failure at the same commit is deterministic, whichever slot it is in") {
+  World world(with(10));
+  CHECK(world.fail({.slot = 1, .signature = 7, .version = 40, .ran = 1h}).restart);
+  CHECK(world.fail({.slot = 2, .signature = 8, .version = 40, .ran = 1h}).restart);
+  const auto decision = world.fail({.slot = 3, .signature = 7, .version = 40, .ran = 1h});
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.reason == StopReason::deterministic);
+  CHECK(decision.why ==
+        "the same failure as in round 1, also after commit 40: it would come again");
+}
+
+TEST_CASE("the same failure at another commit, or one that is not known, is not") {
+  World world(with(10));
+  CHECK(world.fail_like(7, 40).restart);
+  CHECK(world.fail_like(7, 41).restart);
+  CHECK(world.fail_like(0, 50).restart);
+  CHECK(world.fail_like(0, 50).restart);
+}
+
+TEST_CASE("before any commit: the same failure twice within a minute of the start") {
+  World world(with(10));
+  CHECK(world.fail_like(7, 0, 3s).restart);
+  CHECK(world.fail_like(7, 0, 2h).restart);
+  const auto decision = world.fail_like(7, 0, 5s);
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.why ==
+        "the same failure as in round 1, also before the first commit: it would come again");
+}
+
+TEST_CASE("a host that is lost twice at the same commit proves nothing") {
+  World world(with(10));
+  for (int i = 0; i < 5; ++i) {
+    CHECK(world.fail({.kind = FailureKind::lost, .signature = 7, .version = 40}).restart);
+  }
+}
+
+TEST_CASE("ranks that fail alike in one round are one failure, and one charge") {
+  World world(with(3));
+  const auto first = world.fail({.round = 1, .slot = 0, .signature = 7});
+  CHECK(first.restart);
+  for (int slot = 1; slot < 8; ++slot) {
+    CHECK(world.fail({.round = 1, .slot = slot, .signature = 7}).restart);
+  }
+  CHECK(world.policy.used() == 1);
+  CHECK_FALSE(world.fail({.round = 2, .slot = 0, .signature = 7}).restart);
+}
+
+TEST_CASE("later failures of a round share its decision, and what is left of its delay") {
+  World world(with(100));
+  for (int i = 0; i < 9; ++i) world.fail();
+  const auto first = world.fail({.round = 50});
+  REQUIRE(first.delay > 2s);
+  world.now += 1s;
+  CHECK(world.fail({.round = 50}).delay == first.delay - 1s);
+  world.now += 2min;
+  CHECK(world.fail({.round = 50}).delay == 0s);
+  World none(with(0));
+  CHECK_FALSE(none.fail({.round = 1}).restart);
+  CHECK(none.fail({.round = 1}).reason == StopReason::job_budget);
+}
+
+TEST_CASE("a later failure of a round may still forbid the restart") {
+  RestartPolicyConfig config = with(10);
+  config.final_exit_codes = {78};
+  World world(config);
+  CHECK(world.fail({.round = 1, .code = 1}).restart);
+  CHECK_FALSE(world.fail({.round = 1, .code = 78}).restart);
+}
+
+TEST_CASE("a job that does not get on over several restarts is ended") {
+  World world(with(100));
+  CHECK(world.fail_after(50).restart);
+  CHECK(world.fail_after(50).restart);
+  CHECK(world.fail_after(20).restart);
+  const auto decision = world.fail_after(50);
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.reason == StopReason::no_progress);
+  CHECK(decision.why == "nothing was committed over 3 restarts (the last commit is 50)");
+  CHECK(world.fail_after(51).restart);
+}
+
+TEST_CASE("lost hosts do not count as lack of progress, and may follow it") {
+  World world(with(100));
+  for (int i = 0; i < 10; ++i) {
+    CHECK(world.fail({.kind = FailureKind::lost, .version = 5}).restart);
+  }
+  for (int i = 0; i < 3; ++i) {
+    CHECK(world.fail({.kind = FailureKind::hung, .version = 5}).restart);
+  }
+  CHECK(world.fail({.kind = FailureKind::lost, .version = 5}).restart);
+  CHECK_FALSE(world.fail({.kind = FailureKind::signal, .version = 5}).restart);
+}
+
+TEST_CASE("a job that reports no progress is not said to make none; nor where the rule is off") {
+  World silent(with(20));
+  CHECK(silent.granted() == 20);
+  RestartPolicyConfig config = with(20);
+  config.futile_restarts = 0;
+  World off(config);
+  int count = 0;
+  while (off.fail_after(5).restart) ++count;
+  CHECK(count == 20);
+}
