@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@ struct Copied {
   std::int64_t started_ns, ended_ns;
   std::int32_t peer, tag;
   std::uint8_t what, dtype, op, state;
+  std::uint32_t group;
 };
 
 bool is_message(const Copied& r) { return r.what == kFlightSend || r.what == kFlightRecv; }
@@ -45,9 +47,8 @@ std::string describe(const Copied& r) {
 
 TimePoint at(std::int64_t ns) { return TimePoint(std::chrono::nanoseconds(ns)); }
 
-}  // namespace
-
-std::vector<FlightEntry> read_flight(std::string_view bytes) {
+// What makes sense, oldest first.
+std::vector<Copied> read_records(std::string_view bytes) {
   std::vector<Copied> records;
   for (std::size_t i = 0; i + sizeof(FlightRecord) <= std::min(bytes.size(), kFlightBytes);
        i += sizeof(FlightRecord)) {
@@ -57,8 +58,29 @@ std::vector<FlightEntry> read_flight(std::string_view bytes) {
   }
   std::sort(records.begin(), records.end(),
             [](const Copied& a, const Copied& b) { return a.number < b.number; });
+  return records;
+}
+
+}  // namespace
+
+std::vector<FlightPosition> read_positions(std::string_view bytes) {
+  std::map<std::uint32_t, FlightPosition> last;
+  for (const auto& r : read_records(bytes)) {
+    FlightPosition& position = last[r.group];
+    if (is_message(r) || r.seq < position.seq) continue;
+    const bool inside = static_cast<FlightState>(r.state) == FlightState::running;
+    position = {r.group, r.seq, r.what, inside, at(inside ? r.started_ns : r.ended_ns)};
+  }
+  std::vector<FlightPosition> positions;
+  for (const auto& [group, position] : last) {
+    if (position.seq > 0) positions.push_back(position);
+  }
+  return positions;
+}
+
+std::vector<FlightEntry> read_flight(std::string_view bytes) {
   std::vector<FlightEntry> entries;
-  for (const auto& r : records) {
+  for (const auto& r : read_records(bytes)) {
     entries.push_back(
         {describe(r), static_cast<FlightState>(r.state), at(r.started_ns), at(r.ended_ns)});
   }

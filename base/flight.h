@@ -36,6 +36,7 @@ struct alignas(64) FlightRecord {
   std::uint8_t dtype = 0;         // index into kDtypeNames
   std::uint8_t op = kFlightNoOp;  // or index into kOpNames
   FlightState state = FlightState::running;
+  std::uint32_t group = 0;  // of a collective: a hash of the group it was in; 0: all ranks
 };
 static_assert(sizeof(FlightRecord) == 64);
 inline constexpr std::size_t kFlightBytes = sizeof(FlightRecord) * kFlightRecords;
@@ -48,5 +49,16 @@ struct FlightEntry {
 };
 // From the contents of a record file, oldest first; what makes no sense is left out.
 std::vector<FlightEntry> read_flight(std::string_view bytes);
+
+// How far the rank has come in a group: its last collective there.
+struct FlightPosition {
+  std::uint32_t group = 0;
+  std::uint64_t seq = 0;
+  std::uint8_t what = 0;  // index into kCollectiveNames
+  bool inside = false;
+  TimePoint moved{};  // when it entered, or came out
+};
+// One for each group in the record file.
+std::vector<FlightPosition> read_positions(std::string_view bytes);
 
 }  // namespace dlaunch

@@ -84,6 +84,11 @@ constexpr OptionRow kTable[] = {
     {"join-timeout", "", "", "TIME", "10m", Group::failure,
      "a new worker of an elastic program that others wait for is replaced after that time",
      &Options::join_timeout},
+    {"hang-timeout", "", "", "TIME", "", Group::failure,
+     "a worker for which the others wait in a collective of libdlring for that long, or that "
+     "stands "
+     "stopped for that long, has failed",
+     &Options::hang_timeout},
     {"error-file", "", "", "FILE", "", Group::failure,
      "write the report of a failure there as JSON", &Options::error_file},
     {"monitor-interval", "", "", "TIME", "", Group::failure, "dlaunch is told at once, never polls",

@@ -73,6 +73,7 @@ struct Options {
   Text min_nproc;
   Text max_nproc;
   Text join_timeout;
+  Text hang_timeout;
   Text error_file;
   Text monitor_interval;
   // engine and dlaunch itself

@@ -37,6 +37,11 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (!number) return number.error();
     row.field = *number;
   }
+  if (options.hang_timeout) {
+    auto duration = parse_duration(*options.hang_timeout);
+    if (!duration) return refuse("{}: {}", options.hang_timeout.source, duration.error().what);
+    if (*duration > Duration::zero()) plan.hang_timeout = *duration;
+  }
   if (options.no_restart_codes) {
     auto codes = parse_rank_set(*options.no_restart_codes, 256);
     if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);

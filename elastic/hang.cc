@@ -34,11 +34,17 @@ void HangJudge::on(TimePoint, const NewRound&) {
   cases_.clear();
   deadline_.reset();
   traced_ = false;
+  gone_at_ = {};
 }
 
+// The others have waited for it: what they do next is to hear of it.
 void HangJudge::on(TimePoint now, const Gone& event) {
   ranks_.erase(event.rank);
-  cases_.clear();  // what was said of it is void, and of the others it is said anew
+  cases_.clear();
+  gone_at_ = now;
+  for (auto& [number, rank] : ranks_) {
+    for (auto& [group, at] : rank.groups) at.still_since = now;
+  }
   judge(now);
 }
 
@@ -75,7 +81,7 @@ void HangJudge::take(TimePoint now, const ProgressSample& sample) {
   RankProgress::Position& at = it->second;
   const bool moved = is_new || at.seq != sample.seq || at.inside != sample.inside;
   // The age may only shorten what we have seen ourselves: it jumps when its host was suspended.
-  const TimePoint by_age = now - std::max(Duration::zero(), sample.age);
+  const TimePoint by_age = std::max(now - std::max(Duration::zero(), sample.age), gone_at_);
   at.still_since = moved || stopped ? now : std::max(at.still_since, by_age);
   at.seq = sample.seq;
   at.inside = sample.inside;
@@ -169,7 +175,8 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
   const Duration limit = stop ? config_.stop_limit : config_.hang_timeout;
   const RankSet& culprits = hang.key.culprits;
   const TimePoint since = now - hang.waited;
-  const TimePoint warn_at = since + limit / 2, dump_at = deadline_after(since, limit);
+  const Duration dump_time = std::min(config_.dump_time, limit / 4);
+  const TimePoint warn_at = since + limit / 2, dump_at = deadline_after(since, limit - dump_time);
   if (now < (stop ? dump_at : warn_at)) {  // it moved, and stands again
     cases_.erase(hang.key);
     deadline_ = std::min(deadline_.value_or(kNever), stop ? dump_at : warn_at);
@@ -194,7 +201,7 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
     if (hang.witness >= 0) ranks.insert(hang.witness);
     actions_.push_back(Dump{std::move(ranks)});
   }
-  const TimePoint replace_at = deadline_after(*the_case.dumped, config_.dump_time);
+  const TimePoint replace_at = deadline_after(*the_case.dumped, dump_time);
   if (now < replace_at) {
     deadline_ = std::min(deadline_.value_or(kNever), replace_at);
     return;

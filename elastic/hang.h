@@ -5,9 +5,9 @@
 // entered a collective where others wait, that wait for each other in a circle, or do not come out
 // of a collective all have entered. Where no rank is in any collective, a checkpoint or an
 // evaluation looks the same, and hang_timeout must allow for it. Each gives a Warn after half of
-// the time, when it is over a Dump of the culprits and of one that waits, and `dump_time` later a
-// Replace. Motion at any time ends it; movement of data within a collective is motion (a smaller
-// age).
+// the time, `dump_time` (at most a quarter) before it is over a Dump of the culprits and of one
+// that waits, and then a Replace. Motion at any time ends it; movement of data within a collective
+// is motion (a smaller age).
 //
 // A stopped rank (SIGSTOP) is warned of at once and replaced after stop_limit, and is not taken to
 // hang. Time stands still, and nothing is replaced, while any rank is traced (someone is debugging,
@@ -107,6 +107,7 @@ class HangJudge {
   std::map<Hang::Key, Case> cases_;
   std::optional<TimePoint> deadline_;
   std::optional<TimePoint> last_;  // step()
+  TimePoint gone_at_{};            // the last loss
   bool traced_ = false;            // warned of
   std::vector<Action> actions_;
 };

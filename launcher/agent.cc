@@ -34,6 +34,7 @@
 #include "launcher/port_reservation.h"
 #include "launcher/process_tree.h"
 #include "launcher/processes.h"
+#include "launcher/progress_watch.h"
 #include "launcher/report.h"
 #include "launcher/topology.h"
 #include "launcher/worker_channel.h"
@@ -58,7 +59,7 @@ class Agent {
   Result<void> open_store(const Secret& secret);
   void watch_keeper();
   void on_keeper_signal(int signal);
-  void on_ready(const Ready& ready);
+  void on_ready(const Ready& ready, pid_t pid);
   void feed(Event event);
   void command(const AgentCore::Event& event);
   template <class Actions>
@@ -79,6 +80,7 @@ class Agent {
   Result<std::string> round_dir(int round);
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
+  void replace_hung(const RankSet& ranks, const std::string& why);
   void tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next);
   void write_error_file(const std::string& json);
 
@@ -98,6 +100,7 @@ class Agent {
   WorkerPlace place_;  // what is common to all workers
   std::optional<WorkerStarter> starter_;
   std::optional<Processes> processes_;
+  std::optional<ProgressWatch> watch_;
   std::map<Slot, JobCore::Place> to_start_;
   int last_worker_ = 0;
   int last_round_dir_ = 0;
@@ -173,7 +176,7 @@ bool Agent::set_up() {
   auto channel = WorkerChannel::open(
       loop_, place_.agent_socket,
       [this](int worker) { return processes_->slot_of_worker(worker).has_value(); },
-      [this](const Ready& ready) { on_ready(ready); });
+      [this](const Ready& ready, pid_t pid) { on_ready(ready, pid); });
   if (!channel) return failed(kExitCannotCreate, channel.error());
   channel_ = std::move(*channel);
   if (auto ok = open_store(*secret); !ok) {
@@ -186,7 +189,14 @@ bool Agent::set_up() {
       loop_, *hub_, *starter_, slots_,
       Processes::Listener{
           .ended = [this](Slot slot, WorkerEnd end) { on_ended(slot, std::move(end)); },
+          .child_changed = [this] { watch_->look(); },
           .never_ran = [this](Slot slot, const SpawnError& e) { spawn_failed(slot, e); }});
+  watch_.emplace(loop_, *processes_, slots_, plan_.hang_timeout,
+                 ProgressWatch::Listener{
+                     .warn = [](int, const std::string& what) { log_warn("{}", what); },
+                     .dump = [](const RankSet&) {},
+                     .replace = [this](const RankSet& ranks,
+                                       const std::string& why) { replace_hung(ranks, why); }});
   return true;
 }
 
@@ -285,9 +295,11 @@ void Agent::arm_timer() {
   });
 }
 
-void Agent::on_ready(const Ready& ready) {
+void Agent::on_ready(const Ready& ready, pid_t pid) {
   const auto slot = processes_->slot_of_worker(ready.worker);
-  if (slot) feed(JobCore::Ready{*slot, ready.left, ready.version});
+  if (!slot) return;
+  processes_->set_program_pid(*slot, pid);
+  feed(JobCore::Ready{*slot, ready.left, ready.version});
 }
 
 // -- What the job wants
@@ -299,6 +311,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
       processes_->kill_leftovers();
     }
     facts_.workers.clear();
+    watch_->new_round();
   }
   facts_.end = JobEnd::succeeded;
   facts_.round = start.round;
@@ -330,6 +343,7 @@ void Agent::perform(const JobCore::Announce& announce) {
   if (!dir) return spawn_failed(announce.slots.at(0), {Stage::stdio, 0, dir.error().what});
   facts_.round = announce.round;
   facts_.workers.clear();
+  watch_->new_round();
   facts_.nproc = static_cast<int>(announce.slots.size());
   RoundNotice notice{.round = announce.round,
                      .size = facts_.nproc,
@@ -413,6 +427,7 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
     }
   }
   facts_.workers.push_back(end);
+  watch_->gone(end.rank);
   feed(AgentCore::Exited{slot});
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
@@ -423,10 +438,18 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
                       .ran = end.ended - end.started});
   if (job_.state() == JobState::ending || job_.state() == JobState::ended) return;
   processes_->kill_leftovers();
-  if (well || end.signal_we_sent != 0 || !job_.some_stay()) return;
+  if (well || (end.signal_we_sent != 0 && end.hung.empty()) || !job_.some_stay()) return;
   if (end.rank < 0) return tell_of_failure({std::move(end)}, "starting another spare");
   tell_of_failure({std::move(end)},
                   job_.rank_of(slot) == end.rank ? "starting it again" : "a spare takes its place");
+}
+
+void Agent::replace_hung(const RankSet& ranks, const std::string& why) {
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (!processes_->running(slot) || !ranks.contains(processes_->place(slot).rank)) continue;
+    processes_->call_hung(slot, why);
+    feed(JobCore::Replace{slot, FailureKind::hung});
+  }
 }
 
 // One line, for a job that goes on.
@@ -457,6 +480,7 @@ JobEnd job_end(JobEnding end) {
 }
 
 void Agent::perform(const JobCore::Finish& how) {
+  watch_->stop();
   processes_->kill_leftovers();
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
   facts_.signal_received = how.signal;

@@ -76,6 +76,7 @@ bool confesses(const WorkerEnd& worker) {
 
 Kind kind_of(const WorkerEnd& worker) {
   if (!failed(worker)) return Kind::fine;
+  if (!worker.hung.empty()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
   const bool complains = complains_of_connection(worker) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
@@ -212,7 +213,7 @@ int Judge::spawn_exit_code() const {
 
 int Judge::exit_code_of(const WorkerEnd& root) const {
   if (root.signal == 0) return root.exit_code;
-  if (root.signal_we_sent != 0 && may_be_ours(root)) {
+  if (root.signal_we_sent != 0 && may_be_ours(root) && root.hung.empty()) {
     // Our signal hid its own code: that of the first who failed because of it.
     for (const auto& worker : facts_.workers) {
       if (worker.signal_we_sent == 0 && worker.exit_code != 0) return worker.exit_code;

@@ -61,6 +61,7 @@ struct Plan {
   int max_nproc = 1;                          // it may grow to as many
   int spares = 0;                             // processes that wait for a place
   RestartScope restart_scope = RestartScope::automatic;
+  std::optional<Duration> hang_timeout;               // none: hangs are not looked for
   Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
   std::string error_file;                             // the report as JSON; "": none
   std::string store_listen = "127.0.0.1:0";           // where the embedded store listens

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -128,6 +129,27 @@ void kill_descendants_of(pid_t ancestor) {
 }
 
 void kill_descendants_once() { kill_descendants_of(::getpid()); }
+
+std::optional<ProcessState> state_of_process(pid_t pid) {
+  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/status");
+  const auto field = [&](const char* name) {
+    const auto at = text.find(name);
+    return at == std::string::npos ? "" : text.c_str() + at + std::strlen(name);
+  };
+  const char* const state = field("\nState:\t");
+  if (*state == '\0' || *state == 'Z' || *state == 'X') return std::nullopt;
+  if (std::atoi(field("\nTracerPid:\t")) != 0 || *state == 't') return ProcessState::traced;
+  switch (*state) {
+    case 'R':
+      return ProcessState::running;
+    case 'D':
+      return ProcessState::uninterruptible;
+    case 'T':
+      return ProcessState::stopped;
+    default:
+      return ProcessState::sleeping;
+  }
+}
 
 std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
   const std::string all = '\0' + read_proc("/proc/" + std::to_string(pid) + "/environ");

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "elastic/hang_finder.h"
+
 namespace dlaunch {
 
 // Children before grandchildren; zombies may be among them.
@@ -16,6 +18,9 @@ std::vector<pid_t> descendants();
 // One SIGKILL to each of them, or of those of another process.
 void kill_descendants_once();
 void kill_descendants_of(pid_t ancestor);
+
+// As /proc has it; nullopt: it has gone.
+std::optional<ProcessState> state_of_process(pid_t pid);
 
 // A variable of the environment that a process was started with; nullopt: it has none, or has gone.
 std::optional<std::string> environment_of(pid_t pid, const std::string& name);

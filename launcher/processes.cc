@@ -39,6 +39,11 @@ bool Processes::running(Slot slot) const {
 
 pid_t Processes::pid(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->pid; }
 
+pid_t Processes::program_pid(Slot slot) const {
+  const Process& process = *processes_[static_cast<std::size_t>(slot)];
+  return process.program_pid > 0 ? process.program_pid : process.pid;
+}
+
 const WorkerPlace& Processes::place(Slot slot) const {
   return processes_[static_cast<std::size_t>(slot)]->place;
 }
@@ -124,6 +129,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   end.started = process.started;
   end.ended = steady_now();
   end.signal_we_sent = process.signal_sent;
+  end.hung = process.hung;
   note_wait_status(end, info);
   if (end.signal == 0 && end.exit_code == 0) return end;
   note_out_of_memory(end, oom_before_);
@@ -165,6 +171,7 @@ void Processes::watch_orphans() {
   children_.async_wait([this](asio::error_code error, int) {
     if (error) return;
     reap_orphans();
+    listener_.child_changed();
     watch_orphans();
   });
 }

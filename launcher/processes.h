@@ -24,6 +24,8 @@ class Processes {
  public:
   struct Listener {
     std::function<void(Slot, WorkerEnd)> ended;
+    // A child was stopped or continued, or has ended.
+    std::function<void()> child_changed;
     // It was started, but ended before it came to run its program.
     std::function<void(Slot, const SpawnError&)> never_ran;
   };
@@ -45,6 +47,11 @@ class Processes {
 
   bool running(Slot slot) const;
   pid_t pid(Slot slot) const;
+  // The process that has linked libdlring, if one has told: the worker itself, or one below it.
+  pid_t program_pid(Slot slot) const;
+  void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
+  // Why the worker is about to be killed; stands in what is told of its end.
+  void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
   const WorkerPlace& place(Slot slot) const;
   std::optional<Slot> slot_of_worker(int worker) const;
 
@@ -52,6 +59,8 @@ class Processes {
   struct Process {
     explicit Process(asio::io_context& loop) : exited(loop) {}
     pid_t pid = -1;
+    pid_t program_pid = -1;
+    std::string hung;
     asio::posix::stream_descriptor exited;  // the pidfd
     TimePoint started{};
     int signal_sent = 0;

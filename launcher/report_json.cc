@@ -57,6 +57,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
     out["exit_code"] = worker.exit_code;
   }
   if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
+  if (!worker.hung.empty()) out["hung"] = worker.hung;
   if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
   if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);

@@ -33,6 +33,7 @@ std::string signal_name(int signal) {
 }
 
 std::string how_it_ended(const WorkerEnd& worker) {
+  if (!worker.hung.empty()) return "it hung, and dlaunch killed it";
   if (worker.signal != 0) {
     return fmt::format("killed by {}{}", describe_signal(worker.signal),
                        worker.core_dumped ? ", core dumped" : "");
@@ -132,6 +133,7 @@ void add_last_operation(Lines& out, const WorkerEnd& worker) {
 }
 
 void add_evidence(Lines& out, const WorkerEnd& root) {
+  if (!root.hung.empty()) out.push_back("  " + root.hung);
   add_last_operation(out, root);
   if (root.oom_evidence) {
     out.push_back("  out of memory: " + root.oom_text +
@@ -140,7 +142,7 @@ void add_evidence(Lines& out, const WorkerEnd& root) {
     out.push_back(
         "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "
         "memory (see dmesg)");
-  } else if (by_our_signal(root)) {
+  } else if (by_our_signal(root) && root.hung.empty()) {
     out.push_back(fmt::format("  it was failing already when dlaunch sent it {}",
                               signal_name(root.signal_we_sent)));
   }

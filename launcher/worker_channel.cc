@@ -32,7 +32,14 @@ void WorkerChannel::accept() {
     if (ec) return;
     UniqueFd fd(
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) read(std::make_shared<Connection>(loop_, fd.release()));
+    if (fd) {
+      ucred peer{};
+      socklen_t size = sizeof peer;
+      ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+      const auto connection = std::make_shared<Connection>(loop_, fd.release());
+      connection->pid = peer.pid;
+      read(connection);
+    }
     accept();
   });
 }
@@ -63,7 +70,7 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
   }
   connection->worker = ready->worker;
   known = connection;
-  on_ready_(*ready);
+  on_ready_(*ready, connection->pid);
   return true;
 }
 

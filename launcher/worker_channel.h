@@ -2,6 +2,8 @@
 // which linked workers connect. An asio shell; one thread, the loop's.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +20,8 @@ namespace dlaunch {
 
 class WorkerChannel {
  public:
-  using OnReady = std::function<void(const Ready&)>;
+  // `pid`: the process that speaks for the worker.
+  using OnReady = std::function<void(const Ready&, pid_t pid)>;
   // Is the number one of a worker that runs?
   using Knows = std::function<bool(int worker)>;
   static Result<std::unique_ptr<WorkerChannel>> open(asio::io_context& loop,
@@ -34,6 +37,7 @@ class WorkerChannel {
   struct Connection {
     Connection(asio::io_context& loop, int fd) : socket(loop, fd) {}
     Socket socket;
+    pid_t pid = -1;
     int worker = -1;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;

@@ -87,6 +87,9 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
                                                          const AbortFlag* parent) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
+  if (!job.group.empty()) {
+    comm->group_hash_ = static_cast<std::uint32_t>(std::hash<std::string>()(job.group)) | 1;
+  }
   if (job.size > 1) {
     if (auto ok = comm->connect(parent); !ok) {
       // Of a group its parent tells, which may know better who was lost.
@@ -309,7 +312,7 @@ Result<void> Communicator::run(Call call) {
   call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq);
   if (job_.explains) explain_once(call);
-  const auto ticket = flight_->begin(now, call);
+  const auto ticket = flight_->begin(now, call, group_hash_);
   auto done = without_exceptions([&] { return plane_->run(call); });
   flight_->end(ticket, !done);
   if (done) links_->complete(call.seq);

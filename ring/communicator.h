@@ -104,6 +104,7 @@ class Communicator : private ProcessEvents {
   std::vector<int> data_sockets_;  // the plane's and the messenger's
   std::uint64_t seq_ = 0;
   std::uint64_t splits_ = 0;
+  std::uint32_t group_hash_ = 0;  // FlightRecord::group
   std::atomic<bool> noted_{false};
   bool forked_ = false;
   std::set<std::string> explained_;  // with DLAUNCH_DEBUG=explain

@@ -50,7 +50,7 @@ FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
   return ticket;
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call) {
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, std::uint32_t group) {
   return write(now, [&](FlightRecord& record) {
     const bool reduces = traits_of(call.collective).reduces;
     record.what = static_cast<std::uint8_t>(call.collective);
@@ -60,6 +60,7 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call) {
     record.op = reduces ? static_cast<std::uint8_t>(call.op) : kFlightNoOp;
     record.peer = call.root;
     record.tag = 0;
+    record.group = group;
   });
 }
 
@@ -72,6 +73,7 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& messa
     record.op = kFlightNoOp;
     record.peer = message.peer;
     record.tag = message.tag;
+    record.group = 0;
   });
 }
 

@@ -19,9 +19,9 @@ class FlightRecorder {
   static std::shared_ptr<FlightRecorder> of_process(const std::string& path);
   explicit FlightRecorder(const std::string& path);
 
-  // To be told again when the operation has ended.
+  // To be told again when the operation has ended. group: FlightRecord's.
   using Ticket = std::uint64_t;
-  Ticket begin(TimePoint now, const Call& call);
+  Ticket begin(TimePoint now, const Call& call, std::uint32_t group);
   Ticket begin(TimePoint now, const Message& message);
   void end(Ticket ticket, bool failed);
 

@@ -111,8 +111,8 @@ TEST_CASE("a rank that does not come: warning, stacks, replacement, once") {
   CHECK(world.take_log() ==
         Log{
             "30.25 warn 3: " + what + ", for 30 s now; it is replaced after 60 s",
-            "60.25 dump 0,3",
-            "62.25 replace 3: " + what + ", for 62 s",
+            "58.25 dump 0,3",
+            "60.25 replace 3: " + what + ", for 60 s",
         });
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("the judge asks to be called when something is due, and needs no more 
   world.put(0, 1, true);
   world.put(1, 0, false);
   world.sample();
-  for (const Duration due : {500ms, 1000ms, 1500ms}) {
+  for (const Duration due : {500ms, 750ms, 1000ms}) {
     REQUIRE(world.judge.deadline() == TimePoint(1000s) + due);
     world.now = *world.judge.deadline();
     world.feed(HangJudge::Clock{});
@@ -152,8 +152,8 @@ TEST_CASE("of two that are missing one comes: the other one's wait goes on") {
   const Log log = world.take_log();
   REQUIRE(log.size() == 3);
   CHECK(log[0].starts_with("50.25 warn 3: rank 3 has not entered"));
-  CHECK(log[1] == "60.25 dump 0,3");
-  CHECK(log[2].starts_with("62.25 replace 3: "));
+  CHECK(log[1] == "58.25 dump 0,3");
+  CHECK(log[2].starts_with("60.25 replace 3: "));
 }
 
 TEST_CASE("steps that take most of the limit are no hang") {
@@ -186,8 +186,8 @@ TEST_CASE("all have entered, one does not come out: that one") {
   CHECK(world.take_log() ==
         Log{
             "30.25 warn 1: " + what + ", for 30 s now; it is replaced after 60 s",
-            "60.25 dump 1",
-            "62.25 replace 1: " + what + ", for 62 s",
+            "58.25 dump 1",
+            "60.25 replace 1: " + what + ", for 60 s",
         });
 }
 
@@ -199,8 +199,8 @@ TEST_CASE("all have entered and nobody comes out: all") {
   CHECK(world.take_log() ==
         Log{
             "30.25 warn 0: " + what + ", for 30 s now; they are replaced after 60 s",
-            "60.25 dump 0-1",
-            "62.25 replace 0-1: " + what + ", for 62 s",
+            "58.25 dump 0-1",
+            "60.25 replace 0-1: " + what + ", for 60 s",
         });
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("a rank that runs ahead is not the one that is waited for") {
   world.put(2, 7, false);
   world.run(70s);
   CHECK(world.take_log().back().starts_with(
-      "62.25 replace 2: rank 2 has not entered all_reduce #8, where rank 1 is waiting"));
+      "60.25 replace 2: rank 2 has not entered all_reduce #8, where rank 1 is waiting"));
 }
 
 TEST_CASE("who is missing because it waits elsewhere is not at fault") {
@@ -251,10 +251,10 @@ TEST_CASE("ranks that wait for each other in two groups, in a circle") {
   world.run(70s);
   const Log log = world.take_log();
   REQUIRE(log.size() == 3);
-  CHECK(log[1] == "60.25 dump 0-1");
+  CHECK(log[1] == "58.25 dump 0-1");
   CHECK(log[2] ==
-        "62.25 replace 0-1: rank 0-1 wait for each other in collectives of different groups, one "
-        "of them all_reduce #6: these must be called in the same order everywhere, for 62 s");
+        "60.25 replace 0-1: rank 0-1 wait for each other in collectives of different groups, one "
+        "of them all_reduce #6: these must be called in the same order everywhere, for 60 s");
 }
 
 TEST_CASE("no rank in any collective: only after the whole time, and it is said") {
@@ -267,7 +267,7 @@ TEST_CASE("no rank in any collective: only after the whole time, and it is said"
   CHECK(log[0] ==
         "30.25 warn 0: no rank has entered or left a collective, for 30 s now; they are replaced "
         "after 60 s");
-  CHECK(log[2].starts_with("62.25 replace 0-2: no rank has entered or left a collective"));
+  CHECK(log[2].starts_with("60.25 replace 0-2: no rank has entered or left a collective"));
 }
 
 TEST_CASE("one rank at work is enough where nobody waits") {
@@ -301,27 +301,27 @@ TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement
   CHECK(world.take_log() == Log{
                                 "10.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
                                 "replaced after 30 s",
-                                "40.25 dump 0,3",
-                                "42.25 replace 3: rank 3 is stopped (SIGSTOP or SIGTSTP), for 32 s",
+                                "38.25 dump 0,3",
+                                "40.25 replace 3: rank 3 is stopped (SIGSTOP or SIGTSTP), for 30 s",
                             });
 }
 
 TEST_CASE("a stopped rank that is continued begins anew") {
   World world = one_missing();
   world.set(3, ProcessState::stopped);
-  world.run(29s);
+  world.run(27s);
   world.set(3, ProcessState::running);
   world.run(29s);
   CHECK(world.take_log() == Log{
                                 "0.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
                                 "replaced after 30 s",
-                                "29.25 warn 3: rank 3 is no longer stopped",
+                                "27.25 warn 3: rank 3 is no longer stopped",
                             });
   world.run(35s);
   const Log log = world.take_log();
   REQUIRE(log.size() == 3);
-  CHECK(log[0].starts_with("59 warn 3: rank 3 has not entered all_reduce #17"));
-  CHECK(log[2].starts_with("91 replace 3: "));
+  CHECK(log[0].starts_with("57 warn 3: rank 3 has not entered all_reduce #17"));
+  CHECK(log[2].starts_with("87 replace 3: "));
 }
 
 TEST_CASE("a rank may stand stopped for ever where that is allowed") {
@@ -374,7 +374,7 @@ TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
     world.run(9s);
     CHECK(world.take_log() == Log{});
     world.run(40s);
-    CHECK(world.take_log().back().starts_with("3662.25 replace 3: "));
+    CHECK(world.take_log().back().starts_with("3660.25 replace 3: "));
   }
 }
 
@@ -383,8 +383,8 @@ TEST_CASE("an uninterruptible sleep is named") {
   world.set(3, ProcessState::uninterruptible);
   world.run(70s);
   CHECK(world.take_log().back() ==
-        "62.25 replace 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting (rank "
-        "3 is in an uninterruptible sleep, D: a disk or network storage), for 62 s");
+        "60.25 replace 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting (rank "
+        "3 is in an uninterruptible sleep, D: a disk or network storage), for 60 s");
 }
 
 TEST_CASE("a rank that is not heard of stops the time: its host is for others to judge") {
@@ -394,9 +394,9 @@ TEST_CASE("a rank that is not heard of stops the time: its host is for others to
   world.forget(4);
   check_quiet(world, 600s);
   world.feed(HangJudge::Gone{4});
-  world.run(60s);
-  // 20 s before it fell silent and 2 s until that was noticed count.
-  CHECK(world.take_log().back().starts_with("660.25 replace 3: "));
+  check_quiet(world, 29s);
+  world.run(32s);
+  CHECK(world.take_log().back().starts_with("680 replace 3: "));
 }
 
 TEST_CASE("after a jump of the clock waiting begins anew") {
@@ -421,10 +421,9 @@ TEST_CASE("who ended is not waited for, and what was said is void") {
   CHECK(world.take_log().size() == 1);
   world.feed(HangJudge::Gone{3});
   world.forget(3);
-  CHECK(world.take_log().size() == 1);  // the others are in a collective that all have entered
-  world.put_all(3, 17, false);
-  world.run(1s);
-  CHECK(world.take_log().back().ends_with(": this is over"));
+  check_quiet(world, 29s);  // the others are in a collective that all have entered, and will hear
+  world.run(2s);
+  CHECK(world.take_log().size() == 1);
 }
 
 TEST_CASE("a new round begins with nothing") {

@@ -273,6 +273,13 @@ TEST_CASE("a worker that is judged to hang is killed and replaced") {
   CHECK(world.announced == std::vector<int>{1, 2});
 }
 
+TEST_CASE("where no restart is left, a worker that hangs ends the job") {
+  World world(of(3));
+  world.feed(JobCore::Replace{1});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
 TEST_CASE("a newcomer that does not come in time is replaced, a survivor that computes is not") {
   JobConfig config = of(3, 2);
   config.join_timeout = 60s;
