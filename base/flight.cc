@@ -78,6 +78,19 @@ std::vector<FlightPosition> read_positions(std::string_view bytes) {
   return positions;
 }
 
+std::vector<FlightSpan> read_spans(std::string_view bytes) {
+  std::vector<FlightSpan> spans;
+  for (const auto& r : read_records(bytes)) {
+    if (is_message(r) || r.group != 0 || static_cast<FlightState>(r.state) != FlightState::done) {
+      continue;
+    }
+    spans.push_back({r.seq, at(r.started_ns), at(r.ended_ns)});
+  }
+  std::sort(spans.begin(), spans.end(),
+            [](const FlightSpan& a, const FlightSpan& b) { return a.seq < b.seq; });
+  return spans;
+}
+
 std::vector<FlightEntry> read_flight(std::string_view bytes) {
   std::vector<FlightEntry> entries;
   for (const auto& r : read_records(bytes)) {

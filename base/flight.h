@@ -61,4 +61,12 @@ struct FlightPosition {
 // One for each group in the record file.
 std::vector<FlightPosition> read_positions(std::string_view bytes);
 
+// A collective of all ranks that is done.
+struct FlightSpan {
+  std::uint64_t seq = 0;
+  TimePoint entered{}, left{};
+};
+// By seq.
+std::vector<FlightSpan> read_spans(std::string_view bytes);
+
 }  // namespace dlaunch

@@ -81,6 +81,17 @@ Result<int> parse_int(std::string_view text, int low, int high, std::string_view
   return value;
 }
 
+Result<double> parse_number(std::string_view text, double low, double high, std::string_view name) {
+  double value = 0;
+  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (err != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
+    return Error{
+        .code = Errc::usage,
+        .what = fmt::format("{}: '{}' is not a number from {} to {}", name, text, low, high)};
+  }
+  return value;
+}
+
 std::string format_duration(Duration duration) {
   const double s = std::chrono::duration<double>(duration).count();
   const double magnitude = std::fabs(s);

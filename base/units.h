@@ -20,6 +20,9 @@ Result<std::uint64_t> parse_bytes(std::string_view text);
 // A whole number within [low, high]; `name` is what the error calls it ("--nproc").
 Result<int> parse_int(std::string_view text, int low, int high, std::string_view name);
 
+// A number within [low, high].
+Result<double> parse_number(std::string_view text, double low, double high, std::string_view name);
+
 // The shortest readable form: "1.5 s", "250 ms", "3.2 us".
 std::string format_duration(Duration duration);
 

@@ -89,6 +89,15 @@ constexpr OptionRow kTable[] = {
      "stands "
      "stopped for that long, has failed",
      &Options::hang_timeout},
+    {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
+     "what is done about a worker that is lastingly slower than the others, by the times at which "
+     "it enters libdlring's collectives: named, started again, or replaced by a spare",
+     &Options::straggler},
+    {"straggler-ratio", "", "", "X", "1.1", Group::failure,
+     "a worker is slow whose time between collectives is that many times the others'",
+     &Options::straggler_ratio},
+    {"straggler-window", "", "", "TIME", "10s", Group::failure,
+     "three such windows in a row make a worker slow", &Options::straggler_window},
     {"error-file", "", "", "FILE", "", Group::failure,
      "write the report of a failure there as JSON", &Options::error_file},
     {"monitor-interval", "", "", "TIME", "", Group::failure, "dlaunch is told at once, never polls",

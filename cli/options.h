@@ -74,6 +74,9 @@ struct Options {
   Text max_nproc;
   Text join_timeout;
   Text hang_timeout;
+  Text straggler;
+  Text straggler_ratio;
+  Text straggler_window;
   Text error_file;
   Text monitor_interval;
   // engine and dlaunch itself

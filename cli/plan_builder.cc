@@ -42,6 +42,24 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (!duration) return refuse("{}: {}", options.hang_timeout.source, duration.error().what);
     if (*duration > Duration::zero()) plan.hang_timeout = *duration;
   }
+  if (options.straggler) {
+    using enum StragglerMode;
+    constexpr auto kModes = std::to_array<std::pair<std::string_view, StragglerMode>>(
+        {{"off", off}, {"warn", warn}, {"restart", restart}, {"evict", evict}});
+    auto mode = one_of(options.straggler, kModes);
+    if (!mode) return mode.error();
+    plan.straggler = *mode;
+  }
+  if (options.straggler_ratio) {
+    auto ratio = parse_number(*options.straggler_ratio, 1.01, 100, options.straggler_ratio.source);
+    if (!ratio) return ratio.error();
+    plan.straggler_ratio = *ratio;
+  }
+  if (options.straggler_window) {
+    auto window = parse_duration(*options.straggler_window);
+    if (!window) return refuse("{}: {}", options.straggler_window.source, window.error().what);
+    plan.straggler_window = *window;
+  }
   if (options.no_restart_codes) {
     auto codes = parse_rank_set(*options.no_restart_codes, 256);
     if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);

@@ -80,6 +80,8 @@ class Agent {
   Result<std::string> round_dir(int round);
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
+  void replace_slow(int rank, const std::string& why);
+  void begin_watch();
   void replace_hung(const RankSet& ranks, const std::string& why);
   void tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next);
   void write_error_file(const std::string& json);
@@ -191,12 +193,18 @@ bool Agent::set_up() {
           .ended = [this](Slot slot, WorkerEnd end) { on_ended(slot, std::move(end)); },
           .child_changed = [this] { watch_->look(); },
           .never_ran = [this](Slot slot, const SpawnError& e) { spawn_failed(slot, e); }});
-  watch_.emplace(loop_, *processes_, slots_, plan_.hang_timeout,
-                 ProgressWatch::Listener{
-                     .warn = [](int, const std::string& what) { log_warn("{}", what); },
-                     .dump = [](const RankSet&) {},
-                     .replace = [this](const RankSet& ranks,
-                                       const std::string& why) { replace_hung(ranks, why); }});
+  ProgressWatch::Options options{.hang_timeout = plan_.hang_timeout, .stragglers = {}};
+  options.stragglers.mode = plan_.straggler;
+  options.stragglers.detection.ratio = plan_.straggler_ratio;
+  options.stragglers.detection.window_time = plan_.straggler_window;
+  watch_.emplace(
+      loop_, *processes_, slots_, options,
+      ProgressWatch::Listener{
+          .warn = [](int, const std::string& what) { log_warn("{}", what); },
+          .dump = [](const RankSet&) {},
+          .replace = [this](const RankSet& ranks,
+                            const std::string& why) { replace_hung(ranks, why); },
+          .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); }});
   return true;
 }
 
@@ -311,7 +319,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
       processes_->kill_leftovers();
     }
     facts_.workers.clear();
-    watch_->new_round();
+    begin_watch();
   }
   facts_.end = JobEnd::succeeded;
   facts_.round = start.round;
@@ -343,7 +351,7 @@ void Agent::perform(const JobCore::Announce& announce) {
   if (!dir) return spawn_failed(announce.slots.at(0), {Stage::stdio, 0, dir.error().what});
   facts_.round = announce.round;
   facts_.workers.clear();
-  watch_->new_round();
+  begin_watch();
   facts_.nproc = static_cast<int>(announce.slots.size());
   RoundNotice notice{.round = announce.round,
                      .size = facts_.nproc,
@@ -442,6 +450,23 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
   if (end.rank < 0) return tell_of_failure({std::move(end)}, "starting another spare");
   tell_of_failure({std::move(end)},
                   job_.rank_of(slot) == end.rank ? "starting it again" : "a spare takes its place");
+}
+
+void Agent::replace_slow(int rank, const std::string& why) {
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (!processes_->running(slot) || processes_->place(slot).rank != rank) continue;
+    log_warn("{}", why);
+    return feed(JobCore::Replace{slot, FailureKind::evicted});
+  }
+}
+
+// Of a round that begins.
+void Agent::begin_watch() {
+  std::optional<Duration> recovered;
+  if (fenced_ != TimePoint{}) recovered = steady_now() - fenced_;
+  watch_->new_round(
+      {.ranks = job_.size(), .nodes = 1, .min_ranks = plan_.min_nproc, .spares = plan_.spares},
+      recovered);
 }
 
 void Agent::replace_hung(const RankSet& ranks, const std::string& why) {

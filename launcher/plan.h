@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/rank_set.h"
 #include "elastic/job_core.h"
+#include "elastic/straggler.h"
 
 namespace dlaunch {
 
@@ -61,7 +62,10 @@ struct Plan {
   int max_nproc = 1;                          // it may grow to as many
   int spares = 0;                             // processes that wait for a place
   RestartScope restart_scope = RestartScope::automatic;
-  std::optional<Duration> hang_timeout;               // none: hangs are not looked for
+  std::optional<Duration> hang_timeout;  // none: hangs are not looked for
+  StragglerMode straggler = StragglerMode::warn;
+  double straggler_ratio = 1.1;  // of a slow worker's time to the others'
+  Duration straggler_window = std::chrono::seconds(10);
   Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
   std::string error_file;                             // the report as JSON; "": none
   std::string store_listen = "127.0.0.1:0";           // where the embedded store listens

@@ -1,6 +1,6 @@
 // ProgressWatch: looks at how far the workers of this node have come, by their flight records and
-// /proc, and asks HangJudge what to make of it. With a hang time-out it looks every 200 ms, without
-// one only when a child was stopped or continued. One thread, the loop's.
+// /proc, and asks HangJudge and StragglerJudge what to make of it: every 200 ms, and at once when a
+// child was stopped or continued. One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,9 @@
 #include <asio/steady_timer.hpp>
 
 #include "elastic/hang.h"
+#include "elastic/straggler.h"
 #include "launcher/processes.h"
+#include "launcher/step_digest.h"
 
 namespace dlaunch {
 
@@ -21,11 +23,17 @@ class ProgressWatch {
     std::function<void(int rank, const std::string& sentence)> warn;
     std::function<void(const RankSet& ranks)> dump;
     std::function<void(const RankSet& ranks, const std::string& sentence)> replace;
+    std::function<void(int rank, const std::string& why)> replace_slow;
+  };
+  struct Options {
+    std::optional<Duration> hang_timeout;  // none: hangs are not looked for
+    StragglerJudgeConfig stragglers;
   };
   ProgressWatch(asio::io_context& loop, const Processes& processes, int slots,
-                std::optional<Duration> hang_timeout, Listener listener);
+                const Options& options, Listener listener);
 
-  void new_round() { feed(HangJudge::NewRound{}); }
+  // recovered: how long the job was without one.
+  void new_round(const StragglerJudge::NewRound& round, std::optional<Duration> recovered);
   void gone(int rank) { feed(HangJudge::Gone{rank}); }
   void look();
   // Nobody is watched any more.
@@ -33,13 +41,16 @@ class ProgressWatch {
 
  private:
   void feed(const HangJudge::Event& event);
+  void feed(const StragglerJudge::Event& event);
   void arm();
-  void add_samples(Slot slot, HangJudge::Samples& samples) const;
 
   const Processes& processes_;
   const int slots_;
+  const bool looks_for_slow_;
   const bool regular_;
-  HangJudge judge_;
+  HangJudge hangs_;
+  StragglerJudge stragglers_;
+  StepDigest digest_;
   Listener listener_;
   asio::steady_timer timer_;
   bool stopped_ = false;
