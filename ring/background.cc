@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ring/quiet_thread.h"
+#include "base/quiet_thread.h"
 
 namespace dlaunch {
 

@@ -9,8 +9,8 @@
 #include <exception>
 #include <limits>
 
+#include "base/quiet_thread.h"
 #include "base/socket.h"
-#include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/quiet_thread.h"
 #include "base/socket.h"
-#include "ring/quiet_thread.h"
 
 namespace dlaunch {
 

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/quiet_thread.h"
 #include "base/rank_set.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
@@ -21,7 +22,6 @@
 #include "ring/interfaces.h"
 #include "ring/link_message.h"
 #include "ring/listener.h"
-#include "ring/quiet_thread.h"
 
 namespace dlaunch {
 namespace {

@@ -11,6 +11,8 @@ ARROWS = {
     "rendezvous": {"base"},
     "ring": {"base", "rendezvous"},
     "elastic": {"base"},
+    # Beside base only the public headers of libdlring, like any program.
+    "elastic/state": {"base"},
     "launcher": {"base", "rendezvous", "elastic"},
     "cli": {"base", "rendezvous", "elastic", "launcher"},
     "cli/bench": {"base"},
@@ -25,10 +27,12 @@ CONFINED = {
     "CLI": r"cli/",
     "nlohmann": r"(launcher/|cli/bench/|tests/)",
     "openssl": r"base/secret\.cc",
+    "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
-    r"(elastic/|rendezvous/(store_core|wire|handshake)\.|ring/(schedule|frame|plane)\.|"
+    r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
+    r"rendezvous/(store_core|wire|handshake)\.|ring/(schedule|frame|plane)\.|"
     r"launcher/(line_|report|binding|hostfile|worker_env|macros))"
 )
 BANNED_IN_CORES = [
@@ -47,8 +51,14 @@ BANNED = [
 CODE = ("base", "rendezvous", "ring", "elastic", "launcher", "cli", "examples")
 
 
+# A layer inside another one's folder: (what it is called, where it is).
+ROOMS = [("cli/bench", "cli/bench/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/")]
+# Who may use the libraries as programs do.
+PROGRAMS = {"ring", "elastic/state", "cli/bench", "examples"}
+
+
 def layer_of(path):
-    return "cli/bench" if path.startswith("cli/bench/") else path.split("/")[0]
+    return next((room for room, folder in ROOMS if path.startswith(folder)), path.split("/")[0])
 
 
 def strip_comments(text):
@@ -66,8 +76,12 @@ def check_includes(path, line_no, line, complain):
     if top in ("base", "rendezvous", "ring", "elastic", "launcher", "cli"):
         if top != layer.split("/")[0] and top not in ARROWS[layer]:
             complain(path, line_no, f"{layer}/ must not include {target}")
+        if "elastic/state" in (layer, layer_of(target)) and top == "elastic" and layer_of(target) != layer:
+            complain(path, line_no, f"{layer}/ must not include {target}")
         if layer == "ring" and top == "rendezvous" and target not in RING_MAY_SEE:
             complain(path, line_no, f"ring/ must not include {target}")
+    if top == "dlaunch" and layer not in PROGRAMS:
+        complain(path, line_no, f"{layer}/ must not include <{target}>")
     confined = CONFINED.get(re.split(r"[/.]", target)[0])
     if confined and "<" in line and not re.match(confined, path):
         complain(path, line_no, f"<{target}> is confined to {confined}")

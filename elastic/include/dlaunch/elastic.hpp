@@ -1,0 +1,246 @@
+// libdlelastic for C++20, over the C API of <dlaunch/elastic.h>, which is the manual: what is kept,
+// when, and who must call what together stands there. Header only.
+//
+//   dl::Options options;
+//   options.elastic = 1;
+//   auto comm = dl::Communicator::init(nullptr, options);
+//   std::vector<float> w(n);
+//   dl::State state(comm);
+//   state.replicated("w", w);
+//   dl::ElasticSampler sampler(state, "samples", images, 256, seed);
+//   dl::run_elastic(state, [&] {
+//     if (sampler.epoch() == epochs) return false;
+//     const auto batch = sampler.next();
+//     gradient(w, g, batch.mine, batch.global);
+//     comm.all_reduce(std::span(g));
+//     apply(w, g);
+//     return true;                       // and it is committed
+//   });
+//
+// Errors are exceptions: dl::Error and its subclasses. Exceptions of callbacks pass through. The
+// communicator must outlive the state; both are for one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dlaunch/elastic.h"
+#include "dlaunch/ring.hpp"
+
+namespace dl {
+
+using Version = dl_state_version;
+using Change = dl_change;
+
+struct StateOptions : dl_state_options {
+  StateOptions() { dl_state_options_init(this); }
+};
+
+// Makes this rank's part from those of the ranks before; see dl_reshard.
+template <class T>
+using Reshard =
+    std::function<std::vector<T>(std::span<const std::span<const T>> old, int rank, int size)>;
+
+// The reshard function of memory that is one array, cut evenly as dl_even_share() does.
+template <class T>
+std::vector<T> reshard_evenly(std::span<const std::span<const T>> old, int rank, int size) {
+  if (static_cast<int>(old.size()) == size) {
+    const auto own = old[static_cast<std::size_t>(rank)];
+    return {own.begin(), own.end()};
+  }
+  std::uint64_t total = 0, first = 0, last = 0, at = 0;
+  for (const auto shard : old) total += shard.size();
+  dl_even_share(total, rank, size, &first, &last);
+  std::vector<T> mine;
+  mine.reserve(last - first);
+  for (const auto shard : old) {
+    const auto from = std::max(first, at), to = std::min(last, at + shard.size());
+    if (from < to) mine.insert(mine.end(), shard.begin() + (from - at), shard.begin() + (to - at));
+    at += shard.size();
+  }
+  return mine;
+}
+
+class State {
+ public:
+  explicit State(Communicator& comm, const StateOptions& options = {}) : comm_(comm.get()) {
+    dl_state* state = nullptr;
+    const dl_result code = dl_state_new(comm.get(), &options, &state);
+    if (code != DL_OK) throw Error(code, "dl::State: wrong options");
+    state_.reset(state);
+  }
+  // Takes over what the C API has made.
+  static State adopt(dl_state* state) { return State(state); }
+  dl_state* get() const { return state_.get(); }
+
+  // The memory must stay where it is: a vector must not be resized or assigned to.
+  template <class T>
+  void replicated(const std::string& name, std::span<T> memory) {
+    plain<T>();
+    check(dl_state_replicated(get(), name.c_str(), memory.data(), memory.size_bytes()));
+  }
+  template <class T>
+  void replicated(const std::string& name, std::vector<T>& memory) {
+    replicated(name, std::span<T>(memory));
+  }
+  template <class T>
+  void value(const std::string& name, T& value) {
+    replicated(name, std::span<T>(&value, 1));
+  }
+
+  // As above, but for what the reshard function returns: the vector becomes that.
+  template <class T>
+  void sharded(const std::string& name, std::vector<T>& memory,
+               Reshard<T> reshard = reshard_evenly<T>) {
+    plain<T>();
+    static_assert(alignof(T) <= 16, "shards are aligned to 16 bytes");
+    callbacks_.push_back(std::make_unique<Callback>(
+        [this_error = error_.get(), &memory, reshard = std::move(reshard)](
+            const dl_shards* old, int rank, int size, void** at, std::size_t* bytes) {
+          return guarded(*this_error, [&] {
+            std::vector<std::span<const T>> shards;
+            for (int r = 0; r < old->size; ++r) {
+              shards.emplace_back(static_cast<const T*>(old->at[r]), old->bytes[r] / sizeof(T));
+            }
+            memory = reshard(shards, rank, size);
+            *at = memory.data();
+            *bytes = memory.size() * sizeof(T);
+          });
+        }));
+    check(dl_state_sharded(get(), name.c_str(), memory.data(), memory.size() * sizeof(T), sizeof(T),
+                           &call_reshard, callbacks_.back().get()));
+  }
+
+  void snapshots(const std::string& folder, int every, int keep) {
+    check(dl_state_snapshots(get(), folder.c_str(), every, keep));
+  }
+  void on_change(std::function<void(const Change&)> tell) {
+    tells_.push_back(std::make_unique<Tell>(Tell{error_.get(), std::move(tell)}));
+    check(dl_state_on_change(get(), &call_on_change, tells_.back().get()));
+  }
+
+  void sync() { check(dl_state_sync(get())); }
+  void commit(int flags = 0) { check(dl_state_commit(get(), flags)); }
+  void restore() { check(dl_state_restore(get())); }
+  void recover() { check(dl_state_recover(get())); }
+  void finish() { check(dl_state_finish(get())); }
+  bool round_over() const { return dl_state_round_over(get()) != 0; }
+  Version committed() const { return dl_state_committed(get()); }
+
+ private:
+  template <class Step>
+  friend void run_elastic(State& state, Step step);
+
+  struct Free {
+    void operator()(dl_state* state) const { dl_state_free(state); }
+  };
+  using Callback = std::function<dl_result(const dl_shards*, int, int, void**, std::size_t*)>;
+  struct Tell {
+    std::exception_ptr* error;
+    std::function<void(const Change&)> tell;
+  };
+
+  explicit State(dl_state* state) : state_(state) {}
+
+  template <class T>
+  static void plain() {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>);
+  }
+  // Exceptions must not pass through the C API; check() throws them again.
+  template <class Body>
+  static dl_result guarded(std::exception_ptr& error, Body body) {
+    try {
+      body();
+      return DL_OK;
+    } catch (...) {
+      if (!error) error = std::current_exception();
+      return DL_ERR_ABORTED;
+    }
+  }
+  static dl_result call_reshard(void* user, const dl_shards* old, int rank, int size, void** at,
+                                std::size_t* bytes) {
+    return (*static_cast<Callback*>(user))(old, rank, size, at, bytes);
+  }
+  static void call_on_change(void* user, const dl_change* change) {
+    auto& tell = *static_cast<Tell*>(user);
+    guarded(*tell.error, [&] { tell.tell(*change); });
+  }
+  void check(dl_result code) {
+    if (*error_) std::rethrow_exception(std::exchange(*error_, nullptr));
+    if (code == DL_OK) return;
+    const std::string what = dl_state_last_error(get());
+    if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm_ != nullptr ? dl_peer_lost(comm_) : -1);
+    if (code == DL_ERR_MISMATCH) throw Mismatch(what);
+    if (code == DL_ERR_TIMEOUT) throw Timeout(what);
+    throw Error(code, what);
+  }
+
+  dl_comm* comm_ = nullptr;
+  std::unique_ptr<std::exception_ptr> error_ = std::make_unique<std::exception_ptr>();
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::vector<std::unique_ptr<Tell>> tells_;
+  std::unique_ptr<dl_state, Free> state_;
+};
+
+// See dl_run_elastic. step() does one step and returns whether it did one: true is committed, false
+// on all ranks is the end. dl::PeerLost out of it is recovered from, any other exception is the
+// end.
+template <class Step>
+void run_elastic(State& state, Step step) {
+  auto body = [&](int* more) {
+    bool lost = false;
+    const auto code = State::guarded(*state.error_, [&] {
+      try {
+        *more = step() ? 1 : 0;
+      } catch (const PeerLost&) {
+        lost = true;
+      }
+    });
+    return lost ? DL_ERR_PEER_LOST : code;
+  };
+  using Body = decltype(body);
+  state.check(dl_run_elastic(
+      state.get(), [](void* user, int* more) { return (*static_cast<Body*>(user))(more); }, &body));
+}
+
+// See dl_sampler_new. Must outlive the last use of the state.
+class ElasticSampler {
+ public:
+  struct Batch {
+    std::span<const std::uint32_t> mine;  // this rank's samples, until the next call
+    std::size_t global;                   // those of all ranks together
+  };
+
+  ElasticSampler(State& state, const std::string& name, std::uint64_t samples, std::uint64_t batch,
+                 std::uint64_t seed = 0) {
+    dl_sampler* sampler = nullptr;
+    const auto code = dl_sampler_new(state.get(), name.c_str(), samples, batch, seed, &sampler);
+    if (code != DL_OK) throw Error(code, dl_state_last_error(state.get()));
+    sampler_.reset(sampler);
+  }
+  Batch next() {
+    const std::uint32_t* indices = nullptr;
+    std::size_t count = 0, global = 0;
+    dl_sampler_next(sampler_.get(), &indices, &count, &global);
+    return {{indices, count}, global};
+  }
+  std::uint64_t epoch() const { return dl_sampler_epoch(sampler_.get()); }
+  std::uint64_t position() const { return dl_sampler_position(sampler_.get()); }
+
+ private:
+  struct Free {
+    void operator()(dl_sampler* sampler) const { dl_sampler_free(sampler); }
+  };
+  std::unique_ptr<dl_sampler, Free> sampler_;
+};
+
+}  // namespace dl

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <dlaunch/elastic.h>
+
+#include "elastic/state/handle.h"
+#include "elastic/state/result_code.h"
+#include "elastic/state/ring_rounds.h"
+
+using namespace dlaunch;
+
+namespace {
+
+dl_result keep(dl_state* state, Result<void> result) {
+  if (result) return DL_OK;
+  state->error = result.error().what;
+  return result_code(result.error().code);
+}
+
+dl_result invalid(dl_state* state, const char* what) {
+  return keep(state, Error{.code = Errc::usage, .what = what});
+}
+
+Error of_callback(const char* which, dl_result code) {
+  return {.code = error_code(code),
+          .what = std::string(which) + " returned " + dl_result_name(code)};
+}
+
+Bytes bytes_at(void* at, std::size_t bytes) { return {static_cast<std::byte*>(at), bytes}; }
+
+Reshard reshard_of(dl_reshard reshard, void* user) {
+  if (reshard == nullptr) return {};
+  return [=](const OldShards& old, int rank, int size) -> Result<Bytes> {
+    std::vector<const void*> at;
+    std::vector<std::size_t> sizes;
+    for (const ConstBytes shard : old) {
+      at.push_back(shard.data());
+      sizes.push_back(shard.size());
+    }
+    const dl_shards shards{static_cast<int>(old.size()), at.data(), sizes.data()};
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+    const dl_result code = reshard(user, &shards, rank, size, &memory, &bytes);
+    if (code != DL_OK) return of_callback("the reshard function", code);
+    if (memory == nullptr && bytes > 0) {
+      return Error{.code = Errc::usage, .what = "the reshard function gave no memory"};
+    }
+    return bytes_at(memory, bytes);
+  };
+}
+
+}  // namespace
+
+void dl_state_options_init(dl_state_options* options) {
+  if (options == nullptr) return;
+  *options = {.struct_size = sizeof *options, .commit_every = 1, .shard_replicas = 1};
+}
+
+dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state** state) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  *state = nullptr;
+  if (comm == nullptr) return DL_ERR_INVALID;
+  dl_state_options all;
+  dl_state_options_init(&all);
+  if (options != nullptr) {
+    std::memcpy(&all, options, std::min(options->struct_size, sizeof all));
+  }
+  if (all.commit_every < 1 || all.shard_replicas < 0) return DL_ERR_INVALID;
+  *state = new dl_state(std::make_unique<RingRounds>(comm),
+                        {.commit_every = all.commit_every, .shard_replicas = all.shard_replicas});
+  return DL_OK;
+}
+
+void dl_state_free(dl_state* state) { delete state; }
+
+dl_result dl_state_replicated(dl_state* state, const char* name, void* at, size_t bytes) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  return keep(state, state->core.add_replicated(name != nullptr ? name : "", bytes_at(at, bytes)));
+}
+
+dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t bytes,
+                           size_t element_bytes, dl_reshard reshard, void* user) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  return keep(state, state->core.add_sharded(name != nullptr ? name : "", bytes_at(at, bytes),
+                                             element_bytes, reshard_of(reshard, user)));
+}
+
+dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep_older) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  return keep(state, state->core.snapshots(folder != nullptr ? folder : "", every, keep_older));
+}
+
+dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  if (on_change == nullptr) return invalid(state, "on_change is null");
+  state->core.on_change([=](const dl_change& change) { on_change(user, &change); });
+  return DL_OK;
+}
+
+dl_result dl_state_sync(dl_state* state) {
+  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.sync());
+}
+
+dl_result dl_state_commit(dl_state* state, int flags) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  if ((flags & ~DL_STATE_SPANNED) != 0) return invalid(state, "a commit has no such flag");
+  return keep(state, state->core.commit((flags & DL_STATE_SPANNED) != 0));
+}
+
+dl_result dl_state_restore(dl_state* state) {
+  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.restore());
+}
+
+dl_result dl_state_recover(dl_state* state) {
+  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.recover());
+}
+
+dl_result dl_state_finish(dl_state* state) {
+  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.finish());
+}
+
+int dl_state_round_over(const dl_state* state) {
+  return state != nullptr && state->core.round_over();
+}
+
+dl_state_version dl_state_committed(const dl_state* state) {
+  if (state == nullptr) return {0, 0};
+  const Version version = state->core.committed();
+  return {version.round, version.number};
+}
+
+const char* dl_state_last_error(const dl_state* state) {
+  return state == nullptr ? "the state is null" : state->error.c_str();
+}
+
+dl_result dl_run_elastic(dl_state* state, dl_step step, void* user) {
+  if (state == nullptr) return DL_ERR_INVALID;
+  if (step == nullptr) return invalid(state, "step is null");
+  return keep(state, run_elastic(state->core, [=]() -> Result<bool> {
+                int more = 1;
+                const dl_result code = step(user, &more);
+                if (code != DL_OK) return of_callback("the step", code);
+                return more != 0;
+              }));
+}
+
+dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, uint64_t batch,
+                         uint64_t seed, dl_sampler** sampler) {
+  if (state == nullptr || sampler == nullptr) return DL_ERR_INVALID;
+  *sampler = nullptr;
+  if (samples < 1 || samples > std::numeric_limits<std::uint32_t>::max()) {
+    return invalid(state, "a sampler takes 1 to 4294967295 samples");
+  }
+  if (batch < 1) return invalid(state, "a batch has at least 1 sample");
+  auto made = std::unique_ptr<dl_sampler>(
+      new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed)});
+  auto& position = made->core.position();
+  const auto code = dl_state_replicated(state, name, &position, sizeof position);
+  if (code == DL_OK) *sampler = made.release();
+  return code;
+}
+
+void dl_sampler_free(dl_sampler* sampler) { delete sampler; }
+
+dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t* count,
+                          size_t* global) {
+  if (sampler == nullptr || indices == nullptr || count == nullptr) return DL_ERR_INVALID;
+  const State& state = sampler->state->core;
+  const auto batch = sampler->core.next(state.rank(), state.size());
+  *indices = batch.mine.data();
+  *count = batch.mine.size();
+  if (global != nullptr) *global = batch.global;
+  return DL_OK;
+}
+
+uint64_t dl_sampler_epoch(const dl_sampler* sampler) {
+  return sampler == nullptr ? 0 : sampler->core.position().epoch;
+}
+uint64_t dl_sampler_position(const dl_sampler* sampler) {
+  return sampler == nullptr ? 0 : sampler->core.position().samples;
+}
+
+void dl_even_share(uint64_t count, int rank, int size, uint64_t* first, uint64_t* last) {
+  const Share share = even_share(count, rank, size);
+  *first = share.first;
+  *last = share.last;
+}

@@ -1,0 +1,165 @@
+#include "elastic/state/pull.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/codec.h"
+#include "base/log.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kWindow = 8;  // pieces that a rank has under way
+
+std::uint32_t checksum(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+class Puller {
+ public:
+  Puller(Rounds& rounds, std::span<const Pull> pulls,
+         const std::function<std::span<std::byte>(ObjectId)>& memory)
+      : rounds_(rounds), pulls_(pulls), memory_(memory) {}
+
+  // Moves the pieces; those that came damaged are left in damaged().
+  Result<void> pass(const std::vector<Piece>& pieces) {
+    damaged_.clear();
+    for (const Piece& piece : pieces) {
+      if (underway_.size() == kWindow) {
+        if (auto r = take_oldest(); !r) return r;
+      }
+      if (auto r = start(piece); !r) return r;
+    }
+    while (!underway_.empty()) {
+      if (auto r = take_oldest(); !r) return r;
+    }
+    return {};
+  }
+  const std::vector<Piece>& damaged() const { return damaged_; }
+
+ private:
+  struct Underway {
+    Piece piece;
+    std::unique_ptr<Transfer> transfer;
+  };
+
+  std::span<std::byte> place(const Piece& piece) const {
+    const Pull& pull = pulls_[piece.pull];
+    return memory_(pull.object).subspan(piece.offset(), piece.bytes(pull));
+  }
+
+  Result<void> start(const Piece& piece) {
+    auto started = piece.source == rounds_.rank() ? rounds_.send(place(piece), piece.receiver)
+                                                  : rounds_.receive(place(piece), piece.source);
+    if (!started) return started.error();
+    underway_.push_back({piece, std::move(*started)});
+    return {};
+  }
+
+  Result<void> take_oldest() {
+    const Underway oldest = std::move(underway_.front());
+    underway_.pop_front();
+    if (auto r = oldest.transfer->wait(); !r) return r;
+    const Piece& piece = oldest.piece;
+    if (piece.receiver != rounds_.rank()) return {};
+    const auto expected = pulls_[piece.pull].table[piece.index];
+    if (checksum(place(piece)) != expected) damaged_.push_back(piece);
+    return {};
+  }
+
+  Rounds& rounds_;
+  std::span<const Pull> pulls_;
+  const std::function<std::span<std::byte>(ObjectId)>& memory_;
+  std::deque<Underway> underway_;
+  std::vector<Piece> damaged_;
+};
+
+std::string encode(const std::vector<Piece>& pieces) {
+  Writer out;
+  for (const auto& piece : pieces) {
+    out.put(static_cast<std::uint64_t>(piece.pull));
+    out.put(piece.index);
+    out.put(std::int32_t{piece.source});
+    out.put(std::int32_t{piece.receiver});
+  }
+  return out.take();
+}
+
+// All ranks' damaged pieces, in one order.
+Result<std::vector<Piece>> all_damaged(Rounds& rounds, std::span<const Pull> pulls,
+                                       const std::vector<Piece>& mine) {
+  auto texts = gather_texts(rounds, encode(mine));
+  if (!texts) return texts.error();
+  std::vector<Piece> all;
+  for (const auto& text : *texts) {
+    Reader in(text);
+    while (in.ok() && in.left() > 0) {
+      Piece piece;
+      piece.pull = in.get<std::uint64_t>();
+      piece.index = in.get<std::uint64_t>();
+      piece.source = in.get<std::int32_t>();
+      piece.receiver = in.get<std::int32_t>();
+      if (!in.ok() || piece.pull >= pulls.size() || piece.index >= pulls[piece.pull].table.size() ||
+          std::ranges::find(pulls[piece.pull].sources, piece.source) ==
+              pulls[piece.pull].sources.end()) {
+        return Error{.code = Errc::protocol, .what = "a rank named a piece that is none"};
+      }
+      all.push_back(piece);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+PieceTable piece_table(std::span<const std::byte> bytes) {
+  PieceTable table;
+  for (std::size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+    table.push_back(
+        checksum(bytes.subspan(at, std::min<std::size_t>(kPieceBytes, bytes.size() - at))));
+  }
+  return table;
+}
+
+Result<void> pull_objects(Rounds& rounds, std::span<const Pull> pulls,
+                          const std::function<std::span<std::byte>(ObjectId)>& memory) {
+  if (std::ranges::all_of(pulls, [](const Pull& pull) { return pull.receivers.empty(); }))
+    return {};
+  const int me = rounds.rank();
+  Puller puller(rounds, pulls, memory);
+  auto pieces = pieces_of(me, pulls);
+  for (int tries = 1;; ++tries) {
+    if (auto r = puller.pass(pieces); !r) return r;
+    auto damaged = all_damaged(rounds, pulls, puller.damaged());
+    if (!damaged) return damaged.error();
+    if (damaged->empty()) return {};
+    const auto next = again(*damaged, pulls);
+    pieces.clear();
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      const Piece &was = (*damaged)[i], &now = next[i];
+      if (tries == kTries) {
+        return Error{
+            .code = Errc::io,
+            .what = fmt::format("piece {} of the state came damaged to rank {} from rank {}, "
+                                "the last of {} tries",
+                                was.index, was.receiver, was.source, kTries),
+            .rank = was.source};
+      }
+      if (was.receiver == me) {
+        log_warn(
+            "rank {}: piece {} of the state came damaged from rank {}; fetching it from rank {}",
+            me, was.index, was.source, now.source);
+      }
+      if (now.source == me || now.receiver == me) pieces.push_back(now);
+    }
+  }
+}
+
+}  // namespace dlaunch

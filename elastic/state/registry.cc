@@ -1,0 +1,193 @@
+#include "elastic/state/registry.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 200;
+constexpr std::size_t kAlignment = 16;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Not memcpy's business: an empty span may be null.
+void copy(ConstBytes from, Bytes to) {
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
+}
+
+Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
+
+}  // namespace
+
+Result<void> Registry::check_name(const std::string& name) const {
+  if (name.empty() || name.size() > kNameBytesMax) {
+    return usage(fmt::format("a buffer of the state needs a name of 1 to {} bytes", kNameBytesMax));
+  }
+  for (const auto* buffers : {&replicated_, &sharded_}) {
+    if (std::ranges::any_of(*buffers, [&](const Buffer& b) { return b.name == name; })) {
+      return usage("the state has a buffer '" + escaped(name) + "' already");
+    }
+  }
+  return {};
+}
+
+Result<void> Registry::add_replicated(std::string name, Bytes memory) {
+  if (auto r = check_name(name); !r) return r;
+  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  replicated_.push_back({.name = std::move(name), .memory = memory});
+  return {};
+}
+
+Result<void> Registry::add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
+                                   Reshard reshard) {
+  if (auto r = check_name(name); !r) return r;
+  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  if (element_bytes == 0 || memory.size() % element_bytes != 0) {
+    return usage(fmt::format("'{}' has {} bytes, which are not elements of {} bytes", escaped(name),
+                             memory.size(), element_bytes));
+  }
+  sharded_.push_back({.name = std::move(name),
+                      .memory = memory,
+                      .element_bytes = element_bytes,
+                      .reshard = std::move(reshard)});
+  return {};
+}
+
+std::string Registry::describe() const {
+  std::string text;
+  for (const auto& b : replicated_) {
+    text += fmt::format("replicated '{}' ({} bytes)\n", escaped(b.name), b.memory.size());
+  }
+  for (const auto& b : sharded_) {
+    text += fmt::format("sharded '{}' (elements of {} bytes)\n", escaped(b.name), b.element_bytes);
+  }
+  return text;
+}
+
+std::optional<std::string> Registry::difference(std::span<const std::string> descriptions) {
+  const auto line_at = [](const std::string& text, std::size_t at) {
+    return at >= text.size() ? std::string("nothing") : text.substr(at, text.find('\n', at) - at);
+  };
+  for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
+    const std::string &first = descriptions[0], &other = descriptions[rank];
+    std::size_t at = 0;
+    while (at < first.size() || at < other.size()) {
+      const std::string a = line_at(first, at), b = line_at(other, at);
+      if (a != b) {
+        return fmt::format("rank {} has registered {}, rank 0 {}", rank, escaped(b), escaped(a));
+      }
+      at += a.size() + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+std::size_t Registry::replicated_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& b : replicated_) bytes += aligned(b.memory.size());
+  return bytes;
+}
+
+std::size_t Registry::header_bytes() const {
+  return aligned(sharded_.size() * sizeof(std::uint64_t));
+}
+
+std::size_t Registry::shard_bytes() const {
+  std::size_t bytes = header_bytes();
+  for (const auto& b : sharded_) bytes += aligned(b.memory.size());
+  return bytes;
+}
+
+void Registry::capture_replicated(Bytes object) const {
+  DL_ASSERT(object.size() == replicated_bytes());
+  std::size_t at = 0;
+  for (const auto& b : replicated_) {
+    copy(b.memory, object.subspan(at));
+    at += aligned(b.memory.size());
+  }
+}
+
+void Registry::restore_replicated(ConstBytes object) const {
+  DL_ASSERT(object.size() == replicated_bytes());
+  std::size_t at = 0;
+  for (const auto& b : replicated_) {
+    copy(object.subspan(at, b.memory.size()), b.memory);
+    at += aligned(b.memory.size());
+  }
+}
+
+void Registry::capture_shard(Bytes object) const {
+  DL_ASSERT(object.size() == shard_bytes());
+  std::size_t at = header_bytes();
+  for (std::size_t i = 0; i < sharded_.size(); ++i) {
+    const ConstBytes memory = sharded_[i].memory;
+    const std::uint64_t size = memory.size();
+    std::memcpy(object.data() + i * sizeof size, &size, sizeof size);
+    copy(memory, object.subspan(at));
+    at += aligned(memory.size());
+  }
+}
+
+// By buffer.
+Result<std::vector<OldShards>> Registry::parse(std::span<const ConstBytes> shards) const {
+  std::vector<OldShards> all(sharded_.size());
+  for (const ConstBytes shard : shards) {
+    std::size_t at = header_bytes();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::uint64_t size = 0;
+      if (!shard.empty()) {
+        if (shard.size() >= header_bytes()) {
+          std::memcpy(&size, shard.data() + i * sizeof size, sizeof size);
+        }
+        if (at > shard.size() || size > shard.size() - at) {
+          return Error{.code = Errc::protocol, .what = "a shard of the state is malformed"};
+        }
+      }
+      all[i].push_back(shard.empty() ? ConstBytes() : shard.subspan(at, size));
+      at += aligned(size);
+    }
+  }
+  return all;
+}
+
+Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int rank, int size) {
+  auto parsed = parse(shards);
+  if (!parsed) return parsed.error();
+  const bool same_cut = static_cast<int>(shards.size()) == size;
+  for (std::size_t i = 0; i < sharded_.size(); ++i) {
+    Buffer& buffer = sharded_[i];
+    const OldShards& old = (*parsed)[i];
+    if (same_cut) {
+      const ConstBytes own = old[static_cast<std::size_t>(rank)];
+      if (own.size() == buffer.memory.size()) {
+        copy(own, buffer.memory);
+        continue;
+      }
+    }
+    if (!buffer.reshard) {
+      return Error{
+          .code = Errc::unsupported,
+          .what = fmt::format("'{}' was cut for {} ranks and must be cut for {}, but has no "
+                              "reshard function",
+                              escaped(buffer.name), shards.size(), size)};
+    }
+    auto fresh = buffer.reshard(old, rank, size);
+    if (!fresh) return fresh.error();
+    if (fresh->size() % buffer.element_bytes != 0) {
+      return usage(fmt::format("the reshard function of '{}' gave {} bytes, which are not elements",
+                               escaped(buffer.name), fresh->size()));
+    }
+    buffer.memory = *fresh;
+  }
+  return {};
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,66 @@
+// Registry: the memory that a program has named as its state, and how it becomes the objects of a
+// committed copy and is made of them again. Pure but for the memory itself.
+//
+// The replicated object is the buffers one after the other, in the order of their registration. A
+// shard begins with the sizes of its buffers, which may differ from rank to rank. Each buffer
+// starts at a multiple of 16 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+using Bytes = std::span<std::byte>;
+using ConstBytes = std::span<const std::byte>;
+
+// See dl_reshard; by rank, empty where one is not here.
+using OldShards = std::vector<ConstBytes>;
+using Reshard = std::function<Result<Bytes>(const OldShards& old, int rank, int size)>;
+
+class Registry {
+ public:
+  Result<void> add_replicated(std::string name, Bytes memory);
+  Result<void> add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
+                           Reshard reshard);
+
+  bool sharded() const { return !sharded_.empty(); }
+  // What must be the same on all ranks; a line for each buffer.
+  std::string describe() const;
+  // "rank 2 has registered replicated 'w' (800 bytes), rank 0 replicated 'w' (400 bytes)", if
+  // two of them, from describe(), differ.
+  static std::optional<std::string> difference(std::span<const std::string> descriptions);
+
+  std::size_t replicated_bytes() const;
+  std::size_t shard_bytes() const;
+
+  // The memory into an object of just that size, and back.
+  void capture_replicated(Bytes object) const;
+  void capture_shard(Bytes object) const;
+  void restore_replicated(ConstBytes object) const;
+  // shards: of a copy made for shards.size() ranks, empty where one is not here.
+  // Buffers that do not fit are made anew by their reshard functions.
+  Result<void> restore_shard(std::span<const ConstBytes> shards, int rank, int size);
+
+ private:
+  struct Buffer {
+    std::string name;
+    Bytes memory;
+    std::size_t element_bytes = 1;
+    Reshard reshard = {};
+  };
+  Result<void> check_name(const std::string& name) const;
+  std::size_t header_bytes() const;
+  Result<std::vector<OldShards>> parse(std::span<const ConstBytes> shards) const;
+
+  std::vector<Buffer> replicated_, sharded_;
+};
+
+}  // namespace dlaunch

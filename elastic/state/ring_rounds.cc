@@ -1,0 +1,72 @@
+#include "elastic/state/ring_rounds.h"
+
+#include "elastic/state/result_code.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kTag = 0x5a7e0000;  // of messages between States: far from what programs use
+
+Error last_error(dl_comm* comm, dl_result code) {
+  return {.code = error_code(code), .what = dl_last_error(comm), .rank = dl_peer_lost(comm)};
+}
+
+class RingTransfer : public Transfer {
+ public:
+  RingTransfer(dl_comm* comm, dl_request* request) : comm_(comm), request_(request) {}
+  ~RingTransfer() override { dl_wait(&request_); }
+  Result<void> wait() override {
+    const dl_result code = dl_wait(&request_);
+    if (code != DL_OK) return last_error(comm_, code);
+    return {};
+  }
+
+ private:
+  dl_comm* comm_;
+  dl_request* request_;
+};
+
+}  // namespace
+
+Result<void> RingRounds::result(dl_result code) const {
+  if (code != DL_OK) return last_error(comm_, code);
+  return {};
+}
+
+int RingRounds::rank() const { return dl_rank(comm_); }
+int RingRounds::size() const { return dl_size(comm_); }
+std::uint64_t RingRounds::round() const { return dl_round(comm_); }
+bool RingRounds::over() const { return dl_round_over(comm_) != 0; }
+Result<void> RingRounds::rejoin(std::uint64_t version) { return result(dl_rejoin(comm_, version)); }
+
+Result<void> RingRounds::gather(std::span<const std::uint64_t> mine, std::span<std::uint64_t> all) {
+  return result(dl_all_gather(comm_, mine.data(), all.data(), mine.size(), DL_UINT64));
+}
+
+Result<void> RingRounds::gather_v(std::string_view mine, std::span<char> all,
+                                  std::span<const std::size_t> sizes) {
+  return result(dl_all_gather_v(comm_, mine.data(), all.data(), sizes.data(), DL_UINT8));
+}
+
+Result<void> RingRounds::maximum(std::span<std::uint64_t> values) {
+  return result(
+      dl_all_reduce(comm_, values.data(), values.data(), values.size(), DL_UINT64, DL_MAX));
+}
+
+Result<void> RingRounds::barrier() { return result(dl_barrier(comm_)); }
+
+Rounds::Started RingRounds::send(std::span<const std::byte> bytes, int peer) {
+  dl_request* request = nullptr;
+  const auto code = dl_isend(comm_, bytes.data(), bytes.size(), DL_UINT8, peer, kTag, &request);
+  if (code != DL_OK) return last_error(comm_, code);
+  return std::unique_ptr<Transfer>(new RingTransfer(comm_, request));
+}
+
+Rounds::Started RingRounds::receive(std::span<std::byte> bytes, int peer) {
+  dl_request* request = nullptr;
+  const auto code = dl_irecv(comm_, bytes.data(), bytes.size(), DL_UINT8, peer, kTag, &request);
+  if (code != DL_OK) return last_error(comm_, code);
+  return std::unique_ptr<Transfer>(new RingTransfer(comm_, request));
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,57 @@
+// Rounds: what a State needs of the communicator and of the launcher behind it. An interface, so
+// that tests can form rounds of threads, and break them at any byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+// A message under way. The destructor waits for its end, so that its memory is free afterwards.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  virtual Result<void> wait() = 0;
+};
+
+class Rounds {
+ public:
+  virtual ~Rounds() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::uint64_t round() const = 0;
+  // The launcher wants the next round.
+  virtual bool over() const = 0;
+  // Leaves the round and joins the next; blocks. version: for the launcher's records.
+  virtual Result<void> rejoin(std::uint64_t version) = 0;
+
+  // Collectives. `all` is size() times `mine`, in rank order; gather_v: the sum of `sizes`.
+  virtual Result<void> gather(std::span<const std::uint64_t> mine,
+                              std::span<std::uint64_t> all) = 0;
+  virtual Result<void> gather_v(std::string_view mine, std::span<char> all,
+                                std::span<const std::size_t> sizes) = 0;
+  virtual Result<void> maximum(std::span<std::uint64_t> values) = 0;
+  virtual Result<void> barrier() = 0;
+
+  // Messages of one sender to one receiver arrive in the order in which they were started.
+  using Started = Result<std::unique_ptr<Transfer>>;
+  virtual Started send(std::span<const std::byte> bytes, int peer) = 0;
+  virtual Started receive(std::span<std::byte> bytes, int peer) = 0;
+};
+
+// Collective: everybody's text, by rank.
+Result<std::vector<std::string>> gather_texts(Rounds& rounds, std::string_view mine);
+
+// Collective: how a local part of a common task went. Its failure on one rank is the failure of
+// all, with that rank's words.
+Result<void> agree(Rounds& rounds, const Result<void>& mine);
+
+}  // namespace dlaunch

@@ -1,0 +1,50 @@
+// The order of samples: pure functions of seed, epoch, position, rank and size.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace dlaunch {
+
+struct Share {
+  std::uint64_t first = 0, last = 0;
+};
+// Rank's part of `count` things cut evenly: parts differ by at most one.
+Share even_share(std::uint64_t count, int rank, int size);
+
+// The samples of one epoch in random order (Fisher and Yates, as in Knuth 2, 3.4.2 P), the same on
+// every machine.
+std::vector<std::uint32_t> epoch_order(std::uint32_t samples, std::uint64_t seed,
+                                       std::uint64_t epoch);
+
+class Sampler {
+ public:
+  // What has been taken: the part of it that belongs to the state.
+  struct Position {
+    std::uint64_t epoch = 0;
+    std::uint64_t samples = 0;  // of this epoch
+  };
+
+  Sampler(std::uint32_t samples, std::uint64_t batch, std::uint64_t seed)
+      : samples_(samples), batch_(batch), seed_(seed) {}
+
+  Position& position() { return position_; }
+  const Position& position() const { return position_; }
+
+  struct Batch {
+    std::span<const std::uint32_t> mine;
+    std::uint64_t global = 0;
+  };
+  // The batch at the position, which moves on behind it. Valid until the next call.
+  Batch next(int rank, int size);
+
+ private:
+  const std::uint32_t samples_;
+  const std::uint64_t batch_, seed_;
+  Position position_;
+  std::vector<std::uint32_t> order_;  // of the epoch below
+  std::uint64_t order_epoch_ = 0;
+};
+
+}  // namespace dlaunch

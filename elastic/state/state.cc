@@ -1,0 +1,210 @@
+#include "elastic/state/state.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+namespace {
+
+Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
+
+// For the launcher's records, where one number must do.
+std::uint64_t as_number(const Version& version) {
+  return version.round << 32 | (version.number & 0xffffffff);
+}
+
+bool lost(const Result<void>& result) { return !result && result.error().code == Errc::peer_lost; }
+
+}  // namespace
+
+Store State::store() {
+  return {.rounds = *rounds_,
+          .registry = registry_,
+          .copies = copies_,
+          .replicas = config_.shard_replicas,
+          .folder = folder_};
+}
+
+Result<void> State::may_register(const char* what) const {
+  if (!registered_) return {};
+  return usage(fmt::format("{} must come before the first sync", what));
+}
+
+Result<void> State::ready(const char* call) const {
+  if (current_ != nullptr) return {};
+  return usage(fmt::format("{} needs a sync before it", call));
+}
+
+Result<void> State::add_replicated(std::string name, Bytes memory) {
+  if (auto r = may_register("registering memory"); !r) return r;
+  return registry_.add_replicated(std::move(name), memory);
+}
+
+Result<void> State::add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
+                                Reshard reshard) {
+  if (auto r = may_register("registering memory"); !r) return r;
+  return registry_.add_sharded(std::move(name), memory, element_bytes, std::move(reshard));
+}
+
+Result<void> State::snapshots(std::string folder, int every, int keep) {
+  if (auto r = may_register("asking for snapshots"); !r) return r;
+  if (folder.empty()) return usage("snapshots need a folder");
+  if (every < 1 || keep < 1) return usage("snapshots: every and keep must be at least 1");
+  folder_ = std::move(folder);
+  snapshot_every_ = every;
+  snapshot_keep_ = keep;
+  return {};
+}
+
+Result<void> State::sync() {
+  // Terms that all ranks must have in common, or they would wait for each other.
+  const auto terms =
+      fmt::format("commits every {} steps\nsnapshots every {} commits\n{} replicas\n",
+                  config_.commit_every, snapshot_every_, config_.shard_replicas);
+  if (auto r = check_registered(store(), terms); !r) return r;
+  registered_ = true;
+  if (snapshot_every_ > 0 && !writer_) {
+    copies_.make_place_for_snapshots();
+    writer_ = std::make_unique<SnapshotWriter>(folder_, snapshot_keep_, registry_.describe());
+  }
+  if (writer_) writer_->wait_idle();
+  current_ = nullptr;
+  auto copy = sync_state(store());
+  if (!copy) return copy.error();
+  if (registry_.sharded()) {
+    auto sizes = gather_shard_sizes(store());
+    if (!sizes) return sizes.error();
+    shard_sizes_ = std::move(*sizes);
+  }
+  current_ = *copy;
+  saved_ = {};  // as on ranks that are new
+  uncommitted_ = 0;
+  over_ = false;
+  return {};
+}
+
+Result<void> State::commit(bool spanned) {
+  if (auto r = ready("a commit"); !r) return r;
+  if (++uncommitted_ < config_.commit_every) return {};
+  return commit_now(spanned);
+}
+
+Result<void> State::commit_now(bool spanned) {
+  const auto number = current_->id.version.number + 1;
+  bool save_it = writer_ && number % static_cast<std::uint64_t>(snapshot_every_) == 0;
+  const bool busy = save_it && !writer_->idle();
+  over_ = rounds_->over();
+  // A snapshot of shards needs all ranks' writers, so they must be asked.
+  if (!spanned || (save_it && registry_.sharded())) {
+    std::uint64_t words[] = {over_, busy, number, ~number};
+    if (auto r = rounds_->maximum(words); !r) return r;
+    over_ = words[0] != 0;
+    save_it = save_it && words[1] == 0;
+    if (words[2] != ~words[3]) {
+      return Error{.code = Errc::mismatch,
+                   .what = fmt::format("rank {} makes commit {}, but another rank commit {}",
+                                       rank(), number, words[2] != number ? words[2] : ~words[3])};
+    }
+  }
+  auto copy = make_copy();
+  if (!copy) return copy.error();
+  current_ = *copy;
+  uncommitted_ = 0;
+  return save_it && !busy ? save(*current_) : Result<void>();
+}
+
+// The registered memory as the copy after the current one. Failing leaves that one as it is.
+Result<Copy*> State::make_copy() {
+  Copy& copy = copies_.take_other_than(current_);
+  copy.base = current_->base;
+  copy.world = size();
+  copy.id = {.version = {copy.base + rounds_->round(), current_->id.version.number + 1},
+             .layout = current_->id.layout};
+  const Store here = store();
+  if (auto r = capture(here, copy); !r) return r.error();
+  if (auto r = share_shards(here, copy, shard_sizes_); !r) return r.error();
+  copy.committed = true;
+  return &copy;
+}
+
+Result<void> State::save(Copy& copy) {
+  saved_ = copy.id.version;
+  std::vector<ObjectId> objects;
+  if (rank() == 0) objects.push_back(kReplicated);
+  if (registry_.sharded()) objects.push_back(shard_of(rank()));
+  return writer_->write(copy, std::move(objects));
+}
+
+Result<void> State::restore() {
+  if (auto r = ready("a restore"); !r) return r;
+  uncommitted_ = 0;
+  return dlaunch::restore(store(), *current_);
+}
+
+Result<void> State::recover() {
+  dl_change change{};
+  change.old_rank = rank();
+  change.old_size = size();
+  for (;;) {
+    if (auto r = rounds_->rejoin(as_number(copies_.newest())); !r) return r;
+    auto synced = sync();
+    if (lost(synced)) continue;
+    if (!synced) return synced;
+    break;
+  }
+  change.round = rounds_->round();
+  change.rank = rank();
+  change.size = size();
+  for (const auto& tell : tells_) tell(change);
+  return {};
+}
+
+Result<void> State::finish() {
+  if (auto r = ready("the end"); !r) return r;
+  if (uncommitted_ > 0) {
+    if (auto r = commit_now(false); !r) return r;
+  }
+  if (writer_) {
+    writer_->wait_idle();
+    if (auto r = rounds_->barrier(); !r)
+      return r;  // a snapshot is begun when all have ended theirs
+    if (saved_ != committed()) {
+      if (auto r = save(*current_); !r) return r;
+    }
+    writer_->wait_idle();
+  }
+  return rounds_->barrier();
+}
+
+namespace {
+
+// Until the last step (true) or until the round is over.
+Result<bool> run_round(State& state, const std::function<Result<bool>()>& step) {
+  for (;;) {
+    const auto more = step();
+    if (!more) return more.error();
+    if (!*more) {
+      if (auto r = state.finish(); !r) return r.error();
+      return true;
+    }
+    if (auto r = state.commit(false); !r) return r.error();
+    if (state.round_over()) return false;
+  }
+}
+
+}  // namespace
+
+Result<void> run_elastic(State& state, const std::function<Result<bool>()>& step) {
+  Result<void> result = state.sync();
+  for (;;) {
+    if (!result && !lost(result)) return result;
+    if (!result || state.round_over()) result = state.recover();
+    if (!result) return result;
+    const auto done = run_round(state, step);
+    if (done && *done) return {};
+    result = done ? Result<void>() : Result<void>(done.error());
+  }
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,325 @@
+#include "elastic/state/sync.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "elastic/state/pull.h"
+#include "elastic/state/snapshot_file.h"
+
+namespace dlaunch {
+namespace {
+
+Error no_memory(std::size_t bytes) {
+  return {.code = Errc::io,
+          .what = fmt::format("no memory for a copy of the state ({} bytes)", bytes)};
+}
+
+Result<void> make_room(Copy& copy, ObjectId object, std::size_t bytes) {
+  if (!copy.make_room(object, bytes)) return no_memory(bytes);
+  return {};
+}
+
+Result<std::vector<std::vector<Holding>>> gather_holdings(Rounds& rounds,
+                                                          const std::vector<Holding>& mine) {
+  const auto texts = gather_texts(rounds, encode(mine));
+  if (!texts) return texts.error();
+  std::vector<std::vector<Holding>> all;
+  for (const auto& text : *texts) {
+    auto holdings = decode_holdings(text);
+    if (!holdings) return holdings.error();
+    all.push_back(std::move(*holdings));
+  }
+  return all;
+}
+
+Result<std::vector<PieceTables>> gather_tables(Rounds& rounds, const PieceTables& mine) {
+  const auto texts = gather_texts(rounds, encode(mine));
+  if (!texts) return texts.error();
+  std::vector<PieceTables> all;
+  for (const auto& text : *texts) {
+    auto tables = decode_tables(text);
+    if (!tables) return tables.error();
+    all.push_back(std::move(*tables));
+  }
+  return all;
+}
+
+// One attempt of a round's members to agree on a copy and have it.
+class Sync {
+ public:
+  explicit Sync(const Store& store) : store_(store), rounds_(store.rounds) {}
+
+  Result<Copy*> run() {
+    for (;;) {
+      auto holdings = gather_holdings(rounds_, store_.copies.holdings());
+      if (!holdings) return holdings.error();
+      if (const auto choice = choose(*holdings, store_.registry.sharded())) return take(*choice);
+      auto loaded = load();
+      if (!loaded) return loaded.error();
+      if (*loaded) continue;
+      const std::string lost = shortfall(*holdings, store_.registry.sharded());
+      if (!lost.empty()) {
+        return Error{.code = Errc::io,
+                     .what = "state is lost: " + lost + ", and there is no snapshot"};
+      }
+      if (auto r = begin(); !r) return r.error();
+    }
+  }
+
+ private:
+  // The start: rank 0's replicated memory and everybody's shard become a copy.
+  Result<void> begin() {
+    Copy& copy = store_.copies.take_other_than(nullptr);
+    copy.id = {.version = {rounds_.round(), 0}, .layout = rounds_.round()};
+    copy.base = 0;
+    copy.world = rounds_.size();
+    copy.objects.clear();
+    const auto captured = capture(store_, copy);
+    if (rounds_.rank() != 0) copy.objects.erase(kReplicated);
+    copy.committed = !copy.objects.empty();
+    return agree(rounds_, captured);
+  }
+
+  // -- The copy is in the memory of some.
+  Result<Copy*> take(const Choice& choice) {
+    Copy* copy = store_.copies.find(choice.id);
+    PieceTables mine;
+    if (copy != nullptr) {
+      for (auto& [id, object] : copy->objects) {
+        if (object.whole) mine[id] = piece_table(object.bytes);
+      }
+    }
+    const auto tables = gather_tables(rounds_, mine);
+    if (!tables) return tables.error();
+    const auto pulls = plan_pulls(choice, *tables, store_.cast());
+    if (!pulls) return pulls.error();
+    if (copy == nullptr) copy = &fresh_copy(choice);
+    if (auto r = agree(rounds_, make_rooms(*copy, choice, *pulls)); !r) return r.error();
+    if (auto r = pull_objects(rounds_, *pulls, [&](ObjectId o) { return copy->bytes(o); }); !r) {
+      return r.error();
+    }
+    for (auto& [id, object] : copy->objects) object.whole = true;
+    copy->committed = true;
+    if (auto r = agree(rounds_, restore(store_, *copy)); !r) return r.error();
+    if (choice.world != rounds_.size() && store_.registry.sharded()) return cut_anew(*copy);
+    copy->forget_all_but(store_.cast().needed(rounds_.rank(), choice.world));
+    return copy;
+  }
+
+  Copy& fresh_copy(const Choice& choice) {
+    Copy& copy = store_.copies.take_other_than(store_.copies.newest_before(choice.id));
+    copy.id = choice.id;
+    copy.base = choice.base;
+    copy.world = choice.world;
+    for (auto& [id, object] : copy.objects) object.whole = false;
+    return copy;
+  }
+
+  Result<void> make_rooms(Copy& copy, const Choice& choice, std::span<const Pull> pulls) {
+    if (choice.objects.at(kReplicated).bytes != store_.registry.replicated_bytes()) {
+      return Error{.code = Errc::mismatch, .what = "the state of this round has another size"};
+    }
+    std::vector<ObjectId> kept;
+    for (const auto& [id, object] : copy.objects) {
+      if (object.whole) kept.push_back(id);
+    }
+    const int me = rounds_.rank();
+    for (const Pull& pull : pulls) {
+      if (std::ranges::find(pull.receivers, me) == pull.receivers.end()) continue;
+      if (std::ranges::find(pull.differing, me) != pull.differing.end()) {
+        log_warn(
+            "rank {}: {} at {} differs from that of {} others, rank {} among them; taking theirs",
+            me, to_text(pull.object, choice.world), to_text(choice.id.version), pull.sources.size(),
+            pull.sources.front());
+      }
+      kept.push_back(pull.object);
+      if (auto r = make_room(copy, pull.object, pull.bytes); !r) return r;
+    }
+    copy.forget_all_but(kept);
+    return {};
+  }
+
+  // The copy has been restored into shards of the new cut; they become a copy of their own, so that
+  // the old one is whole until the new one is.
+  Result<Copy*> cut_anew(const Copy& old) {
+    Copy& copy = store_.copies.take_other_than(&old);
+    copy.id = {.version = old.id.version, .layout = old.base + rounds_.round()};
+    copy.base = old.base;
+    copy.world = rounds_.size();
+    if (auto r = agree(rounds_, capture(store_, copy)); !r) return r.error();
+    const auto sizes = gather_shard_sizes(store_);
+    if (!sizes) return sizes.error();
+    if (auto r = share_shards(store_, copy, *sizes); !r) return r.error();
+    copy.committed = true;
+    return &copy;
+  }
+
+  // -- The copy is on disk. True: parts of one are in memory now.
+  Result<bool> load() {
+    if (store_.folder.empty()) return false;
+    SnapshotList list;
+    if (auto r = agree(rounds_, look(list)); !r) return r.error();
+    std::map<CopyId, Holding> found;
+    for (const auto& s : list.intact) {
+      auto& holding = found[s.id];
+      holding.id = s.id;
+      holding.base = s.id.version.round + 1;  // so that all that follows is newer
+      holding.world = s.world;
+      holding.objects[s.object] = s.bytes;
+    }
+    std::vector<Holding> mine;
+    for (auto& [id, holding] : found) mine.push_back(std::move(holding));
+    const auto holdings = gather_holdings(rounds_, mine);
+    if (!holdings) return holdings.error();
+    const auto choice = choose(*holdings, store_.registry.sharded());
+    if (choice) {
+      if (auto r = agree(rounds_, read(list, *choice)); !r) return r.error();
+      return true;
+    }
+    std::uint64_t files = list.intact.size() + list.damaged.size() + damaged_.size();
+    if (auto r = rounds_.maximum({&files, 1}); !r) return r.error();
+    if (files == 0) return false;
+    const std::string lost = shortfall(*holdings, store_.registry.sharded());
+    return Error{
+        .code = Errc::io,
+        .what = fmt::format("no snapshot in {} is whole{}{}; to begin anew, empty the folder",
+                            store_.folder, lost.empty() ? "" : ": ", lost)};
+  }
+
+  // What is in the folder, less what has turned out to be damaged, which is said once.
+  Result<void> look(SnapshotList& list) {
+    auto listed = list_snapshots(store_.folder);
+    if (!listed) return listed.error();
+    list = std::move(*listed);
+    std::erase_if(list.intact, [&](const Snapshot& s) { return damaged_.contains(s.path); });
+    for (const auto& what : list.damaged) {
+      if (said_.insert(what).second) log_warn("rank {}: {}", rounds_.rank(), what);
+    }
+    const std::string ours = store_.registry.describe();
+    for (const auto& s : list.intact) {
+      if (s.description == ours) continue;
+      return Error{
+          .code = Errc::mismatch,
+          .what = fmt::format("snapshot {} is of another state: it has '{}', the program '{}'",
+                              s.path, s.description, ours)};
+    }
+    return {};
+  }
+
+  // Reads what this rank needs of the choice, and what only ranks have that do not need it.
+  Result<void> read(const SnapshotList& list, const Choice& choice) {
+    const auto cast = store_.cast();
+    store_.copies.forget_all();
+    Copy& copy = store_.copies.take_other_than(nullptr);
+    copy.id = choice.id;
+    copy.base = choice.base;
+    copy.world = choice.world;
+    copy.objects.clear();
+    for (const auto& s : list.intact) {
+      if (s.id != choice.id || !is_reader(choice, s.object, cast)) continue;
+      if (auto r = make_room(copy, s.object, s.bytes); !r) return r;
+      const auto done = read_snapshot(s, copy.bytes(s.object));
+      copy.objects[s.object].whole = done.has_value();
+      if (done) continue;
+      log_warn("rank {}: {}", rounds_.rank(), done.error().what);
+      damaged_.insert(s.path);
+    }
+    std::erase_if(copy.objects, [](const auto& item) { return !item.second.whole; });
+    copy.committed = !copy.objects.empty();
+    return {};
+  }
+
+  bool is_reader(const Choice& choice, ObjectId object, const Cast& cast) const {
+    const auto& holders = choice.objects.at(object).holders;
+    const auto needs = [&](int rank) {
+      const auto needed = cast.needed(rank, choice.world);
+      return std::ranges::find(needed, object) != needed.end();
+    };
+    const bool by_need = std::ranges::any_of(holders, needs);
+    return by_need ? needs(rounds_.rank()) : holders.front() == rounds_.rank();
+  }
+
+  const Store& store_;
+  Rounds& rounds_;
+  std::set<std::string> damaged_;  // files whose content was found to be
+  std::set<std::string> said_;
+};
+
+}  // namespace
+
+Result<void> check_registered(const Store& store, const std::string& terms) {
+  const auto all = gather_texts(store.rounds, store.registry.describe() + terms);
+  if (!all) return all.error();
+  if (const auto difference = Registry::difference(*all)) {
+    return Error{.code = Errc::mismatch, .what = *difference};
+  }
+  return {};
+}
+
+Result<Copy*> sync_state(const Store& store) { return Sync(store).run(); }
+
+Result<std::vector<std::uint64_t>> gather_shard_sizes(const Store& store) {
+  const std::uint64_t mine = store.registry.shard_bytes();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(store.rounds.size()));
+  if (auto r = store.rounds.gather({&mine, 1}, sizes); !r) return r.error();
+  return sizes;
+}
+
+Result<void> capture(const Store& store, Copy& copy) {
+  const Registry& registry = store.registry;
+  if (auto r = make_room(copy, kReplicated, registry.replicated_bytes()); !r) return r;
+  registry.capture_replicated(copy.bytes(kReplicated));
+  copy.objects[kReplicated].whole = true;
+  if (!registry.sharded()) return {};
+  const ObjectId own = shard_of(store.rounds.rank());
+  if (auto r = make_room(copy, own, registry.shard_bytes()); !r) return r;
+  registry.capture_shard(copy.bytes(own));
+  copy.objects[own].whole = true;
+  return {};
+}
+
+Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::uint64_t> sizes) {
+  if (!store.registry.sharded()) return {};
+  Rounds& rounds = store.rounds;
+  const int me = rounds.rank();
+  copy.forget_all_but(store.cast().needed(me, rounds.size()));
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  const auto add = [&](Rounds::Started started) -> Result<void> {
+    if (!started) return started.error();
+    transfers.push_back(std::move(*started));
+    return {};
+  };
+  for (int owner = 0; owner < rounds.size(); ++owner) {
+    const auto kept_by = keepers(owner, rounds.size(), store.replicas);
+    if (std::ranges::find(kept_by, me) == kept_by.end()) continue;
+    const ObjectId object = shard_of(owner);
+    if (auto r = make_room(copy, object, sizes[static_cast<std::size_t>(owner)]); !r) return r;
+    if (auto r = add(rounds.receive(copy.bytes(object), owner)); !r) return r;
+  }
+  for (const int keeper : keepers(me, rounds.size(), store.replicas)) {
+    if (auto r = add(rounds.send(copy.bytes(shard_of(me)), keeper)); !r) return r;
+  }
+  for (auto& transfer : transfers) {
+    if (auto r = transfer->wait(); !r) return r;
+  }
+  for (auto& [id, object] : copy.objects) object.whole = true;
+  return {};
+}
+
+Result<void> restore(const Store& store, Copy& copy) {
+  store.registry.restore_replicated(copy.bytes(kReplicated));
+  if (!store.registry.sharded()) return {};
+  std::vector<ConstBytes> shards;
+  for (int owner = 0; owner < copy.world; ++owner) {
+    const ObjectId object = shard_of(owner);
+    shards.push_back(copy.has(object) ? ConstBytes(copy.bytes(object)) : ConstBytes());
+  }
+  return store.registry.restore_shard(shards, store.rounds.rank(), store.rounds.size());
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,69 @@
+#include "elastic/state/sampler.h"
+
+#include <algorithm>
+#include <random>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+TEST_CASE("sampler: even shares follow each other and differ by at most one") {
+  for (std::uint64_t count = 0; count <= 40; ++count) {
+    for (int size = 1; size <= 9; ++size) {
+      std::uint64_t at = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Share share = even_share(count, rank, size);
+        CHECK(share.first == at);
+        const auto n = share.last - share.first, each = count / static_cast<std::uint64_t>(size);
+        CHECK((n == each || n == each + 1));
+        at = share.last;
+      }
+      CHECK(at == count);
+    }
+  }
+  const auto huge = even_share(~std::uint64_t{0}, 2, 3);
+  CHECK(huge.last == ~std::uint64_t{0});
+}
+
+TEST_CASE("sampler: an order has all samples, and depends on seed and epoch") {
+  const auto order = epoch_order(1000, 7, 3);
+  auto sorted = order;
+  std::ranges::sort(sorted);
+  for (std::uint32_t i = 0; i < 1000; ++i) REQUIRE(sorted[i] == i);
+  CHECK(order == epoch_order(1000, 7, 3));
+  CHECK(order != epoch_order(1000, 7, 4));
+  CHECK(order != epoch_order(1000, 8, 3));
+  // The same on every machine: jobs may be continued elsewhere.
+  CHECK(epoch_order(6, 1, 0) == std::vector<std::uint32_t>{0, 3, 5, 1, 2, 4});
+}
+
+TEST_CASE("sampler: any sequence of sizes and steps back uses each sample of an epoch once") {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto samples = static_cast<std::uint32_t>(1 + random() % 60);
+    const std::uint64_t batch = 1 + random() % 20;
+    Sampler sampler(samples, batch, static_cast<std::uint64_t>(trial));
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      std::vector<int> used(samples);
+      while (sampler.position().epoch == epoch) {
+        const auto before = sampler.position();
+        if (random() % 4 == 0) {  // a step that is lost
+          sampler.next(0, 3);
+          sampler.position() = before;
+        }
+        const int size = 1 + static_cast<int>(random() % 5);
+        std::uint64_t global = 0, together = 0;
+        for (int rank = 0; rank < size; ++rank) {
+          sampler.position() = before;
+          const auto part = sampler.next(rank, size);
+          for (const auto sample : part.mine) ++used[sample];
+          together += part.mine.size();
+          global = part.global;
+        }
+        CHECK(together == global);
+        CHECK(global <= batch);
+      }
+      CHECK(std::ranges::count(used, 1) == samples);
+    }
+  }
+}

@@ -1,0 +1,201 @@
+// Snapshots on disk, and jobs that begin with one.
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "elastic/state/snapshot_file.h"
+#include "thread_world.h"
+
+using namespace dlaunch;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Model {
+  std::vector<double> w = std::vector<double>(1000);
+  std::vector<double> shard;
+  Model(Member& m, const std::string& folder) {
+    std::uint64_t first = 0, last = 0;
+    dl_even_share(100, m.rank(), m.size(), &first, &last);
+    shard.assign(last - first, 0);
+    m.state.replicated("w", w);
+    m.state.sharded("shard", shard);
+    if (!folder.empty()) m.state.snapshots(folder, 2, 2);
+  }
+  void step() {
+    for (double& x : w) ++x;
+    for (double& x : shard) ++x;
+  }
+  bool is(double steps) const {
+    return std::ranges::count(w, steps) == std::ssize(w) &&
+           std::ranges::count(shard, steps) == std::ssize(shard);
+  }
+};
+
+// A whole job of `ranks` ranks: begins with `from` steps done and ends with `to`.
+std::string run(const std::string& folder, int ranks, double from, double to) {
+  Job job;
+  std::vector<int> slots;
+  for (int slot = 0; slot < ranks; ++slot) slots.push_back(slot);
+  std::atomic<int> right = 0;
+  job.start(slots, [&](Member& m) {
+    Model model(m, folder);
+    m.state.sync();
+    const bool begun = model.is(from);
+    while (model.w.front() < to) {
+      model.step();
+      m.state.commit();
+    }
+    m.state.finish();
+    right += begun && model.is(to);
+  });
+  for (const int slot : slots) {
+    if (!job.ends(slot).back().empty()) return job.ends(slot).back();
+  }
+  return right == ranks ? "right" : "wrong";
+}
+
+std::vector<fs::path> files_of(const std::string& folder, const std::string& start) {
+  std::vector<fs::path> files;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().filename().string().starts_with(start)) files.push_back(file.path());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("snapshot: a job goes on where the one before it ended, with any number of ranks") {
+  const Folder folder;
+  const std::string path = folder.path() + "/deep/er";
+  CHECK(run(path, 3, 0, 7) == "right");
+  CHECK(run(path, 3, 7, 9) == "right");
+  CHECK(run(path, 2, 9, 10) == "right");
+  CHECK(run(path, 4, 10, 10) == "right");
+  // The last, and two older ones.
+  CHECK(files_of(path, "commit-").size() <= 3 * 5);
+  CHECK(files_of(path, "").size() == files_of(path, "commit-").size());  // nothing unfinished
+}
+
+TEST_CASE("snapshot: a damaged one is said, and the one before it is used") {
+  Warnings warnings;
+  const Folder folder;
+  CHECK(run(folder.path(), 2, 0, 6) == "right");
+  CHECK(run(folder.path(), 2, 6, 7) == "right");
+  const auto newest = files_of(folder.path(), "commit-3-7.shard-1-of-2");
+  REQUIRE(newest.size() == 1);
+  bool gone = false;
+  SUBCASE("a wrong byte") {
+    std::fstream file(newest[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put(1);
+  }
+  SUBCASE("torn") { fs::resize_file(newest[0], fs::file_size(newest[0]) / 2); }
+  SUBCASE("gone") { gone = fs::remove(newest[0]); }
+  CHECK(run(folder.path(), 2, 6, 9) == "right");
+  CHECK((warnings.count("commit-3-7.shard-1-of-2.dlstate is damaged") > 0) == !gone);
+}
+
+TEST_CASE("snapshot: if none is whole the job does not begin anew unasked") {
+  Warnings warnings;
+  const Folder folder;
+  CHECK(run(folder.path(), 2, 0, 1) == "right");
+  for (const auto& file : files_of(folder.path(), "commit-1-1.shard")) fs::remove(file);
+  CHECK(run(folder.path(), 2, 0, 2) ==
+        "no snapshot in " + folder.path() +
+            " is whole: commit 1 of round 1 lacks the shard of rank 0 of 2; to begin anew, empty "
+            "the folder");
+}
+
+TEST_CASE("snapshot: one of another program is refused") {
+  const Folder folder;
+  CHECK(run(folder.path(), 2, 0, 2) == "right");
+  Job job;
+  job.start({0, 1}, [&](Member& m) {
+    std::vector<double> w(999);
+    m.state.replicated("w", w);
+    m.state.snapshots(folder.path(), 2, 2);
+    m.state.sync();
+  });
+  CHECK(job.ends(0).front().find("is of another state") != std::string::npos);
+  CHECK(job.ends(1).front().find("is of another state") != std::string::npos);
+}
+
+TEST_CASE("snapshot: folders of their own do as well as a shared one") {
+  const Folder a, b;
+  const auto both = [&](double from, double to) {
+    Job job;
+    std::atomic<int> right = 0;
+    job.start({0, 1}, [&](Member& m) {
+      // The ranks' hosts have changed places.
+      Model model(m, (m.rank() == 0) == (from == 0) ? a.path() : b.path());
+      m.state.sync();
+      const bool begun = model.is(from);
+      while (model.w.front() < to) {
+        model.step();
+        m.state.commit();
+      }
+      m.state.finish();
+      right += begun && model.is(to);
+    });
+    job.wait();
+    return right == 2;
+  };
+  CHECK(both(0, 5));
+  CHECK(both(5, 6));
+}
+
+TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
+  Warnings warnings;
+  const Folder folder;
+  const std::string path = folder.path() + "/snapshots";
+  Job job;
+  std::atomic<bool> right = false;
+  job.start({0}, [&](Member& m) {
+    Model model(m, path);
+    m.state.sync();
+    std::ofstream(path) << "in the way";
+    for (int i = 0; i < 20; ++i) {
+      model.step();
+      m.state.commit();
+    }
+    m.state.finish();
+    right = model.is(20);
+  });
+  CHECK(job.ends(0).back() == "");
+  CHECK(right);
+  CHECK(warnings.count("is not saved; training goes on") == 1);
+  // What cannot be read must not look like nothing.
+  CHECK(run(path, 1, 0, 20).find("read the snapshot folder") == 0);
+}
+
+TEST_CASE("snapshot: a shard lost with two neighbours comes from disk") {
+  const Folder folder;
+  Job job;
+  Meeting both(2);
+  std::atomic<int> right = 0;
+  job.start({0, 1, 2, 3}, [&](Member& m) {
+    Model model(m, folder.path());
+    m.state.sync();
+    for (int i = 0; i < 2; ++i) {
+      model.step();
+      m.state.commit();
+    }
+    m.state.finish();  // commit 2 is on disk
+    model.step();
+    m.state.commit();
+    dl_barrier(m.comm());
+    if (m.slot == 1 || m.slot == 2) {
+      both.come();
+      throw Killed();
+    }
+    m.state.recover();
+    right += model.is(2);
+    model.step();
+    m.state.commit();
+    right += m.state.committed().round > 1;
+  });
+  CHECK(job.ends(0).back() == "");
+  CHECK(right == 4);
+}
