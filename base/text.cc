@@ -47,4 +47,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+std::vector<std::string_view> split_words(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
 }  // namespace dlaunch

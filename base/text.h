@@ -1,8 +1,9 @@
-// Text that others wrote, made fit for a terminal and a log.
+// Text: what others wrote made fit for a terminal and a log, and words.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dlaunch {
 
@@ -10,5 +11,8 @@ namespace dlaunch {
 // that escaping twice changes nothing more. The result is one line that cannot move the cursor.
 // Everything a peer has sent goes through it before it is logged or put into an Error.
 std::string escaped(std::string_view text);
+
+// The words between separators, without empty ones.
+std::vector<std::string_view> split_words(std::string_view text, char separator);
 
 }  // namespace dlaunch

@@ -98,6 +98,10 @@ constexpr OptionRow kTable[] = {
      &Options::straggler_ratio},
     {"straggler-window", "", "", "TIME", "10s", Group::failure,
      "three such windows in a row make a worker slow", &Options::straggler_window},
+    {"chaos", "", "", "KIND=TIME,...", "", Group::failure,
+     "hurt random workers, to see how the program takes it: kill=5s, stop=10s:500ms (for how "
+     "long), slow=20s:5s, seed=7",
+     &Options::chaos},
     {"error-file", "", "", "FILE", "", Group::failure,
      "write the report of a failure there as JSON", &Options::error_file},
     {"monitor-interval", "", "", "TIME", "", Group::failure, "dlaunch is told at once, never polls",
@@ -214,16 +218,6 @@ std::vector<std::string_view> choices(const OptionRow& row) {
     if (literal) words.push_back(word);
   }
   return words;
-}
-
-std::vector<std::string_view> split_words(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(separator), text.size());
-    if (end > 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
 }
 
 }  // namespace dlaunch

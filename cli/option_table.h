@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/options.h"
 
 namespace dlaunch {
@@ -52,8 +53,5 @@ std::string env_name(const OptionRow& row);
 
 // The literal words of a value: "N|auto|numa" -> auto, numa.
 std::vector<std::string_view> choices(const OptionRow& row);
-
-// Splits at `separator`, leaving out empty parts.
-std::vector<std::string_view> split_words(std::string_view text, char separator);
 
 }  // namespace dlaunch

@@ -74,6 +74,7 @@ struct Options {
   Text max_nproc;
   Text join_timeout;
   Text hang_timeout;
+  Text chaos;
   Text straggler;
   Text straggler_ratio;
   Text straggler_window;

@@ -60,6 +60,11 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (!window) return refuse("{}: {}", options.straggler_window.source, window.error().what);
     plan.straggler_window = *window;
   }
+  if (options.chaos) {
+    auto chaos = parse_chaos(*options.chaos, options.chaos.source);
+    if (!chaos) return chaos.error();
+    plan.chaos = *chaos;
+  }
   if (options.no_restart_codes) {
     auto codes = parse_rank_set(*options.no_restart_codes, 256);
     if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);

@@ -1,6 +1,11 @@
 // Data-parallel training of a small neural network on Fashion-MNIST.
 //
 //   dlaunch --nproc 4 train_fashion_mnist --epochs 4
+//   dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=2s train_fashion_mnist
+//
+// It is an elastic program: all that makes up the training is a dl::State, committed after each
+// step. When a rank dies the others stay, its successor gets the state from them, and they go on
+// from the last commit, to the same weights bit by bit.
 //
 // Every rank holds the whole model. Each global batch is cut into one share per rank, every rank
 // computes the gradient of its share, the shares are added up while the rest is still being
@@ -19,7 +24,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -27,6 +31,7 @@
 
 #include <Eigen/Core>
 #include <dlaunch/bucketer.hpp>
+#include <dlaunch/elastic.hpp>
 #include <dlaunch/ring.hpp>
 
 #include "fashion_mnist.h"
@@ -50,7 +55,9 @@ struct Options {
   float rate = 0.04f;  // at the start
   float momentum = 0.9f;
   unsigned seed = 1;
-  int limit = 0;  // training images; 0: all
+  int limit = 0;             // training images; 0: all
+  std::string snapshots;     // folder; "": none
+  int snapshot_every = 100;  // steps
 };
 
 // The parameters, or their gradient and the loss.
@@ -89,15 +96,6 @@ void initialise(Model& model, unsigned seed) {
   };
   fill(model.w1(), kInput);
   fill(model.w2(), kHidden);
-}
-
-// An order of the images for one epoch, the same on every rank.
-std::vector<int> shuffled(int count, unsigned seed, int epoch) {
-  std::vector<int> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  std::mt19937 random(seed * 1000003u + static_cast<unsigned>(epoch));
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
-  return order;
 }
 
 // Room that is used again in each step.
@@ -152,26 +150,20 @@ void gradient(Model& model, Model& grad, Workspace& f, int global_batch, Ready r
   for (const auto tensor : {Model::kB1, Model::kW1}) ready(tensor);
 }
 
-// A rank's share of `count` things: [first, last).
-struct Share {
-  int first, last;
-  Share(int count, int rank, int ranks)
-      : first(static_cast<int>(static_cast<long>(count) * rank / ranks)),
-        last(static_cast<int>(static_cast<long>(count) * (rank + 1) / ranks)) {}
-};
-
 double accuracy(dl::Communicator& comm, Model& model, const Dataset& test) {
-  const Share share(test.size(), comm.rank(), comm.size());
+  std::uint64_t first = 0, last = 0;
+  dl_even_share(static_cast<std::uint64_t>(test.size()), comm.rank(), comm.size(), &first, &last);
   std::int64_t right[] = {0};
-  if (share.last > share.first) {
+  if (last > first) {
     Workspace f;
-    f.x.resize(share.last - share.first, kInput);
-    for (int i = share.first; i < share.last; ++i) load_image(test, i, f, i - share.first);
+    f.x.resize(static_cast<Eigen::Index>(last - first), kInput);
+    const auto row = [&](std::uint64_t image) { return static_cast<int>(image - first); };
+    for (auto i = first; i < last; ++i) load_image(test, static_cast<int>(i), f, row(i));
     forward(model, f);
-    for (int i = share.first; i < share.last; ++i) {
+    for (auto i = first; i < last; ++i) {
       Eigen::Index best = 0;
-      f.probabilities.row(i - share.first).maxCoeff(&best);
-      right[0] += best == test.labels[static_cast<std::size_t>(i)];
+      f.probabilities.row(row(i)).maxCoeff(&best);
+      right[0] += best == test.labels[i];
     }
   }
   comm.all_reduce(std::span<std::int64_t>(right));
@@ -190,101 +182,125 @@ void write_model(const Model& model, const std::string& path) {
   }
 }
 
+// Rather told now than after the training.
+void check_writable(const std::string& path) {
+  if (!std::ofstream(path, std::ios::app)) {
+    throw std::runtime_error("cannot write the losses to " + path);
+  }
+}
+
 class Trainer {
  public:
-  Trainer(dl::Communicator& comm, const Options& options)
-      : comm_(comm),
-        options_(options),
-        train_(load_fashion_mnist(options.data, "train", options.limit)),
-        test_(load_fashion_mnist(options.data, "t10k", 0)) {
+  Trainer(dl::Communicator& comm, const Options& options, const Dataset& train, const Dataset& test)
+      : comm_(comm), options_(options), train_(train), test_(test) {
     initialise(model_, options.seed);
-    if (comm.rank() != 0 || options.losses.empty()) return;
-    losses_.open(options.losses);
-    if (!losses_) throw std::runtime_error("cannot write the losses to " + options.losses);
+    state_.replicated("weights", model_.values);
+    state_.replicated("velocity", velocity_);
+    state_.replicated("losses", losses_);
+    if (!options.snapshots.empty()) {
+      state_.snapshots(options.snapshots, options.snapshot_every, 2);
+    }
   }
 
   void run() {
-    double accuracy_now = 0;
-    for (int epoch = 1; epoch <= options_.epochs; ++epoch) {
-      const auto started = std::chrono::steady_clock::now();
-      const float loss = train_epoch(epoch);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
-      accuracy_now = accuracy(comm_, model_, test_);
-      if (comm_.rank() != 0) continue;
-      std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s\n", epoch, loss, accuracy_now,
-                  train_.size() / took.count());
-      std::fflush(stdout);
-    }
+    dl::run_elastic(state_, [this] { return step(); });
     if (comm_.rank() != 0) return;
-    losses_.close();
-    if (!options_.losses.empty() && !losses_) {
-      throw std::runtime_error("cannot write the losses to " + options_.losses);
-    }
+    if (!options_.losses.empty()) write_losses();
     if (!options_.model.empty()) write_model(model_, options_.model);
   }
 
  private:
-  // Returns the mean loss over the epoch.
-  float train_epoch(int epoch) {
-    const auto order = shuffled(train_.size(), options_.seed, epoch);
-    double sum = 0;
-    for (int at = 0; at < train_.size(); at += options_.batch) {
-      const int size = std::min(options_.batch, train_.size() - at);
-      // The learning rate falls in a straight line to zero over the whole training.
-      const float done = static_cast<float>(epoch - 1) + static_cast<float>(at) / train_.size();
-      rate_ = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
-      sum += step(order, at, size) * size;
-    }
-    return static_cast<float>(sum / train_.size());
+  int steps_per_epoch() const { return (train_.size() + options_.batch - 1) / options_.batch; }
+  int step_number() const {
+    return static_cast<int>(sampler_.epoch()) * steps_per_epoch() +
+           static_cast<int>(sampler_.position()) / options_.batch;
   }
 
-  // One step on the global batch order[at, at + size); returns its loss.
-  float step(const std::vector<int>& order, int at, int size) {
-    const Share share(size, comm_.rank(), comm_.size());
-    const int mine = share.last - share.first;
-    work_.x.resize(mine, kInput);  // keeps its memory while the size stays
-    work_.labels.resize(static_cast<std::size_t>(mine));
-    for (int i = 0; i < mine; ++i) {
-      const int image = order[static_cast<std::size_t>(at + share.first + i)];
-      load_image(train_, image, work_, i);
-      work_.labels[static_cast<std::size_t>(i)] = train_.labels[static_cast<std::size_t>(image)];
+  // One step on the next global batch; false: the training is over.
+  bool step() {
+    if (sampler_.epoch() == static_cast<std::uint64_t>(options_.epochs)) return false;
+    const int number = step_number();
+    const float done = static_cast<float>(sampler_.epoch()) +
+                       static_cast<float>(sampler_.position()) / static_cast<float>(train_.size());
+    const auto batch = sampler_.next();
+    learn(batch);
+    losses_[static_cast<std::size_t>(number)] = gradient_.loss();
+    // The learning rate falls in a straight line to zero over the whole training.
+    const float rate = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
+    for (std::size_t i = 0; i < kParameters; ++i) {
+      velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
+      model_.values[i] -= rate * velocity_[i];
     }
+    if ((number + 1) % steps_per_epoch() == 0) report((number + 1) / steps_per_epoch());
+    return true;
+  }
+
+  // The gradient of the global batch, and its loss.
+  void learn(const dl::ElasticSampler::Batch& batch) {
+    const auto mine = static_cast<Eigen::Index>(batch.mine.size());
+    work_.x.resize(mine, kInput);  // keeps its memory while the size stays
+    work_.labels.resize(batch.mine.size());
+    for (std::size_t i = 0; i < batch.mine.size(); ++i) {
+      load_image(train_, static_cast<int>(batch.mine[i]), work_, static_cast<int>(i));
+      work_.labels[i] = train_.labels[batch.mine[i]];
+    }
+    dl::GradientBucketer<float> bucketer(comm_, gradient_.tensors(),
+                                         {.first_bucket_bytes = kFirstBucket, .op = dl::Op::sum});
     if (mine > 0) {
-      gradient(model_, gradient_, work_, size,
-               [this](Model::Tensor tensor) { bucketer_.ready(tensor); });
+      gradient(model_, gradient_, work_, static_cast<int>(batch.global),
+               [&](Model::Tensor tensor) { bucketer.ready(tensor); });
     } else {
       std::fill(gradient_.values.begin(), gradient_.values.end(), 0.0f);
     }
-    bucketer_.finish();
-    const float loss = gradient_.loss();
-    for (std::size_t i = 0; i < kParameters; ++i) {
-      velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
-      model_.values[i] -= rate_ * velocity_[i];
+    bucketer.finish();
+  }
+
+  void report(int epoch) {
+    const double right = accuracy(comm_, model_, test_);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - epoch_began_;
+    epoch_began_ = std::chrono::steady_clock::now();
+    if (comm_.rank() != 0) return;
+    double loss = 0;
+    for (int i = 0; i < steps_per_epoch(); ++i) {
+      const int size = std::min(options_.batch, train_.size() - i * options_.batch);
+      loss += losses_[static_cast<std::size_t>((epoch - 1) * steps_per_epoch() + i)] * size;
     }
-    if (losses_.is_open()) {
+    std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s\n", epoch, loss / train_.size(),
+                right, train_.size() / took.count());
+    std::fflush(stdout);
+  }
+
+  void write_losses() const {
+    std::ofstream file(options_.losses);
+    for (const float loss : losses_) {
       char text[40];
       std::snprintf(text, sizeof text, "%a %.6f\n", static_cast<double>(loss),
                     static_cast<double>(loss));
-      losses_ << text;
+      file << text;
     }
-    return loss;
+    file.close();
+    if (!file) throw std::runtime_error("cannot write the losses to " + options_.losses);
   }
 
   dl::Communicator& comm_;
   const Options& options_;
-  Dataset train_, test_;
+  const Dataset& train_;
+  const Dataset& test_;
   Model model_, gradient_;
-  dl::GradientBucketer<float> bucketer_{
-      comm_, gradient_.tensors(), {.first_bucket_bytes = kFirstBucket, .op = dl::Op::sum}};
   Workspace work_;
   std::vector<float> velocity_ = std::vector<float>(kParameters, 0.0f);
-  float rate_ = 0;
-  std::ofstream losses_;
+  std::vector<float> losses_ =
+      std::vector<float>(static_cast<std::size_t>(options_.epochs * steps_per_epoch()), 0.0f);
+  dl::State state_{comm_};
+  dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
+                              static_cast<std::uint64_t>(options_.batch), options_.seed};
+  std::chrono::steady_clock::time_point epoch_began_ = std::chrono::steady_clock::now();
 };
 
 constexpr const char* kUsage =
     "usage: train_fashion_mnist [--data DIR] [--epochs N] [--batch N] [--lr RATE] [--seed N]\n"
     "                           [--limit IMAGES] [--model FILE] [--losses FILE]\n"
+    "                           [--snapshots DIR] [--snapshot-every STEPS]\n"
     "--batch counts the images of all ranks together. Run it under dlaunch.\n";
 
 int whole_number(const std::string& flag, const std::string& text, int low) {
@@ -320,6 +336,10 @@ Options parse(int argc, char** argv) {
       o.model = value;
     else if (flag == "--losses")
       o.losses = value;
+    else if (flag == "--snapshots")
+      o.snapshots = value;
+    else if (flag == "--snapshot-every")
+      o.snapshot_every = whole_number(flag, value, 1);
     else if (flag == "--epochs")
       o.epochs = whole_number(flag, value, 1);
     else if (flag == "--batch")
@@ -346,8 +366,14 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--help") == 0) return std::fputs(kUsage, stdout) < 0;
   try {
     const Options options = parse(argc, argv);
-    auto comm = dl::Communicator::init();
-    Trainer(comm, options).run();
+    if (!options.losses.empty()) check_writable(options.losses);
+    // Before it joins: a spare has it behind it when it is needed.
+    const Dataset train = load_fashion_mnist(options.data, "train", options.limit);
+    const Dataset test = load_fashion_mnist(options.data, "t10k", 0);
+    dl::Options join;
+    join.elastic = 1;
+    auto comm = dl::Communicator::init(nullptr, join);
+    Trainer(comm, options, train, test).run();
     return 0;
   } catch (const std::invalid_argument& e) {
     std::fprintf(stderr, "train_fashion_mnist: %s\n", e.what());

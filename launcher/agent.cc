@@ -27,6 +27,7 @@
 #include "base/secret.h"
 #include "base/units.h"
 #include "elastic/agent_core.h"
+#include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "launcher/job_dir.h"
 #include "launcher/keeper.h"
@@ -80,6 +81,7 @@ class Agent {
   Result<std::string> round_dir(int round);
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
+  void arm_chaos();
   void replace_slow(int rank, const std::string& why);
   void begin_watch();
   void replace_hung(const RankSet& ranks, const std::string& why);
@@ -91,7 +93,7 @@ class Agent {
   const OriginalSignals original_;
   asio::io_context loop_{1};
   asio::posix::stream_descriptor keeper_;
-  asio::steady_timer timer_;
+  asio::steady_timer timer_, chaos_timer_;
   JobCore job_;
   const int slots_;
   AgentCore agent_;
@@ -103,6 +105,7 @@ class Agent {
   std::optional<WorkerStarter> starter_;
   std::optional<Processes> processes_;
   std::optional<ProgressWatch> watch_;
+  std::optional<Chaos> chaos_;
   std::map<Slot, JobCore::Place> to_start_;
   int last_worker_ = 0;
   int last_round_dir_ = 0;
@@ -135,6 +138,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       original_(original),
       keeper_(loop_, signals.release()),
       timer_(loop_),
+      chaos_timer_(loop_),
       job_(job_config(plan)),
       slots_(JobCore::slots(job_config(plan))),
       agent_(slots_, plan.grace) {
@@ -151,6 +155,10 @@ int Agent::run() {
   if (!set_up()) return exit_code_;
   watch_keeper();
   feed(JobCore::Start{});
+  if (plan_.chaos) {
+    chaos_.emplace(steady_now(), *plan_.chaos);
+    arm_chaos();
+  }
   loop_.run();
   set_log_sink({});
   return exit_code_;
@@ -452,6 +460,24 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
                   job_.rank_of(slot) == end.rank ? "starting it again" : "a spare takes its place");
 }
 
+void Agent::arm_chaos() {
+  chaos_timer_.expires_at(chaos_->deadline());
+  chaos_timer_.async_wait([this](asio::error_code ec) {
+    if (ec || job_.state() == JobState::ended) return;
+    std::vector<int> alive;
+    for (Slot slot = 0; slot < slots_; ++slot) {
+      if (processes_->running(slot) && processes_->place(slot).rank >= 0) alive.push_back(slot);
+    }
+    for (const auto& deed : chaos_->step(steady_now(), alive)) {
+      const pid_t pid = processes_->program_pid(deed.victim);
+      log_info("chaos: {} to rank {} (pid {})", describe_signal(deed.signal),
+               processes_->place(deed.victim).rank, pid);
+      ::kill(pid, deed.signal);
+    }
+    arm_chaos();
+  });
+}
+
 void Agent::replace_slow(int rank, const std::string& why) {
   for (Slot slot = 0; slot < slots_; ++slot) {
     if (!processes_->running(slot) || processes_->place(slot).rank != rank) continue;
@@ -506,6 +532,7 @@ JobEnd job_end(JobEnding end) {
 
 void Agent::perform(const JobCore::Finish& how) {
   watch_->stop();
+  chaos_timer_.cancel();
   processes_->kill_leftovers();
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
   facts_.signal_received = how.signal;

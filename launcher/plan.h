@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/rank_set.h"
+#include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "elastic/straggler.h"
 
@@ -63,6 +64,7 @@ struct Plan {
   int spares = 0;                             // processes that wait for a place
   RestartScope restart_scope = RestartScope::automatic;
   std::optional<Duration> hang_timeout;  // none: hangs are not looked for
+  std::optional<ChaosConfig> chaos;
   StragglerMode straggler = StragglerMode::warn;
   double straggler_ratio = 1.1;  // of a slow worker's time to the others'
   Duration straggler_window = std::chrono::seconds(10);
