@@ -104,9 +104,10 @@ void JobCore::on(const Ended& event) {
   const bool was_linked = std::exchange(process.linked, false);
   process.ready = false;
   process.in_round = 0;
-  if (state_ == JobState::ending) return;
+  process.leaving = false;
+  if (state_ == JobState::ending || !process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
-    if (process.wanted) process.life = Life::waiting;
+    process.life = Life::waiting;
     return;
   }
   const bool in_need = state_ == JobState::forming && was_linked;
@@ -162,7 +163,7 @@ void JobCore::on(const Signal& event) {
 void JobCore::on(const Resize& event) {
   target_size_ = std::clamp(event.size, 1, config_.max_size);
   if (target_size_ < size()) {
-    while (size() > target_size_) leave_roster(size() - 1, SIGTERM);
+    while (size() > target_size_) leave_roster(size() - 1);
     return form(-1);
   }
   // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
@@ -218,7 +219,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   if (is_refused(decision)) {
     if (rank < 0) return static_cast<void>(process.wanted = false);
     if (!may_shrink()) return end(JobEnding::worker_failed, SIGTERM);
-    leave_roster(rank, SIGKILL);
+    leave_roster(rank);
     target_size_ = size();
     return form(rank);
   }
@@ -273,6 +274,7 @@ bool JobCore::stays(Slot slot) const {
 void JobCore::want(Slot slot, int rank, TimePoint start_at) {
   Process& process = at(slot);
   process.wanted = true;
+  process.leaving = false;
   process.rank = rank;
   process.start_at = start_at;
   if (process.life == Life::absent || process.life == Life::done) process.life = Life::waiting;
@@ -287,12 +289,16 @@ void JobCore::stop(Slot slot, int signal) {
   actions_.push_back(StopWorkers{{slot}, signal});
 }
 
-void JobCore::leave_roster(int rank, int signal) {
+// A linked worker goes when the others have gone on without it: they may still need what it is
+// about to commit.
+void JobCore::leave_roster(int rank) {
   const Slot slot = roster_[static_cast<std::size_t>(rank)];
+  Process& process = at(slot);
   roster_.erase(roster_.begin() + rank);
-  at(slot).wanted = false;
-  at(slot).rank = -1;
-  stop(slot, signal);
+  process.wanted = false;
+  process.rank = -1;
+  process.leaving = process.linked && is_up(process);
+  if (!process.leaving) stop(slot, SIGTERM);
   for (int r = rank; r < size(); ++r) at(roster_[static_cast<std::size_t>(r)]).rank = r;
 }
 
@@ -378,6 +384,9 @@ void JobCore::announce() {
     announced_ = true;
     state_ = JobState::active;
     actions_.push_back(Announce{round_, roster_});
+    for (Slot slot = 0; slot < slots(config_); ++slot) {
+      if (std::exchange(at(slot).leaving, false)) stop(slot, SIGTERM);
+    }
   } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
     state_ = JobState::active;
   }

@@ -115,7 +115,9 @@ class JobCore {
   struct HandOn {
     int signal;
   };
-  struct Fence {  // to all linked members: `round` is over
+  // To all linked workers: every round before `round` is over. Where nobody was lost they leave at
+  // their next commit.
+  struct Fence {
     int round;
     int lost;  // rank; -1: nobody
   };
@@ -164,6 +166,7 @@ class JobCore {
     int rank = -1;
     bool wanted = false;  // a member, a spare, or one of a larger round to come
     bool linked = false;
+    bool leaving = false;  // to be stopped when the others have their next round
     bool ready = false;
     int in_round = 0;  // the last that was announced to it
     int round = 0;     // that, or the one it was started for
@@ -190,7 +193,7 @@ class JobCore {
   void want(Slot slot, int rank, TimePoint start_at);
   void stop(Slot slot, int signal);
   void stop_all(int signal);
-  void leave_roster(int rank, int signal);
+  void leave_roster(int rank);
   void end(JobEnding why, int signal);
   void settle();
   void start_due();

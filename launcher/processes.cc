@@ -134,6 +134,8 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   if (end.signal == 0 && end.exit_code == 0) return end;
   note_out_of_memory(end, oom_before_);
   note_left_files(end, process.place);
+  // What it had heard of others before somebody killed it explains nothing.
+  if (end.signal == SIGKILL) end.peer_lost = -1;
   end.stderr_tail = hub_.stderr_tail(slot, kTailLines);
   return end;
 }

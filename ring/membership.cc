@@ -67,9 +67,10 @@ std::optional<Error> Membership::why_over() const {
   return Error{.code = Errc::peer_lost, .what = std::move(what), .rank = fence_.lost};
 }
 
+// Where nobody was lost, members leave when they have come to a commit.
 void Membership::tell_if_over() {
   const auto why = why_over();
-  if (tell_ && why) tell_(*why);
+  if (tell_ && why && (!closed_.empty() || fence_.lost >= 0)) tell_(*why);
 }
 
 void Membership::read() {

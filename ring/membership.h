@@ -33,9 +33,9 @@ class Membership {
 
   // The round that next_round() returned last is over.
   bool over() const;
-  // Calls `tell` from the reading thread as soon as it is, or at once where it is already. Replaces
-  // the call that was set before, which is not running any more when this returns. `tell` must not
-  // block nor call back.
+  // Calls `tell` from the reading thread as soon as it is because a member was lost, or at once
+  // where it is already. Replaces the call that was set before, which is not running any more when
+  // this returns. `tell` must not block nor call back.
   using Tell = std::function<void(const Error& why)>;
   void on_over(Tell tell);
 

@@ -9,11 +9,6 @@ namespace {
 
 Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
 
-// For the launcher's records, where one number must do.
-std::uint64_t as_number(const Version& version) {
-  return version.round << 32 | (version.number & 0xffffffff);
-}
-
 bool lost(const Result<void>& result) { return !result && result.error().code == Errc::peer_lost; }
 
 }  // namespace
@@ -147,7 +142,7 @@ Result<void> State::recover() {
   change.old_rank = rank();
   change.old_size = size();
   for (;;) {
-    if (auto r = rounds_->rejoin(as_number(copies_.newest())); !r) return r;
+    if (auto r = rounds_->rejoin(copies_.newest().number); !r) return r;
     auto synced = sync();
     if (lost(synced)) continue;
     if (!synced) return synced;

@@ -120,8 +120,9 @@ DL_API void dl_abort(dl_comm* comm);
  * and its rank and size are the round's, whatever the environment says. Elsewhere the option has no
  * effect: there is one round for ever.
  *
- * When the round is over, a pending collective returns DL_ERR_PEER_LOST, as does every later one;
- * dl_peer_lost() is the rank that was lost, -1 where none was.
+ * When a member is lost the round is over: a pending collective returns DL_ERR_PEER_LOST, as does
+ * every later one, and dl_peer_lost() is the rank. When the job is to grow or to shrink, the round
+ * is over, too, but goes on until its members leave: dl_round_over() tells them.
  *
  * dl_rejoin() leaves the round, whether it is over or not, blocks until the launcher has formed the
  * next one, and joins it in place. Rank and size may have changed, and a new process that knows

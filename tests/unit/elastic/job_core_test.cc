@@ -251,9 +251,12 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   config.min_size = 1;
   World world(config);
   world.feed(JobCore::Resize{2});
-  CHECK(world.stopped == Slots{3, 2});
-  world.rejoin_all();
+  world.rejoin(3);
+  world.rejoin(0);
+  CHECK(world.stopped.empty());  // the others may need what it commits
+  world.rejoin(1);
   CHECK(world.roster == Slots{0, 1});
+  CHECK(world.stopped == Slots{2, 3});
   world.mute = {3};
   world.feed(JobCore::Resize{4});
   CHECK(world.running.size() == 4);
@@ -262,6 +265,17 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 1, 2, 3});
   CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
+  JobConfig config = of(4, 1);
+  config.min_size = 1;
+  World world(config);
+  world.feed(JobCore::Resize{3});
+  world.feed(JobCore::Resize{4});
+  for (const Slot slot : {3, 0, 1, 2}) world.rejoin(slot);
+  CHECK(world.stopped.empty());
+  CHECK(world.roster == Slots{0, 1, 2, 3});
 }
 
 TEST_CASE("a worker that is judged to hang is killed and replaced") {

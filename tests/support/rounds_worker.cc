@@ -1,0 +1,81 @@
+// An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
+// the next round when one is lost.
+//
+//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK]
+//
+// --hang: that rank of round 1 never comes to its sixth step. Says in which round it is as whom,
+// and at the end how many steps all have done.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <dlaunch/ring.hpp>
+
+namespace {
+
+struct Options {
+  std::int64_t steps = 100;
+  int step_ms = 0;
+  int hang = -1;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--steps") == 0) options.steps = std::atoll(argv[i + 1]);
+    if (std::strcmp(argv[i], "--step-ms") == 0) options.step_ms = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
+  }
+  return options;
+}
+
+[[noreturn]] void hang_forever() {
+  for (volatile bool hangs = true; hangs;) continue;
+  std::abort();
+}
+
+void say(const dl::Communicator& comm) {
+  std::printf("in round %llu as %d of %d, pid %d\n", static_cast<unsigned long long>(comm.round()),
+              comm.rank(), comm.size(), getpid());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options options = parse(argc, argv);
+  dl::Options join;
+  join.elastic = 1;
+  auto comm = dl::Communicator::init(nullptr, join);
+  say(comm);
+  std::int64_t done[] = {0};
+  while (done[0] < options.steps) {
+    try {
+      // A newcomer learns here how far the others have come.
+      std::int64_t most[] = {done[0]};
+      comm.all_reduce(std::span<std::int64_t>(most), dl::Op::max);
+      done[0] = most[0] + 1;
+      if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang) hang_forever();
+      if (options.step_ms > 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(options.step_ms));
+      }
+      std::int64_t over[] = {comm.round_over() ? 1 : 0};
+      comm.all_reduce(std::span<std::int64_t>(over), dl::Op::max);
+      if (over[0] == 0) continue;
+    } catch (const dl::PeerLost&) {
+    }
+    comm.rejoin(static_cast<std::uint64_t>(done[0]));
+    say(comm);
+  }
+  comm.barrier();
+  std::printf("done %lld\n", static_cast<long long>(done[0]));
+  return 0;
+} catch (const dl::Error& error) {
+  std::fprintf(stderr, "rounds_worker: %s\n", error.what());
+  return 1;
+}
