@@ -28,7 +28,7 @@ inline constexpr int kSlots = 4;
 inline constexpr int kEntries = 4;
 inline constexpr std::size_t kInlineBytes = 40;
 // Above this, two ranks are faster if each reduces one half.
-inline constexpr std::size_t kExchangeAbove = 4 << 10;
+inline constexpr std::size_t kExchangeAbove = 1 << 10;
 
 // A rank's arrival at one collective: who reads `seq` may read the rest. The payload of a tiny
 // message travels in the same cache line.
