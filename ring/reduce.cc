@@ -25,7 +25,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, stream};
+  return {reduce_any, stream, fetch};
 }
 
 Kernels& chosen() {
@@ -45,13 +45,22 @@ bool reducible(dl_dtype dtype, dl_op op) {
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint) {
   DL_ASSERT(!in.empty() && reducible(dtype, op));
-  chosen().reduce({in.data(), in.size(), out, count, dtype, op, op == DL_AVG ? divisor : 0,
+  chosen().reduce({in.data(), in.size(), out, nullptr, count, dtype, op, op == DL_AVG ? divisor : 0,
                    hint == StoreHint::streaming});
+}
+
+void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
+                 dl_dtype dtype, dl_op op, int divisor) {
+  DL_ASSERT(also != nullptr && reducible(dtype, op));
+  chosen().reduce(
+      {in.data(), in.size(), out, also, count, dtype, op, op == DL_AVG ? divisor : 0, false});
 }
 
 void copy_streaming(void* out, const void* in, std::size_t bytes) {
   chosen().stream(out, in, bytes);
 }
+
+void copy_fetching(void* out, const void* in, std::size_t bytes) { chosen().fetch(out, in, bytes); }
 
 bool use_isa(Isa isa) {
   if (!machine_has(isa)) return false;

@@ -25,8 +25,14 @@ enum class StoreHint { cached, streaming };
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 
+// reduce() of two operands with the result in two places, each of which may be exactly one of them.
+void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
+                 dl_dtype dtype, dl_op op, int divisor);
+
 // memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
 void copy_streaming(void* out, const void* in, std::size_t bytes);
+// memcpy that reads far ahead, for inputs that do not lie in this core's caches.
+void copy_fetching(void* out, const void* in, std::size_t bytes);
 
 // The instruction sets the kernels exist for, best last. Tests force one to compare their bits;
 // a level that the machine lacks is refused (false).

@@ -2,6 +2,6 @@
 
 namespace dlaunch {
 
-Kernels kernels_avx512() { return {reduce_any, stream}; }
+Kernels kernels_avx512() { return {reduce_any, stream, fetch}; }
 
 }  // namespace dlaunch

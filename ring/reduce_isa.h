@@ -11,6 +11,7 @@ struct ReduceArgs {
   const void* const* in;
   size_t operands;
   void* out;
+  void* also;  // null, or of two operands the result's second place
   size_t count;
   dl_dtype dtype;
   dl_op op;
@@ -21,6 +22,7 @@ struct ReduceArgs {
 struct Kernels {
   void (*reduce)(const ReduceArgs& args);
   void (*stream)(void* out, const void* in, size_t bytes);
+  void (*fetch)(void* out, const void* in, size_t bytes);
 };
 
 Kernels kernels_avx2();

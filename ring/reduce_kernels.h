@@ -104,6 +104,7 @@ struct UnsignedOf<int64_t> {
 };
 
 struct Sum {
+  static constexpr bool kDivides = true;  // for an average
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
@@ -111,6 +112,7 @@ struct Sum {
   }
 };
 struct Product {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
@@ -119,30 +121,35 @@ struct Product {
 };
 // A NaN on either side is the result: the comparison with itself keeps a's, the else branch b's.
 struct Max {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     return (a > b) | (a != a) ? a : b;
   }
 };
 struct Min {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     return (a < b) | (a != a) ? a : b;
   }
 };
 struct BitAnd {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     return static_cast<T>(a & b);
   }
 };
 struct BitOr {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     return static_cast<T>(a | b);
   }
 };
 struct BitXor {
+  static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
     return static_cast<T>(a ^ b);
@@ -185,6 +192,29 @@ void stream(void* out, const void* in, size_t bytes) {
 #endif
 }
 
+// memcpy for inputs that this core has to fetch from afar: it asks for them well before it needs
+// them, across the borders of pages, where the hardware stops doing so.
+void fetch(void* out, const void* in, size_t bytes) {
+#if defined(__AVX2__)
+  constexpr size_t kStep = 256, kAhead = 1024;
+  auto* to = static_cast<char*>(out);
+  const auto* from = static_cast<const char*>(in);
+  size_t at = 0;
+  for (; at + kStep <= bytes; at += kStep) {
+    if (at + kAhead + kStep <= bytes) {
+      for (size_t line = 0; line < kStep; line += 64) __builtin_prefetch(from + at + kAhead + line);
+    }
+    for (size_t i = at; i < at + kStep; i += 32) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+    }
+  }
+  memcpy(to + at, from + at, bytes - at);
+#else
+  memcpy(out, in, bytes);
+#endif
+}
+
 // One block: operands base[k] + offset elements.
 template <class Format, class Op>
 void reduce_block(const void* const* in, size_t operands, size_t from, size_t count,
@@ -218,8 +248,44 @@ void reduce_block(const void* const* in, size_t operands, size_t from, size_t co
   }
 }
 
+// The compiler need not fear that an iteration reads what another one writes: a result may replace
+// an operand, but exactly.
+#if defined(__clang__)
+#define DL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// Two operands need no accumulator.
+template <class Format, class Op, bool kTwice, bool kDivide>
+void reduce_pair(const ReduceArgs& args) {
+  using S = typename Format::Storage;
+  const void *const a = args.in[0], *const b = args.in[1];
+  void *const out = args.out, *const also = args.also;
+  const int divisor = args.divisor;
+  const size_t count = args.count;
+  DL_INDEPENDENT
+  for (size_t i = 0; i < count; ++i) {
+    auto both = Op::apply(Format::widen(load<S>(a, i)), Format::widen(load<S>(b, i)));
+    if constexpr (kDivide) both = static_cast<decltype(both)>(both / divisor);
+    const S result = Format::narrow(both);
+    store<S>(out, i, result);
+    if constexpr (kTwice) store<S>(also, i, result);
+  }
+}
+
 template <class Format, class Op>
 void reduce_all(const ReduceArgs& args) {
+  if (args.operands == 2 && !args.streaming) {
+    if constexpr (Op::kDivides) {
+      if (args.divisor > 0) {
+        return args.also != nullptr ? reduce_pair<Format, Op, true, true>(args)
+                                    : reduce_pair<Format, Op, false, true>(args);
+      }
+    }
+    return args.also != nullptr ? reduce_pair<Format, Op, true, false>(args)
+                                : reduce_pair<Format, Op, false, false>(args);
+  }
   using S = typename Format::Storage;
   using A = decltype(Format::widen({}));
   constexpr size_t kBlock = kBlockBytes / sizeof(A);

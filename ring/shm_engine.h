@@ -1,5 +1,5 @@
 // ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
-// large ones, in blocks.
+// large ones, in blocks; shm_exchange.cc: all_reduce of two ranks.
 //
 // Small messages go in one shot: each rank puts its input where all can read it and, once everybody
 // has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
@@ -11,9 +11,15 @@
 // The own chunk is never staged. Every element is combined in rank order by one call of reduce(),
 // so that results do not depend on how a vector is cut.
 //
+// The all_reduce of two ranks with a core each goes through one slot instead of two: a rank stages
+// what the other one reduces, which leaves the result in the same place. What counts there is how
+// often a cache line changes hands; with results in slots of their own each line would change hands
+// once more per direction, when its slot is written again. It is the only case in which a rank
+// writes where another one stages, hence in the control segment.
+//
 // Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
-// has read what it needed; an entry or small slot kEntries calls later, when every rank has entered
-// the call after the one it served.
+// has read what it needed, an exchange slot when its owner has taken the result out; an entry or
+// small slot kEntries calls later, when every rank has entered the call after the one it served.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +40,7 @@ class ShmPlane : public Plane {
       : rank_(rank),
         n_(memory.shape.ranks),
         memory_(std::move(memory)),
-        layout_(memory_.shape),
+        layout_(layout_for(memory_.shape, options)),
         abort_(abort),
         meet_(options.usable_cores < n_),
         waiter_(abort, !meet_),
@@ -52,6 +58,12 @@ class ShmPlane : public Plane {
   std::string explain(const Call& call) const override;
 
  private:
+  // Where both share a core, larger blocks have it switch less often than an exchange would.
+  static ShmShape layout_for(ShmShape shape, const ShmOptions& options) {
+    if (options.usable_cores < shape.ranks) shape.exchange_bytes = 0;
+    return shape;
+  }
+
   std::size_t own_input() const;  // bytes
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
@@ -78,6 +90,16 @@ class ShmPlane : public Plane {
   Result<void> take_block(std::size_t block);
   // The part of a delivery that a block holds, as elements from its start.
   Part piece(const Delivery& delivery, std::size_t block) const;
+
+  // shm_exchange.cc
+  Result<void> exchange_in_blocks();
+  void offer(std::size_t block);
+  Result<void> combine(std::size_t block);
+  void combine_piece(const char* in, char* shared, char* out, std::size_t count);
+  Result<void> take_back(std::size_t block);
+  char* exchange_slot(int owner, std::uint64_t block) const {
+    return reinterpret_cast<char*>(memory_.header) + layout_.exchange(owner, block);
+  }
 
   Part slice(std::size_t block, int r) const;  // a rank's share of a block that is reduced
   bool takes_results() const;

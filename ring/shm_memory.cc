@@ -18,6 +18,8 @@ namespace {
 // Above this, n ranks reading n inputs each costs more than the second hand-over of a slice.
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
+// What is in flight, four chunks of each rank, leaves most of a second-level cache to the buffers.
+constexpr std::size_t kExchangeChunk = 64 << 10;
 
 std::size_t second_level_cache() {
   const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -53,7 +55,10 @@ ShmShape shape_for(int ranks) {
   // Many ranks have many slots: smaller chunks keep the staging of all ranks together bounded.
   const std::size_t least = ranks <= 64 ? 16 << 10 : 4 << 10;
   const std::size_t chunk = std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096;
-  return {.ranks = ranks, .chunk_bytes = chunk, .small_bytes = small_limit(ranks)};
+  return {.ranks = ranks,
+          .chunk_bytes = chunk,
+          .small_bytes = small_limit(ranks),
+          .exchange_bytes = ranks == 2 ? std::min(chunk, kExchangeChunk) : 0};
 }
 
 ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
@@ -66,20 +71,27 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
   // For scatter also on the ranks that give nothing.
   plan.input_bytes = count * shape.element_bytes * (traits.in_parts ? n : 1);
   if (plan.input_bytes <= kInlineBytes) return plan;
+  const bool exchange = shape.collective == Collective::all_reduce && layout.exchange_bytes > 0;
   plan.way = ShmPlan::Way::one_shot;
-  if (plan.input_bytes <= layout.small_bytes) return plan;
+  if (plan.input_bytes <= (exchange ? kExchangeAbove : layout.small_bytes)) return plan;
 
-  plan.way = ShmPlan::Way::blocks;
+  plan.way = exchange ? ShmPlan::Way::exchange : ShmPlan::Way::blocks;
   // Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
   const std::size_t wanted = plan.input_bytes / (4 * n) / 64 * 64;
-  const std::size_t least = std::min<std::size_t>(layout.chunk_bytes, 16 << 10);
-  plan.chunk = std::clamp(wanted, least, layout.chunk_bytes) / shape.element_bytes;
+  const std::size_t most = exchange ? layout.exchange_bytes : layout.chunk_bytes;
+  const std::size_t least = std::min<std::size_t>(most, exchange ? 4 << 10 : 16 << 10);
+  plan.chunk = std::clamp(wanted, least, most) / shape.element_bytes;
   // A block of a reduction without parts holds a chunk for each rank.
   const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? n : 1);
   plan.blocks = (count + per_block - 1) / per_block;
   return plan;
 }
 
+std::size_t ShmShape::control_bytes() const { return exchange(ranks, 0); }
+std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
+  const std::size_t first = (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
+  return first + (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
+}
 std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
   return (block % kSlots * ranks + chunk) * chunk_bytes;
 }
@@ -104,6 +116,7 @@ Result<UniqueFd> make_shm_control(int ranks) {
   header->ranks = static_cast<std::uint32_t>(ranks);
   header->chunk_bytes = shape.chunk_bytes;
   header->small_bytes = shape.small_bytes;
+  header->exchange_bytes = shape.exchange_bytes;
   return fd;
 }
 
@@ -131,7 +144,8 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
   memory.keep.push_back(std::move(*mapping));
   if (memory.header->ranks != static_cast<std::uint32_t>(ranks) ||
       memory.header->chunk_bytes != memory.shape.chunk_bytes ||
-      memory.header->small_bytes != memory.shape.small_bytes) {
+      memory.header->small_bytes != memory.shape.small_bytes ||
+      memory.header->exchange_bytes != memory.shape.exchange_bytes) {
     return Error{.code = Errc::protocol,
                  .what =
                      "shared memory: the ranks disagree on the layout; do all run the same "

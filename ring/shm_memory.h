@@ -1,6 +1,7 @@
 // The segments of the shared-memory plane and where things stand in them.
 //
-// control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank
+// control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
+//                   there are just two, kSlots exchange slots of each
 // data segment      one per rank, writable only by its owner (memfd sealed against future writable
 //                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
 //                   chunks, then kSmallSlots small messages
@@ -26,6 +27,8 @@ namespace dlaunch {
 inline constexpr int kSlots = 4;
 inline constexpr int kEntries = 4;
 inline constexpr std::size_t kInlineBytes = 40;
+// Above this, two ranks are faster if each reduces one half.
+inline constexpr std::size_t kExchangeAbove = 1 << 10;
 
 // A rank's arrival at one collective: who reads `seq` may read the rest. The payload of a tiny
 // message travels in the same cache line.
@@ -54,6 +57,7 @@ struct alignas(64) ShmHeader {
   std::uint32_t ranks = 0;
   std::uint64_t chunk_bytes = 0;  // the largest chunk
   std::uint64_t small_bytes = 0;  // the largest message that goes in one shot
+  std::uint64_t exchange_bytes = 0;
   // Meeting point where ranks outnumber cores: the last to arrive does the work, the rest sleep.
   alignas(64) std::atomic<std::uint64_t> arrivals{0};
   alignas(64) std::atomic<std::uint64_t> released{0};  // call number << 8 | rank with the result
@@ -64,9 +68,12 @@ struct ShmShape {
   int ranks = 0;
   std::size_t chunk_bytes = 0;
   std::size_t small_bytes = 0;
+  std::size_t exchange_bytes = 0;  // the largest chunk that two ranks exchange; 0: they do not
 
-  std::size_t control_bytes() const { return sizeof(ShmHeader) + sizeof(ShmRank) * ranks; }
+  std::size_t control_bytes() const;
   std::size_t data_bytes() const;
+  // Offset in the control segment.
+  std::size_t exchange(int owner, std::uint64_t block) const;
   // Offsets in a data segment.
   std::size_t staging(std::uint64_t block, int chunk) const;
   std::size_t result(std::uint64_t block) const;
@@ -80,10 +87,10 @@ ShmShape shape_for(int ranks);
 
 // How a call is done through shared memory: decided from what all ranks know alike.
 struct ShmPlan {
-  enum class Way : std::uint8_t { in_entry, one_shot, blocks };
+  enum class Way : std::uint8_t { in_entry, one_shot, blocks, exchange };
   Way way = Way::in_entry;
   std::size_t input_bytes = 0;  // the most that a rank gives
-  std::size_t chunk = 0;        // blocks: elements of a full chunk
+  std::size_t chunk = 0;        // blocks, exchange: elements of a full chunk
   std::size_t blocks = 0;
 };
 ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout);

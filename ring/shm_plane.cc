@@ -26,9 +26,10 @@ Result<void> ShmPlane::run(const Call& call) {
   started_ = steady_now();
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan_shm(shape_, n_, layout_);
-  if (plan_.way != ShmPlan::Way::blocks) return one_shot();
+  if (plan_.way < ShmPlan::Way::blocks) return one_shot();
   streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
   arrive(0);
+  if (plan_.way == ShmPlan::Way::exchange) return exchange_in_blocks();
   return traits_of(call.collective).reduces ? reduce_in_blocks() : deliver_in_blocks();
 }
 
@@ -42,6 +43,8 @@ std::string ShmPlane::explain(const Call& call) const {
       return "shm: one shot";
     case ShmPlan::Way::blocks:
       return fmt::format("shm: {} blocks, chunks of {} KiB", plan.blocks, chunk);
+    case ShmPlan::Way::exchange:
+      return fmt::format("shm: exchange, {} blocks, chunks of {} KiB", plan.blocks, chunk);
   }
   return "";
 }

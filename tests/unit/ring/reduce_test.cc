@@ -1,5 +1,6 @@
 #include "ring/reduce.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "ring/plane.h"
 
 using namespace dlaunch;
 
@@ -173,5 +176,55 @@ TEST_CASE("the result may replace any one operand") {
     for (auto& v : in) p.push_back(v.data());
     reduce(p, in[place].data(), 5000, DL_INT32, DL_SUM, 0);
     CHECK(in[place] == std::vector<int>(5000, 63));
+  }
+}
+
+TEST_CASE("two operands may have their result in the place of both, with the bits of any other") {
+  std::mt19937 random(10);
+  for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
+    for (int op = DL_SUM; op <= DL_BXOR; ++op) {
+      const auto d = static_cast<dl_dtype>(dtype);
+      const auto o = static_cast<dl_op>(op);
+      if (!reducible(d, o)) continue;
+      const std::size_t count = 1000 + random() % 100;
+      std::vector<std::vector<double>> in(2, std::vector<double>(count + 2));
+      for (auto& v : in) {
+        for (auto& x : v) x = std::ldexp(static_cast<double>(random() % 1000) + 0.37, 3);
+      }
+      const auto at = [](std::vector<double>& v, std::size_t byte) {
+        return reinterpret_cast<char*>(v.data()) + byte;
+      };
+      const std::array<const void*, 2> inputs = {at(in[0], 5), at(in[1], 0)};
+      // Through the accumulator, as with more operands.
+      std::vector<char> expected(count * 8);
+      reduce(inputs, expected.data(), count, d, o, 2, StoreHint::streaming);
+      EachIsa([&] {
+        auto own = in;
+        const std::array<const void*, 2> operands = {at(own[0], 5), at(own[1], 0)};
+        reduce_pair(operands, at(own[0], 5), at(own[1], 0), count, d, o, 2);
+        const std::size_t element = dtype_bytes(d);
+        CHECK(std::memcmp(at(own[0], 5), expected.data(), count * element) == 0);
+        CHECK(std::memcmp(at(own[1], 0), expected.data(), count * element) == 0);
+        // And not a byte more.
+        const std::size_t rest = in[0].size() * 8 - 5 - count * element;
+        CHECK(std::memcmp(at(own[0], 5 + count * element), at(in[0], 5 + count * element), rest) ==
+              0);
+      });
+    }
+  }
+}
+
+TEST_CASE("copies around the caches and from afar are copies") {
+  std::vector<char> from(9000);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 256);
+  for (const std::size_t bytes : {0u, 1u, 63u, 64u, 255u, 256u, 257u, 1279u, 1280u, 1281u, 8900u}) {
+    EachIsa([&] {
+      for (const auto copy : {copy_streaming, copy_fetching}) {
+        std::vector<char> to(from.size(), 'x'), expected = to;
+        copy(to.data() + 3, from.data() + 17, bytes);
+        std::memcpy(expected.data() + 3, from.data() + 17, bytes);
+        CHECK(to == expected);
+      }
+    });
   }
 }
