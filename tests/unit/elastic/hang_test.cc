@@ -1,7 +1,9 @@
 #include "elastic/hang.h"
 
 #include <map>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -434,6 +436,53 @@ TEST_CASE("a new round begins with nothing") {
   world.feed(HangJudge::NewRound{});
   CHECK_FALSE(world.judge.deadline());
   check_quiet(world, 29s);
+}
+
+TEST_CASE("whatever is sampled: nothing traced is replaced, and deadlines lie ahead") {
+  int replaced = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto under = [&](unsigned n) { return static_cast<int>(random() % n); };
+    HangJudge judge({.hang_timeout = 3s, .stop_limit = 2s});
+    std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
+    std::map<int, ProcessState> states;
+    TimePoint now(1000s);
+    for (int turn = 0; turn < 400; ++turn) {
+      now += std::chrono::milliseconds(under(50) == 0 ? under(20'000) : 250);
+      if (under(15) == 0) states[under(4)] = static_cast<ProcessState>(under(5));
+      RankSet traced;
+      for (auto& [key, sample] : samples) {
+        if (under(20) == 0)
+          sample.seq += static_cast<std::uint64_t>(sample.inside = !sample.inside);
+        sample.state = states[key.first];
+        if (sample.state == ProcessState::traced) traced.insert(key.first);
+        sample.age = std::chrono::milliseconds(under(5000));
+      }
+      if (samples.size() < 8) {
+        const std::pair key{under(4), static_cast<std::uint64_t>(under(2))};
+        samples[key] = {.rank = key.first, .group = key.second};
+      }
+      HangJudge::Event event = HangJudge::Clock{};
+      if (under(4) != 0) {
+        HangJudge::Samples batch;
+        for (const auto& [key, sample] : samples) batch.push_back(sample);
+        event = batch;
+      } else if (under(40) == 0) {
+        event = HangJudge::NewRound{};
+      } else if (under(40) == 0) {
+        event = HangJudge::Gone{under(4)};
+      }
+      for (const auto& action : judge.step(now, event)) {
+        const auto* replace = std::get_if<HangJudge::Replace>(&action);
+        if (replace == nullptr) continue;
+        ++replaced;
+        CHECK_FALSE(replace->ranks.empty());
+        if (std::holds_alternative<HangJudge::Samples>(event)) CHECK(traced.empty());
+      }
+      if (judge.deadline()) CHECK(*judge.deadline() > now);
+    }
+  }
+  CHECK(replaced > 20);
 }
 
 TEST_CASE("a collective this version has no name for") {
