@@ -29,8 +29,7 @@ std::string in_words(std::uint64_t group, const RankProgress::Position& at) {
 // One look at all ranks.
 class Look {
  public:
-  Look(TimePoint now, const Progress& progress)
-      : now_(now), ranks_(progress), stopped_(ranks_in(progress, ProcessState::stopped)) {}
+  Look(TimePoint now, const Progress& progress) : now_(now), ranks_(progress) {}
 
   std::optional<Hang> in_group(std::uint64_t group) const;
   std::optional<Hang> idle() const;
@@ -44,7 +43,6 @@ class Look {
 
   const TimePoint now_;
   const Progress& ranks_;
-  const RankSet stopped_;
 };
 
 std::optional<Hang> Look::in_group(std::uint64_t group) const {
@@ -63,9 +61,6 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
   }
   if (inside.empty()) return std::nullopt;
   const RankSet away = missing(group, hang.key.seq);
-  const auto concerned = [&](int rank) { return away.contains(rank) || inside.contains(rank); };
-  if (std::any_of(stopped_.begin(), stopped_.end(), concerned)) return std::nullopt;
-
   RankSet& culprits = hang.key.culprits;
   if (away.empty()) {
     hang.key.kind = Hang::Key::stuck;
@@ -103,7 +98,7 @@ std::optional<Hang> Look::idle() const {
   hang.key.kind = Hang::Key::idle;
   bool any_entered = false;
   for (const auto& [number, rank] : ranks_) {
-    if (waits(number) || stopped_.contains(number)) return std::nullopt;
+    if (waits(number)) return std::nullopt;
     hang.key.culprits.insert(number);
     any_entered = any_entered || std::any_of(rank.groups.begin(), rank.groups.end(),
                                              [](const auto& at) { return at.second.seq > 0; });
@@ -136,7 +131,7 @@ RankSet Look::circle(const RankSet& from) const {
     for (const auto& [group, at] : ranks_.at(number).groups) {
       if (at.inside) awaited.merge(missing(group, at.seq));
     }
-    if (awaited.empty() || stopped_.contains(number)) return {};
+    if (awaited.empty()) return {};
     open.merge(awaited);
   }
   return reached;
@@ -178,11 +173,7 @@ std::vector<Hang> find_hangs(TimePoint now, const Progress& progress) {
   const Look look(now, progress);
   std::vector<Hang> hangs;
   for (const std::uint64_t group : groups) {
-    auto hang = look.in_group(group);
-    const bool told = hang && std::any_of(hangs.begin(), hangs.end(), [&](const Hang& other) {
-                        return other.key == hang->key;  // a circle is seen from each of its groups
-                      });
-    if (hang && !told) hangs.push_back(std::move(*hang));
+    if (auto hang = look.in_group(group)) hangs.push_back(std::move(*hang));
   }
   if (auto hang = look.idle()) hangs.push_back(std::move(*hang));
   return hangs;

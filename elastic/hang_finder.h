@@ -8,7 +8,7 @@
 //   at fault or at work; else they wait in a circle;
 // - where nobody is missing: who has not come out.
 // If nobody is in any collective, all are idle; before the first collective nobody is.
-// Groups with a stopped rank are left out: what they wait for is known.
+// A stopped rank's `still_since` is to be that of its last sample: who waits for it knows why.
 #pragma once
 
 #include <compare>
@@ -53,7 +53,7 @@ struct Hang {
   std::string sentence;
 };
 
-// All but Key::stopped.
+// All but Key::stopped; a circle once for each group in it.
 std::vector<Hang> find_hangs(TimePoint now, const Progress& progress);
 
 RankSet ranks_in(const Progress& progress, ProcessState state);

@@ -5,18 +5,18 @@
 // the scheduler chose to do itself (evicted, preempted, voluntary) is free: it is restarted at
 // once, whatever the budget says, and proves nothing. Of all else, in this order:
 // - An exit code in `final_exit_codes` means "do not restart me".
+// - The same failure twice (signature and committed version, not the round) would come once more.
+//   Before any commit only failures within a minute of the worker's start are compared, for a job
+//   that reports no progress has version 0 for ever.
 // - Failures of one round are one incident: the first is charged, later ones share its decision.
-// - The same failure twice (same signature, same committed version, another round) is
-// deterministic:
-//   a third time would bring the same. Before any commit only failures within a minute of the
-//   worker's start are compared, for a job that reports no progress has version 0 for ever.
 // - More than `futile_restarts` failures of workers in a row without a commit between them: the job
 //   does not get on. This counts only once it has committed anything, since a job that does not
 //   report progress cannot be told from one that makes none; nor does a lost host count.
 // - The budget. N: so many restarts in all, as torchrun counts. N/WINDOW: a bucket of N that
-//   refills evenly by N in each WINDOW and by one for each 100 commits. A node may use half of it
-//   (2 at least) and a slot a quarter (2 at least), in buckets that refill at the same share,
-//   unless it is the job's only one; what these refuse may still be placed elsewhere.
+//   refills evenly by N in each WINDOW (so one WINDOW may see up to 2N) and by one for each 100
+//   commits. A node may use half of it (2 at least) and a slot a quarter (2 at least), in buckets
+//   that refill at the same share, unless it is the job's only one; what these refuse may still be
+//   placed elsewhere.
 //
 // The first restart is immediate; those of a crash loop wait a random part ("full jitter", Brooker,
 // AWS Architecture Blog, 2015) of 1, 2, 4 … 60 s. A commit begins anew, and so does, where none are

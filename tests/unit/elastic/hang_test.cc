@@ -1,7 +1,9 @@
 #include "elastic/hang.h"
 
 #include <map>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -212,6 +214,53 @@ TEST_CASE("a rank that runs ahead is not the one that is waited for") {
   world.run(70s);
   CHECK(world.take_log().back().starts_with(
       "60.25 replace 2: rank 2 has not entered all_reduce #8, where rank 1 is waiting"));
+}
+
+TEST_CASE("nor is one of higher rank") {
+  World world;
+  world.put(0, 8, true);
+  world.put(1, 7, false);
+  world.put(2, 11, true);
+  world.run(70s);
+  CHECK(world.take_log().back().starts_with(
+      "62.25 replace 1: rank 1 has not entered all_reduce #8, where rank 0 is waiting"));
+}
+
+TEST_CASE("a wait begins when somebody waits") {
+  World world;
+  world.put(0, 5, false);
+  world.put(1, 5, false);
+  for (std::uint64_t seq = 1; seq < 5; ++seq) {  // rank 0 is busy with rank 2 meanwhile
+    world.put(0, seq, false, 7);
+    world.put(2, seq, false, 7);
+    world.run(25s);
+  }
+  world.put(0, 6, true);
+  check_quiet(world, 29s);
+  world.run(2s);
+  CHECK(world.take_log().size() == 1);
+}
+
+TEST_CASE("at the end of a chain of waiting ranks is the one that hangs, and only that") {
+  World world;
+  world.put(0, 6, true);
+  world.put(1, 5, false);
+  world.put(1, 3, true, 7);
+  world.put(2, 2, false, 7);
+  world.run(70s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 3);
+  CHECK(log[2].starts_with("62.25 replace 2: rank 2 has not entered all_reduce #3 of group 7"));
+}
+
+TEST_CASE("a rank that hangs is named although one that waits for it is stopped") {
+  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  world.put(0, 6, true);
+  world.put(1, 6, true);
+  world.put(2, 5, false);
+  world.set(1, ProcessState::stopped);
+  world.run(70s);
+  CHECK(world.take_log().back().starts_with("62.25 replace 2: "));
 }
 
 TEST_CASE("who is missing because it waits elsewhere is not at fault") {
@@ -426,6 +475,43 @@ TEST_CASE("who ended is not waited for, and what was said is void") {
   CHECK(world.take_log().size() == 1);
 }
 
+TEST_CASE("when the only one that waits ends, nothing is said to be over") {
+  World world;
+  world.put(0, 17, true);
+  world.put(1, 16, false);
+  world.run(40s);
+  CHECK(world.take_log().size() == 1);
+  world.feed(HangJudge::Gone{0});
+  for (const auto& line : world.take_log()) CHECK_FALSE(line.ends_with("this is over"));
+}
+
+TEST_CASE("after a replacement nothing more is said of what it was for") {
+  World world = one_missing();
+  world.run(70s);
+  CHECK(world.take_log().size() == 3);
+  world.put_all(4, 17, false);
+  check_quiet(world, 5s);
+}
+
+TEST_CASE("data that moved and stands again is warned of again") {
+  World world;
+  world.put_all(2, 1, true);
+  world.run(40s);
+  CHECK(world.take_log().size() == 1);
+  world.put_all(2, 1, true);
+  world.run(40s);
+  CHECK(world.take_log().size() == 1);
+}
+
+TEST_CASE("a rank that is traced in the next round too is told of again") {
+  World world = one_missing();
+  world.set(3, ProcessState::traced);
+  world.run(5s);
+  world.feed(HangJudge::NewRound{});
+  world.run(5s);
+  CHECK(world.take_log().size() == 2);
+}
+
 TEST_CASE("a new round begins with nothing") {
   World world = one_missing();
   world.run(50s);
@@ -433,6 +519,53 @@ TEST_CASE("a new round begins with nothing") {
   world.feed(HangJudge::NewRound{});
   CHECK_FALSE(world.judge.deadline());
   check_quiet(world, 29s);
+}
+
+TEST_CASE("whatever is sampled: nothing traced is replaced, and deadlines lie ahead") {
+  int replaced = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto under = [&](unsigned n) { return static_cast<int>(random() % n); };
+    HangJudge judge({.hang_timeout = 3s, .stop_limit = 2s});
+    std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
+    std::map<int, ProcessState> states;
+    TimePoint now(1000s);
+    for (int turn = 0; turn < 400; ++turn) {
+      now += std::chrono::milliseconds(under(50) == 0 ? under(20'000) : 250);
+      if (under(15) == 0) states[under(4)] = static_cast<ProcessState>(under(5));
+      RankSet traced;
+      for (auto& [key, sample] : samples) {
+        if (under(20) == 0)
+          sample.seq += static_cast<std::uint64_t>(sample.inside = !sample.inside);
+        sample.state = states[key.first];
+        if (sample.state == ProcessState::traced) traced.insert(key.first);
+        sample.age = std::chrono::milliseconds(under(5000));
+      }
+      if (samples.size() < 8) {
+        const std::pair key{under(4), static_cast<std::uint64_t>(under(2))};
+        samples[key] = {.rank = key.first, .group = key.second};
+      }
+      HangJudge::Event event = HangJudge::Clock{};
+      if (under(4) != 0) {
+        HangJudge::Samples batch;
+        for (const auto& [key, sample] : samples) batch.push_back(sample);
+        event = batch;
+      } else if (under(40) == 0) {
+        event = HangJudge::NewRound{};
+      } else if (under(40) == 0) {
+        event = HangJudge::Gone{under(4)};
+      }
+      for (const auto& action : judge.step(now, event)) {
+        const auto* replace = std::get_if<HangJudge::Replace>(&action);
+        if (replace == nullptr) continue;
+        ++replaced;
+        CHECK_FALSE(replace->ranks.empty());
+        if (std::holds_alternative<HangJudge::Samples>(event)) CHECK(traced.empty());
+      }
+      if (judge.deadline()) CHECK(*judge.deadline() > now);
+    }
+  }
+  CHECK(replaced > 20);
 }
 
 TEST_CASE("a collective this version has no name for") {

@@ -119,10 +119,11 @@ TEST_CASE("restart: the slow rank, and no more once it helped") {
 
 TEST_CASE("the slow rank without which most is gained comes first") {
   World world(StragglerMode::restart);
-  world.own[1] = 0.14;
-  world.own[2] = 0.2;
+  world.own = {0.1, 0.14, 0.2, 0.14, 0.1, 0.1};
+  world.round.ranks = 6;
+  world.new_round();
   world.confirm();
-  CHECK(world.take_log() == Log{"warn 1", "warn 2", "restart 2"});
+  CHECK(world.take_log() == Log{"warn 1", "warn 2", "warn 3", "restart 2"});
 }
 
 TEST_CASE("two equally slow ranks: neither alone is worth a restart") {
@@ -184,6 +185,15 @@ TEST_CASE("evict: after a restart that did not help, if the rank is still slow")
   world.new_round();
   world.run(50);
   CHECK(world.take_log() == Log{});
+}
+
+TEST_CASE("evict: another rank is restarted first, as every one is") {
+  World world = restarted_in_vain(StragglerMode::evict);
+  world.run(3);
+  world.own[2] = 0.1;
+  world.own[1] = 0.2;
+  world.run(60);
+  CHECK(world.take_log() == Log{"warn 1", "restart 1"});
 }
 
 TEST_CASE("evict: one that did not help shows that it was not that host") {
