@@ -162,8 +162,8 @@ Result<void> State::finish() {
   }
   if (writer_) {
     writer_->wait_idle();
-    if (auto r = rounds_->barrier(); !r)
-      return r;  // a snapshot is begun when all have ended theirs
+    // A snapshot is begun when all ranks have ended theirs.
+    if (auto r = rounds_->barrier(); !r) return r;
     if (saved_ != committed()) {
       if (auto r = save(*current_); !r) return r;
     }

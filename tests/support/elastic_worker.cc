@@ -2,12 +2,13 @@
 // the same for any number of ranks, deaths and snapshots on the way.
 //
 // usage: elastic_worker [--steps N] [--size DOUBLES] [--shard DOUBLES] [--step-ms MS]
-//                       [--commit-every N] [--die-at STEP:RANK[:ROUND]]... [--snapshot DIR]
+//                       [--commit-every N] [--die-at STEP:RANK[:all]]... [--snapshot DIR]
 //                       [--log FILE]
 //
 // Each rank prints "rank R of N: step S, result HEX" at the end. --die-at: SIGKILL in the middle of
-// that step, in round 1 unless said otherwise. --log gets a line from each process in each
-// round, with the step that it goes on from: "round R rank R size N pid P step S".
+// that step to the process that began as that rank in round 1; all: in any round.
+// --log gets a line from each process in each round, with the step that it goes on from: "round R
+// rank R size N pid P step S".
 #include <fcntl.h>
 #include <signal.h>
 #include <time.h>
@@ -31,7 +32,7 @@ constexpr std::uint64_t kSamples = 1000, kBatch = 32;
 struct Death {
   unsigned long step = 0;
   int rank = 0;
-  unsigned long round = 1;
+  bool all = false;
 };
 
 struct Options {
@@ -90,8 +91,8 @@ class Worker {
     }
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = columns[i % 64];
     for (const Death& death : options_.deaths) {
-      const bool here = death.rank == comm_.rank() && death.round == comm_.round();
-      if (here && death.step == step_) ::raise(SIGKILL);
+      const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
+      if (meant && death.step == step_) ::raise(SIGKILL);
     }
     if (options_.step_ms > 0) {
       const timespec pace{static_cast<time_t>(options_.step_ms / 1000),
@@ -136,6 +137,8 @@ class Worker {
   dl::ElasticSampler sampler_{state_, "samples", kSamples, kBatch, 1};
   std::vector<double> x_, sums_, shard_;
   unsigned long step_ = 0;
+  const std::uint64_t first_round_ = comm_.round();
+  const int first_rank_ = comm_.rank();
   std::uint64_t logged_ = 0;  // the last round that was
 };
 
@@ -162,8 +165,11 @@ Options parse(int argc, char** argv) {
       o.state.commit_every = static_cast<int>(number(value));
     } else if (flag == "--die-at") {
       Death death;
-      if (std::sscanf(value.c_str(), "%lu:%d:%lu", &death.step, &death.rank, &death.round) < 2) {
-        throw std::invalid_argument("--die-at needs STEP:RANK[:ROUND]");
+      int used = 0;
+      std::sscanf(value.c_str(), "%lu:%d%n", &death.step, &death.rank, &used);
+      death.all = value.substr(static_cast<std::size_t>(used)) == ":all";
+      if (used == 0 || (!death.all && value.size() != static_cast<std::size_t>(used))) {
+        throw std::invalid_argument("--die-at needs STEP:RANK or STEP:RANK:all");
       }
       o.deaths.push_back(death);
     } else if (flag == "--snapshot") {

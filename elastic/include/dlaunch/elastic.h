@@ -10,10 +10,11 @@
  *   dl_run_elastic(state, one_step, &model);              commits after each step
  *   dl_state_free(state);
  *
- * What is kept: each rank has its last two commits in its own memory. The members of a round take
- * the newest commit that one of them holds; newcomers and laggards get it from all who hold it at
- * once. So at most the step that was under way is done again. A commit that only the dead had made
- * is not missed: it is made again from the one before it.
+ * What is kept: each rank has its last two commits in its own memory, and room for a third where
+ * snapshots are made. The members of a round take the newest commit that one of them holds;
+ * newcomers and laggards get it from all who hold it at once. So at most the step that was under
+ * way is done again. A commit that only the dead had made is not missed: it is made again from the
+ * one before it.
  *
  * Memory that is registered belongs to the caller and must stay where it is. One thread at a time,
  * the one that uses the communicator. Calls marked collective must be made by all ranks of the

@@ -83,6 +83,8 @@ TEST_CASE("plan: most holders are right, of as many those of the lowest rank") {
   CHECK(pulls->at(0).sources == std::vector{1, 2, 3});
   CHECK(pulls->at(0).receivers == std::vector{0, 4});
   CHECK(pulls->at(0).differing == std::vector{0});
+  pulls = plan_pulls(choice, tables({1, 9, 9, 9}), cast);
+  CHECK(pulls->at(0).sources == std::vector{1, 2, 3});
   pulls = plan_pulls(choice, tables({9, 1, 9, 1}), cast);
   CHECK(pulls->at(0).sources == std::vector{0, 2});
   CHECK(pulls->at(0).receivers == std::vector{1, 3, 4});

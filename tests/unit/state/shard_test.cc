@@ -43,7 +43,7 @@ struct Sharded {
   }
 };
 
-Body member_of(Job& job, int dies, int at, bool replaced, int& checks) {
+Body member_of(Job& job, int dies, int at, bool replaced, std::atomic<int>& checks) {
   return [&job, dies, at, replaced, &checks](Member& m) {
     const Body newcomer = [&job, &checks](Member& n) {
       Sharded sharded(n);  // knows nothing of sizes
@@ -73,8 +73,6 @@ Body member_of(Job& job, int dies, int at, bool replaced, int& checks) {
         m.state.recover();
       }
     }
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
     if (sharded.right(m)) ++checks;
   };
 }
@@ -84,7 +82,7 @@ Body member_of(Job& job, int dies, int at, bool replaced, int& checks) {
 TEST_CASE("shard: a replaced rank gets its shard from its neighbour") {
   for (const int dies : {0, 1, 3}) {
     CAPTURE(dies);
-    int checks = 0;
+    std::atomic<int> checks = 0;
     Job job;
     job.start({0, 1, 2, 3}, member_of(job, dies, 3, true, checks));
     for (const int slot : {0, 1, 2, 3}) CHECK(job.ends(slot).back() == "");
@@ -95,7 +93,7 @@ TEST_CASE("shard: a replaced rank gets its shard from its neighbour") {
 TEST_CASE("shard: with a rank fewer the array is cut anew, and nothing of it is lost") {
   for (const int dies : {0, 2, 3}) {
     CAPTURE(dies);
-    int checks = 0;
+    std::atomic<int> checks = 0;
     Job job;
     job.start({0, 1, 2, 3}, member_of(job, dies, 3, false, checks));
     job.wait();
@@ -133,6 +131,33 @@ TEST_CASE("shard: two neighbours at once are survived with two replicas, not wit
             "snapshot");
     }
   }
+}
+
+TEST_CASE("shard: shards that were cut anew have their keepers before the next commit has ended") {
+  Job job;
+  std::atomic<int> right = 0;
+  job.start({0, 1, 2, 3}, [&](Member& m) {
+    Sharded sharded(m, Sharded::start(m.rank(), m.size()));
+    m.state.sync();
+    sharded.step();
+    m.state.commit();
+    dl_barrier(m.comm());
+    if (m.slot == 1) throw Killed();
+    m.state.recover();
+    right += sharded.right(m) && sharded.steps == 1;
+    auto& rounds = m.rounds;
+    if (m.slot == 2) rounds.on_send = [&](int, int, std::vector<std::byte>&) { rounds.die(); };
+    sharded.step();
+    try {
+      m.state.commit();
+    } catch (const dl::PeerLost&) {
+    }
+    m.state.recover();
+    right += sharded.right(m) && sharded.steps == 1;
+  });
+  CHECK(job.ends(2).back() == "killed");
+  CHECK(job.ends(3).back() == "");
+  CHECK(right == 3 + 2);
 }
 
 TEST_CASE("shard: the program's own way of cutting") {

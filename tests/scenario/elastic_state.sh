@@ -1,0 +1,32 @@
+# The state of an elastic program: whoever dies, the result is that of one undisturbed process.
+source "$SOURCE/tests/scenario/common.sh"
+worker=("$BUILD/tests/support/elastic_worker" --steps 60 --size 200000 --shard 1003)
+
+run "${worker[@]}"; expect_code 0
+result=$(grep -o 'step 60, result [0-9a-f]*' out) || fail "no result"
+# expect_result N: that of N ranks is the same.
+expect_result() { [ "$(grep -c "of $1: $result" out)" = "$1" ] || fail "not the result of one process, $1 times"; }
+
+run dlaunch --nproc 4 "${worker[@]}"
+expect_code 0; expect_result 4
+
+# Replaced: two at once that are no neighbours, later another one.
+run dlaunch --nproc 4 --max-restarts 9 "${worker[@]}" --die-at 20:1 --die-at 20:3 --die-at 40:0 --log replaced
+expect_code 0; expect_result 4
+# Survivors keep their process and go on from the last commit.
+survivor=$(grep '^round 1 rank 2 ' replaced | grep -o 'pid [0-9]*') || fail "rank 2 was not in round 1"
+grep -Eq "^round [2-9] rank 2 size 4 $survivor step 20$" replaced || { cat replaced; fail "rank 2 has not kept its process and its steps"; }
+grep -q ' step 40$' replaced || { cat replaced; fail "rank 0 was not lost at step 40"; }
+! grep -E '^round [2-9] .* step ([0-9]|1[0-9])$' replaced || fail "committed steps were done again"
+
+# Fewer: the shards are cut anew.
+run dlaunch --nproc 4 --min-nproc 2 --max-restarts 0 "${worker[@]}" --die-at 30:2 --log fewer
+expect_code 0; expect_result 3
+[ "$(grep -c ' size 3 ' fewer)" = 3 ] || { cat fewer; fail "three should have gone on"; }
+
+# All of them: the next job begins with the newest snapshot, with another number of ranks.
+run dlaunch --nproc 3 "${worker[@]}" --snapshot snapshots --step-ms 5 --die-at 45:0
+[ "$code" != 0 ] || fail "rank 0 was not lost"
+run dlaunch --nproc 2 "${worker[@]}" --snapshot snapshots --log again
+expect_code 0; expect_result 2
+grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step [1-4]0$' again || { cat again; fail "not begun with a snapshot"; }
