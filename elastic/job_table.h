@@ -55,6 +55,7 @@ inline constexpr auto kJobMoves = [] {
       JobMove{forming, On::failed, ending},
       JobMove{forming, On::failed, ended},
       JobMove{forming, On::well, forming},
+      JobMove{forming, On::well, active},  // a spare takes its place, or nobody
       JobMove{forming, On::well, ended},
       JobMove{forming, On::well, ending},
       JobMove{forming, On::member, forming},
@@ -63,7 +64,10 @@ inline constexpr auto kJobMoves = [] {
       JobMove{forming, On::stop, ended},  // nothing runs while it waits for its next start
       JobMove{forming, On::pass, forming},
       JobMove{forming, On::change, forming},
+      JobMove{forming, On::change, active},  // the last that was waited for
+      JobMove{forming, On::change, ending},
       JobMove{forming, On::clock, forming},
+      JobMove{forming, On::clock, active},  // the others go on without it
       JobMove{forming, On::clock, ending},
       JobMove{forming, On::clock, ended},
 
@@ -77,10 +81,12 @@ inline constexpr auto kJobMoves = [] {
       JobMove{active, On::well, ended},
       JobMove{active, On::member, active},
       JobMove{active, On::member, forming},  // it has left its round
+      JobMove{active, On::member, ending},
       JobMove{active, On::stop, ending},
       JobMove{active, On::pass, active},
       JobMove{active, On::change, active},
       JobMove{active, On::change, forming},
+      JobMove{active, On::change, ending},
       JobMove{active, On::clock, active},
       JobMove{active, On::clock, ending},
 

@@ -361,3 +361,57 @@ TEST_CASE("a program that cannot be started ends the job") {
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::spawn_failed);
 }
+
+TEST_CASE("a member that leaves after a peer has finished ends a job without restarts") {
+  World world(of(2));
+  world.succeed(0);
+  world.rejoin(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
+  World active(of(2));
+  active.feed(JobCore::Replace{0});
+  REQUIRE(active.finish);
+  CHECK(active.finish->end == JobEnding::worker_failed);
+
+  World forming(of(2, 1));
+  forming.fail(0);
+  forming.feed(JobCore::Replace{1});
+  REQUIRE(forming.finish);
+  CHECK(forming.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE(
+    "where the last that was waited for is replaced by a spare or by nobody, a round is made") {
+  World spare(of(2, 3, 1));
+  spare.mute = {0};
+  spare.fail(0);
+  spare.rejoin(1);
+  REQUIRE(spare.announced == std::vector<int>{1, 2});
+  spare.mute = {};
+  spare.feed(JobCore::Ready{0, 0});
+  spare.fail(2);
+  spare.feed(JobCore::Replace{1});
+  CHECK(spare.announced.back() > 2);
+
+  JobConfig config = of(3, 1);
+  config.min_size = 1;
+  config.join_timeout = 60s;
+  World late(config);
+  late.mute = {1};
+  late.fail(1);
+  late.rejoin_all();
+  late.now += 61s;
+  late.feed(JobCore::Clock{});
+  CHECK(late.core.state() == JobState::active);
+  CHECK(late.roster == Slots{0, 2});
+
+  World resized(config);
+  resized.mute = {2};
+  resized.fail(2);
+  resized.rejoin_all();
+  resized.feed(JobCore::Resize{2});
+  CHECK(resized.core.state() == JobState::active);
+}
