@@ -144,7 +144,7 @@ void JobCore::on(const Signal& event) {
 }
 
 void JobCore::on(const Resize& event) {
-  target_size_ = std::clamp(event.size, 1, config_.max_size);
+  target_size_ = std::clamp(event.size, config_.min_size, config_.max_size);
   if (target_size_ < size()) {
     while (size() > target_size_) leave_roster(size() - 1, SIGTERM);
     return form(-1);

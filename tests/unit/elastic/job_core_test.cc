@@ -415,3 +415,12 @@ TEST_CASE(
   resized.feed(JobCore::Resize{2});
   CHECK(resized.core.state() == JobState::active);
 }
+
+TEST_CASE("resizing does not go below the least size") {
+  JobConfig config = of(4);
+  config.min_size = 3;
+  World world(config);
+  world.feed(JobCore::Resize{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2});
+}
