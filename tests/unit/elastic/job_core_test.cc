@@ -290,6 +290,19 @@ TEST_CASE("a newcomer that does not come in time is replaced, a survivor that co
   CHECK(world.announced.size() == 2);
 }
 
+TEST_CASE("at the start, too, who waits does not wait for ever") {
+  JobConfig config = of(2, 1);
+  config.join_timeout = 60s;
+  World world(config, false);
+  CHECK(world.core.state() == JobState::active);  // as far as one knows
+  world.feed(JobCore::Ready{0, 0});
+  CHECK(world.core.waits_for() == "rank 1 to ask for its round");
+  world.now += 61s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
 TEST_CASE("whoever finished early is started again where the others still need it") {
   World world(of(3, 2));
   world.succeed(0);
@@ -368,6 +381,24 @@ TEST_CASE("a member that leaves after a peer has finished ends a job without res
   world.rejoin(1);
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("who finishes without having been in the round others wait for is started again") {
+  World world(of(3, 1));
+  world.mute = {1};
+  world.fail(1);
+  world.rejoin_all();
+  world.succeed(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+
+  // Before anybody waits it may be a program that does not ask for rounds.
+  World early(of(2, 1), false);
+  early.succeed(0);
+  CHECK(early.core.restarts_used() == 0);
+  early.feed(JobCore::Ready{1, 0});
+  CHECK(early.core.restarts_used() == 1);
+  CHECK(early.running.contains(0));
 }
 
 TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
