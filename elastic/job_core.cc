@@ -110,7 +110,7 @@ void JobCore::on(const Ended& event) {
     process.life = Life::waiting;
     return;
   }
-  const bool in_need = state_ == JobState::forming && was_linked;
+  const bool in_need = state_ == JobState::forming && (was_linked || any_member_waits());
   if (event.well && process.rank >= 0 && !in_need) {
     process.life = Life::done;
   } else if (event.well && process.rank < 0) {
@@ -138,7 +138,9 @@ void JobCore::on(const Ready& event) {
   process.linked = process.ready = true;
   process.version = event.version;
   version_ = std::max(version_, event.version);
-  if (!announced_ || process.rank < 0 || process.in_round != round_) return;
+  if (process.rank < 0) return;
+  if (!announced_) state_ = JobState::forming;  // until now nobody had asked for it
+  if (!announced_ && !any_member_done()) return;
   // A peer that has finished too early has to come back.
   if (any_member_done() &&
       is_refused(policy_.failed(now_, failure_of(event.slot, FailureKind::lost)))) {
@@ -198,7 +200,7 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
   if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
     return false;
   if (process.ready || process.in_round != 0 || process.join_by > by) return false;
-  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
+  return any_member_waits();
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
@@ -412,6 +414,11 @@ bool JobCore::any_alive() const {
 bool JobCore::any_member_done() const {
   return std::any_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return at(slot).life == Life::done; });
+}
+
+// For the round that is being formed.
+bool JobCore::any_member_waits() const {
+  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
 }
 
 bool JobCore::all_members_are(Life life) const {

@@ -207,6 +207,7 @@ class JobCore {
   bool is_late(const Process& process, TimePoint by) const;
   bool any_alive() const;
   bool any_member_done() const;
+  bool any_member_waits() const;
   bool all_members_are(Life life) const;
   static bool is_up(const Process& process);
   Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }

@@ -60,6 +60,7 @@ inline constexpr auto kJobMoves = [] {
       JobMove{forming, On::well, ending},
       JobMove{forming, On::member, forming},
       JobMove{forming, On::member, active},
+      JobMove{forming, On::member, ending},  // a peer has finished that cannot come back
       JobMove{forming, On::stop, ending},
       JobMove{forming, On::stop, ended},  // nothing runs while it waits for its next start
       JobMove{forming, On::pass, forming},

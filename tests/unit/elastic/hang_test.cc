@@ -223,7 +223,7 @@ TEST_CASE("nor is one of higher rank") {
   world.put(2, 11, true);
   world.run(70s);
   CHECK(world.take_log().back().starts_with(
-      "62.25 replace 1: rank 1 has not entered all_reduce #8, where rank 0 is waiting"));
+      "60.25 replace 1: rank 1 has not entered all_reduce #8, where rank 0 is waiting"));
 }
 
 TEST_CASE("a wait begins when somebody waits") {
@@ -250,7 +250,7 @@ TEST_CASE("at the end of a chain of waiting ranks is the one that hangs, and onl
   world.run(70s);
   const Log log = world.take_log();
   REQUIRE(log.size() == 3);
-  CHECK(log[2].starts_with("62.25 replace 2: rank 2 has not entered all_reduce #3 of group 7"));
+  CHECK(log[2].starts_with("60.25 replace 2: rank 2 has not entered all_reduce #3 of group 7"));
 }
 
 TEST_CASE("a rank that hangs is named although one that waits for it is stopped") {
@@ -260,7 +260,7 @@ TEST_CASE("a rank that hangs is named although one that waits for it is stopped"
   world.put(2, 5, false);
   world.set(1, ProcessState::stopped);
   world.run(70s);
-  CHECK(world.take_log().back().starts_with("62.25 replace 2: "));
+  CHECK(world.take_log().back().starts_with("60.25 replace 2: "));
 }
 
 TEST_CASE("who is missing because it waits elsewhere is not at fault") {

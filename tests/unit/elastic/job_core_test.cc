@@ -316,6 +316,19 @@ TEST_CASE("a newcomer that does not come in time is replaced, a survivor that co
   CHECK(world.announced.size() == 2);
 }
 
+TEST_CASE("at the start, too, who waits does not wait for ever") {
+  JobConfig config = of(2, 1);
+  config.join_timeout = 60s;
+  World world(config, false);
+  CHECK(world.core.state() == JobState::active);  // as far as one knows
+  world.feed(JobCore::Ready{0, 0});
+  CHECK(world.core.waits_for() == "rank 1 to ask for its round");
+  world.now += 61s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
 TEST_CASE("whoever finished early is started again where the others still need it") {
   World world(of(3, 2));
   world.succeed(0);
@@ -386,4 +399,89 @@ TEST_CASE("a program that cannot be started ends the job") {
   world.feed(JobCore::SpawnFailed{1});
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::spawn_failed);
+}
+
+TEST_CASE("a member that leaves after a peer has finished ends a job without restarts") {
+  World world(of(2));
+  world.succeed(0);
+  world.rejoin(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("who finishes without having been in the round others wait for is started again") {
+  World world(of(3, 1));
+  world.mute = {1};
+  world.fail(1);
+  world.rejoin_all();
+  world.succeed(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+
+  // Before anybody waits it may be a program that does not ask for rounds.
+  World early(of(2, 1), false);
+  early.succeed(0);
+  CHECK(early.core.restarts_used() == 0);
+  early.feed(JobCore::Ready{1, 0});
+  CHECK(early.core.restarts_used() == 1);
+  CHECK(early.running.contains(0));
+}
+
+TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
+  World active(of(2));
+  active.feed(JobCore::Replace{0});
+  REQUIRE(active.finish);
+  CHECK(active.finish->end == JobEnding::worker_failed);
+
+  World forming(of(2, 1));
+  forming.fail(0);
+  forming.feed(JobCore::Replace{1});
+  CHECK_FALSE(forming.finish);  // of the same round: it costs no restart of its own
+  forming.feed(JobCore::Replace{1});
+  REQUIRE(forming.finish);
+  CHECK(forming.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE(
+    "where the last that was waited for is replaced by a spare or by nobody, a round is made") {
+  World spare(of(2, 3, 1));
+  spare.mute = {0};
+  spare.fail(0);
+  spare.rejoin(1);
+  REQUIRE(spare.announced == std::vector<int>{1, 2});
+  spare.mute = {};
+  spare.feed(JobCore::Ready{0, 0});
+  spare.fail(2);
+  spare.feed(JobCore::Replace{1});
+  spare.now += 2s;
+  spare.feed(JobCore::Clock{});
+  CHECK(spare.announced.back() > 2);
+
+  JobConfig config = of(3, 1);
+  config.min_size = 1;
+  config.join_timeout = 60s;
+  World late(config);
+  late.mute = {1};
+  late.fail(1);
+  late.rejoin_all();
+  late.now += 61s;
+  late.feed(JobCore::Clock{});
+  CHECK(late.core.state() == JobState::active);
+  CHECK(late.roster == Slots{0, 2});
+
+  World resized(config);
+  resized.mute = {2};
+  resized.fail(2);
+  resized.rejoin_all();
+  resized.feed(JobCore::Resize{2});
+  CHECK(resized.core.state() == JobState::active);
+}
+
+TEST_CASE("resizing goes as low as one, also below the least size for losses") {
+  JobConfig config = of(4);
+  config.min_size = 3;
+  World world(config);
+  world.feed(JobCore::Resize{0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0});
 }
