@@ -32,6 +32,12 @@ Result<UniqueFd> listen_unix_path(const std::string& path, int type);
 // there.)
 bool connected_to_itself(int fd);
 
+// For a TCP socket that is about to connect or to listen: where the address is a loopback one,
+// sends as fast as the other end reads. Congestion control that paces, as bbr does, only holds back
+// there what nothing would have lost, and a socket that has once begun to pace never stops. What is
+// accepted inherits it. Other addresses are left to the system's choice.
+void send_unpaced_on_loopback(int fd, const sockaddr* address);
+
 // A connected TCP socket whose two ends have different addresses.
 bool leads_to_other_host(int fd);
 

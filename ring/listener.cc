@@ -49,6 +49,7 @@ Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
   // Of a given port, old connections that linger on it are no owners; a listener is one all the
   // same.
   const int on = port != 0 ? 1 : 0;
+  if (fd) send_unpaced_on_loopback(fd.get(), found.list->ai_addr);
   if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {

@@ -399,6 +399,16 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
 
 }  // namespace
 
+Tuning tuning_within_host(int ranks) {
+  constexpr std::size_t kInFlight = 1 << 20;
+  Tuning tuning;
+  const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
+  if (granule <= tuning.granule_bytes) return tuning;
+  tuning.granule_bytes = granule;
+  tuning.window = 1;
+  return tuning;
+}
+
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Way::copy;
   const std::size_t bytes = shape.count * shape.element_bytes;
@@ -406,6 +416,7 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
   switch (shape.collective) {
     case Collective::all_reduce:
+      if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
         return Way::exchange;
       }

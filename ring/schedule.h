@@ -4,13 +4,14 @@
 //
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
-// - Small: few ranks exchange everything (one message latency); more send to rank 0, which answers
+// - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
+//   by any other, so they do it for longer); more send to rank 0, which answers
 //   (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks than cores
 //   each frame costs a system call and often a context switch on the same few cores).
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
-//   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. The window keeps what
-//   is in flight small enough for the processor's caches: the loopback device is twice as fast
+//   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
+//   what is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
 // A reduce is the same with results for the root alone.
 // Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
@@ -35,8 +36,13 @@ struct Tuning {
   std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
   std::size_t window = 2;                // granules from a peer that may await their reduction
   int exchange_ranks = 4;                // if what each takes in is at most small_bytes
+  std::size_t pair_bytes = 256 << 10;    // two ranks exchange up to here
   int direct_ranks = 16;
 };
+
+// On one host system calls cost more than waiting for a whole granule, as long as those of all
+// peers together stay in the cache.
+Tuning tuning_within_host(int ranks);
 
 // Between hosts the window has to cover what a link holds, 4 MiB: 1 Gbit/s for 32 ms.
 inline constexpr Tuning kBetweenHosts{.window = 64};

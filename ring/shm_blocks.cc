@@ -136,7 +136,7 @@ Result<void> ShmPlane::deliver_in_blocks() {
     if (auto taken = take_block(block - 1); !taken) return taken;
   }
   base_ += blocks;
-  return {};
+  return lends_ ? await_takers() : Result<void>();
 }
 
 Result<void> ShmPlane::give_block(std::size_t block) {
@@ -147,7 +147,7 @@ Result<void> ShmPlane::give_block(std::size_t block) {
   for (int step = 1; step < n_; ++step) {
     const int r = (rank_ + step) % n_;
     const Delivery d = delivery(shape_, rank_, r);
-    if (!d.exists || (gave && !to_each)) continue;
+    if (!d.exists || lends_ || (gave && !to_each)) continue;
     const Part p = piece(d, block);
     read_input(memory_.own + layout_.staging(number, to_each ? r : 0), d.from + p.first, p.count);
     gave = true;
@@ -168,6 +168,12 @@ Result<void> ShmPlane::take_block(std::size_t block) {
     const int r = (rank_ + step) % n_;  // each starts elsewhere
     const Delivery d = delivery(shape_, r, rank_);
     if (!d.exists) continue;
+    if (auto there = await_entry(r); !there) return there;
+    if (lent_by(r) != 0) {
+      if (block > 0) continue;
+      if (auto taken = take_lent(r, d); !taken) return taken;
+      continue;
+    }
     if (auto there = await(r, &ShmRank::staged, number + 1); !there) return there;
     const Part p = piece(d, block);
     write_output(d.to + p.first, staged_by(r, number, chunk), p.count);

@@ -1,5 +1,6 @@
 // ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
-// large ones, in blocks; shm_exchange.cc: all_reduce of two ranks.
+// large ones, in blocks; shm_exchange.cc: all_reduce of two ranks; shm_lend.cc: large ones that are
+// copied once.
 //
 // Small messages go in one shot: each rank puts its input where all can read it and, once everybody
 // has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
@@ -16,6 +17,10 @@
 // often a cache line changes hands; with results in slots of their own each line would change hands
 // once more per direction, when its slot is written again. It is the only case in which a rank
 // writes where another one stages, hence in the control segment.
+//
+// What only moves data is copied once where ranks can read each other's memory: the giver lends its
+// input, by its address in its arrival, the takers read from there, and it waits until they have.
+// Otherwise it goes in blocks, too, through the staging slots.
 //
 // Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
 // has read what it needed, an exchange slot when its owner has taken the result out; an entry or
@@ -88,6 +93,12 @@ class ShmPlane : public Plane {
   Result<void> deliver_in_blocks();
   Result<void> give_block(std::size_t block);
   Result<void> take_block(std::size_t block);
+  // shm_lend.cc
+  bool may_lend(const Shape& shape, const ShmPlan& plan) const;
+  void lend_input();
+  std::uint64_t lent_by(int r) const;
+  Result<void> take_lent(int r, const Delivery& delivery);
+  Result<void> await_takers();
   // The part of a delivery that a block holds, as elements from its start.
   Part piece(const Delivery& delivery, std::size_t block) const;
 
@@ -143,7 +154,11 @@ class ShmPlane : public Plane {
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
   std::uint64_t base_ = 0;             // blocks of all calls before this one
   std::uint64_t meetings_ = 0;
-  int core_ = -1;  // as told to the others
+  int core_ = -1;                   // as told to the others
+  bool lends_ = false;              // in this call
+  const void* readable_ = nullptr;  // the input that was last found to be so
+  std::size_t readable_bytes_ = 0;
+  std::vector<iovec> pieces_;  // scratch
 };
 
 template <class Visit>

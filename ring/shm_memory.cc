@@ -104,7 +104,8 @@ std::size_t ShmShape::small(std::uint64_t seq) const {
 std::size_t ShmShape::small_result(std::uint64_t seq) const {
   return small(0) + (kSmallSlots + seq % kSmallSlots) * small_bytes;
 }
-std::size_t ShmShape::data_bytes() const { return small(0) + 2 * kSmallSlots * small_bytes; }
+std::size_t ShmShape::probe() const { return small(0) + 2 * kSmallSlots * small_bytes; }
+std::size_t ShmShape::data_bytes() const { return probe() + sizeof(ReadProbe); }
 
 Result<UniqueFd> make_shm_control(int ranks) {
   const ShmShape shape = shape_for(ranks);
@@ -121,11 +122,15 @@ Result<UniqueFd> make_shm_control(int ranks) {
 }
 
 Result<ShmData> make_shm_data(int ranks) {
-  const std::size_t bytes = shape_for(ranks).data_bytes();
+  const ShmShape shape = shape_for(ranks);
+  const std::size_t bytes = shape.data_bytes();
   auto fd = make_memfd("dlring-data", bytes);
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
+  auto* const probe =
+      reinterpret_cast<ReadProbe*>(static_cast<char*>(mapping->get()) + shape.probe());
+  *probe = make_read_probe(&probe->word);
   // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
   // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
   // same.
@@ -164,6 +169,13 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
     memory.data.push_back(static_cast<const char*>(peer->get()));
     memory.keep.push_back(std::move(*peer));
   }
+  bool reads_all = true;
+  for (const char* data : memory.data) {
+    const auto& probe = *reinterpret_cast<const ReadProbe*>(data + memory.shape.probe());
+    memory.pids.push_back(static_cast<pid_t>(probe.pid));
+    reads_all = reads_all && can_read(probe);
+  }
+  memory.ranks[rank].reads_all = reads_all;
   return memory;
 }
 

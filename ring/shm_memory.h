@@ -4,7 +4,7 @@
 //                   there are just two, kSlots exchange slots of each
 // data segment      one per rank, writable only by its owner (memfd sealed against future writable
 //                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
-//                   chunks, then kSmallSlots small messages
+//                   chunks, then kSmallSlots small messages, then a ReadProbe
 //
 // All are memfds: no names that could collide or be left behind, no quota of /dev/shm. Memory is
 // allocated when a segment is made, so that a shortage is an Error and not a SIGBUS later.
@@ -20,6 +20,7 @@
 #include "base/unique_fd.h"
 #include "ring/plane.h"
 #include "ring/shm_plane.h"
+#include "ring/shm_read.h"
 #include "ring/shm_wait.h"
 
 namespace dlaunch {
@@ -51,6 +52,7 @@ struct ShmRank {
   ShmCounter reduced;          // blocks whose result chunk is there
   ShmCounter done;             // blocks of which nothing will be read any more
   Bell bell;
+  alignas(64) std::atomic<bool> reads_all{false};  // can read every other rank's memory
 };
 
 struct alignas(64) ShmHeader {
@@ -79,6 +81,7 @@ struct ShmShape {
   std::size_t result(std::uint64_t block) const;
   std::size_t small(std::uint64_t seq) const;
   std::size_t small_result(std::uint64_t seq) const;
+  std::size_t probe() const;
 };
 
 // The shape for so many ranks on this machine: chunks that let all staged data of a block stay in
@@ -102,6 +105,7 @@ struct ShmMemory {
   ShmRank* ranks = nullptr;
   char* own = nullptr;                      // own data segment, writable
   std::vector<const char*> data;            // data[r]: rank r's segment
+  std::vector<pid_t> pids;                  // by rank, as this process sees them; empty: unknown
   std::vector<std::shared_ptr<void>> keep;  // what unmaps them
 };
 

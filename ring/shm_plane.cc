@@ -28,13 +28,15 @@ Result<void> ShmPlane::run(const Call& call) {
   plan_ = plan_shm(shape_, n_, layout_);
   if (plan_.way < ShmPlan::Way::blocks) return one_shot();
   streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
+  if (!traits_of(call.collective).reduces) lend_input();
   arrive(0);
   if (plan_.way == ShmPlan::Way::exchange) return exchange_in_blocks();
   return traits_of(call.collective).reduces ? reduce_in_blocks() : deliver_in_blocks();
 }
 
 std::string ShmPlane::explain(const Call& call) const {
-  const ShmPlan plan = plan_shm(shape_of(call, n_), n_, layout_);
+  const Shape shape = shape_of(call, n_);
+  const ShmPlan plan = plan_shm(shape, n_, layout_);
   const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
   switch (plan.way) {
     case ShmPlan::Way::in_entry:
@@ -42,6 +44,7 @@ std::string ShmPlane::explain(const Call& call) const {
     case ShmPlan::Way::one_shot:
       return "shm: one shot";
     case ShmPlan::Way::blocks:
+      if (call.list == nullptr && may_lend(shape, plan)) return "shm: read from whoever gives it";
       return fmt::format("shm: {} blocks, chunks of {} KiB", plan.blocks, chunk);
     case ShmPlan::Way::exchange:
       return fmt::format("shm: exchange, {} blocks, chunks of {} KiB", plan.blocks, chunk);

@@ -47,7 +47,7 @@ class SocketPlane final : public Plane {
   SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
-        tuning_(sockets_->leaves_host() ? kBetweenHosts : Tuning{}),
+        tuning_(sockets_->leaves_host() ? kBetweenHosts : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()) {}
 

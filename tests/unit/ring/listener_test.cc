@@ -1,6 +1,8 @@
 #include "ring/listener.h"
 
 #include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -13,8 +15,23 @@
 
 #include <doctest/doctest.h>
 
+#include "base/socket.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
+
+namespace {
+
+std::string congestion_control(const UniqueFd& socket) {
+  char name[16] = "";
+  socklen_t size = sizeof name;
+  REQUIRE(::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0);
+  return name;
+}
+
+UniqueFd tcp_socket() { return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+
+}  // namespace
 
 TEST_CASE("listener: takes the first free port of a range, and says when none is left") {
   const auto any = Listener::open("127.0.0.1", false);
@@ -60,6 +77,38 @@ TEST_CASE(
   CHECK(proven);
   CHECK(accepted);
   CHECK(steady_now() - begin < 2s);  // 200 ms for each 64
+}
+
+TEST_CASE("listener: neither end of a loopback connection paces, others do as the system says") {
+  auto listener = Listener::open("127.0.0.1", false);
+  REQUIRE(listener);
+  const Secret secret;
+  UniqueFd accepted;
+  std::thread acceptor([&] {
+    const auto take = [&](UniqueFd fd, const HandshakeIdentity&, bool) {
+      accepted = std::move(fd);
+      return true;
+    };
+    (void)listener->accept_until(secret, {Purpose::ring_data, "job", 1, -1, 0, "rank 0"}, take,
+                                 steady_now() + 20s);
+  });
+  const auto connected = connect_tcp(listener->tcp_endpoint(), steady_now() + 10s);
+  if (connected) {
+    (void)handshake_connect(connected->get(), secret,
+                            {Purpose::ring_data, "job", 1, 1, 0, "rank 1"}, steady_now() + 10s);
+  }
+  acceptor.join();
+  REQUIRE(connected);
+  REQUIRE(accepted);
+  CHECK(congestion_control(*connected) == "reno");
+  CHECK(congestion_control(accepted) == "reno");
+
+  sockaddr_in elsewhere{};
+  elsewhere.sin_family = AF_INET;
+  elsewhere.sin_addr.s_addr = htonl(0xc0000201);  // 192.0.2.1
+  const UniqueFd fresh = tcp_socket(), other = tcp_socket();
+  send_unpaced_on_loopback(other.get(), reinterpret_cast<const sockaddr*>(&elsewhere));
+  CHECK(congestion_control(other) == congestion_control(fresh));
 }
 
 TEST_CASE("listener: a connection that a socket makes to itself is refused") {

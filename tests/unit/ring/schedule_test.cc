@@ -149,6 +149,7 @@ Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
           .granule_bytes = granule * sizeof(float),
           .window = window,
           .exchange_ranks = way == Way::exchange ? 64 : 0,
+          .pair_bytes = 0,
           .direct_ranks = way == Way::ring ? 0 : 64};
 }
 
@@ -317,6 +318,23 @@ TEST_CASE("a large all_reduce moves the least possible bytes") {
       CHECK(program.scratch_bytes <= std::size_t{4} << 20);
     }
   }
+}
+
+TEST_CASE("on one host, what is in flight to all peers together fits a cache, however many") {
+  for (int ranks = 1; ranks <= 64; ++ranks) {
+    const Tuning tuning = tuning_within_host(ranks);
+    const Shape shape{Collective::all_reduce, std::size_t{16} << 20, 4};
+    if (way_of(shape, ranks, tuning) != dlaunch::Way::direct) continue;
+    CHECK(make_program(shape, 0, ranks, tuning).scratch_bytes <= std::size_t{2} << 20);
+  }
+}
+
+TEST_CASE("two ranks exchange for longer than more ranks do") {
+  const Shape shape{Collective::all_reduce, std::size_t{64} << 10, 4};
+  CHECK(way_of(shape, 2, {}) == dlaunch::Way::exchange);
+  CHECK(way_of(shape, 3, {}) == dlaunch::Way::direct);
+  CHECK(way_of({Collective::all_reduce, (std::size_t{64} << 10) + 1, 4}, 2, {}) ==
+        dlaunch::Way::direct);
 }
 
 }  // namespace
