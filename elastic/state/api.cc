@@ -13,7 +13,7 @@ using namespace dlaunch;
 
 namespace {
 
-dl_result keep(dl_state* state, Result<void> result) {
+dl_result keep(dl_state* state, const Result<void>& result) {
   if (result) return DL_OK;
   state->error = result.error().what;
   return result_code(result.error().code);

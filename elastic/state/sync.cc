@@ -173,6 +173,7 @@ class Sync {
       holding.objects[s.object] = s.bytes;
     }
     std::vector<Holding> mine;
+    mine.reserve(found.size());
     for (auto& [id, holding] : found) mine.push_back(std::move(holding));
     const auto holdings = gather_holdings(rounds_, mine);
     if (!holdings) return holdings.error();
