@@ -66,6 +66,8 @@ int run_child(void* argument) {
   Child& child = *static_cast<Child*>(argument);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above
+  // Our own children may look at its stacks, which Yama forbids otherwise; kept by exec.
+  ::prctl(PR_SET_PTRACER, child.parent);
   ::setpgid(0, 0);
   for (int fd = 0; fd < 3; ++fd) {
     // dup2 of a descriptor onto itself would leave it to be closed by exec.

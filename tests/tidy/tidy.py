@@ -24,6 +24,7 @@ RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshak
 CONFINED = {
     "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",
     "hwloc": r"launcher/topology_hwloc\.cc",
+    "elfutils": r"launcher/native_stacks\.cc",
     "CLI": r"cli/",
     "nlohmann": r"(launcher/|cli/bench/|tests/)",
     "openssl": r"base/secret\.cc",

@@ -1,0 +1,291 @@
+#include "launcher/stacks.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "base/unique_fd.h"
+#include "launcher/spawn.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace target {
+
+// What the processes that are looked at do. Each tells that it is there, and stays.
+std::atomic<unsigned> turns{0};
+int counted = 0;
+
+void tell(int pipe, int what = 0) {
+  [[maybe_unused]] const auto written = ::write(pipe, &what, sizeof what);
+}
+
+[[gnu::noinline]] void waits_for_data(int pipe) {
+  tell(pipe);
+  while (true) {
+    ::pause();
+    turns = turns + 1;
+  }
+}
+
+[[gnu::noinline]] void turns_round_and_round(int pipe) {
+  tell(pipe);
+  while (true) turns = turns + 1;
+}
+
+[[gnu::noinline]] void waits_in_a_thread(int pipe) {
+  std::thread helper([pipe] {
+    ::pthread_setname_np(::pthread_self(), "helper )x(");
+    turns_round_and_round(pipe);
+  });
+  helper.join();
+  turns = turns + 1;
+}
+
+void count(int) { ++counted; }
+
+// Tells how many signals have come once SIGTERM comes.
+[[gnu::noinline]] void counts_signals(int pipe) {
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &ending, nullptr);
+  ::signal(SIGRTMIN, count);
+  tell(pipe);
+  sigset_t pending;
+  do {
+    turns = turns + 1;
+    ::sigpending(&pending);
+  } while (sigismember(&pending, SIGTERM) == 0);
+  tell(pipe, counted);
+  ::_exit(0);
+}
+
+}  // namespace target
+
+namespace {
+
+// 'Z' also for one that has gone.
+char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(')');
+  return name_end == std::string::npos ? 'Z' : text.at(name_end + 2);
+}
+
+class Process {
+ public:
+  explicit Process(void (*what)(int)) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    reading.reset(ends[0]);
+    const UniqueFd writing(ends[1]);
+    pid = ::fork();
+    if (pid == 0) {
+      what(writing.get());
+      ::_exit(0);
+    }
+    CHECK(told() == 0);
+  }
+  ~Process() {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  int told() const {
+    int what = -1;
+    REQUIRE(::read(reading.get(), &what, sizeof what) == sizeof what);
+    return what;
+  }
+  char state() const { return state_of(pid); }
+
+  pid_t pid;
+  UniqueFd reading;
+};
+
+std::string stacks(pid_t pid, Duration limit = 60s) {
+  asio::io_context loop;
+  std::string text;
+  int calls = 0;
+  dump_stacks(
+      loop, pid,
+      [&](std::vector<std::string> lines) {
+        ++calls;
+        for (const auto& line : lines) text += line + "\n";
+      },
+      limit);
+  CHECK(calls == 0);
+  loop.run();
+  CHECK(calls == 1);
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  const bool there = text.find(part) != std::string::npos;
+  if (!there) MESSAGE(text);
+  return there;
+}
+
+template <class Condition>
+bool comes_true(Condition condition) {
+  const auto end = steady_now() + 30s;
+  while (!condition()) {
+    if (steady_now() > end) return false;
+    ::usleep(1000);
+  }
+  return true;
+}
+
+bool has_libdw() { return stacks(::getpid()).find("without libdw") == std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("where a process waits is told by function and line, and it waits on") {
+  const Process process(target::waits_for_data);
+  const auto text = stacks(process.pid);
+  siginfo_t ended{};
+  ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
+  CHECK(ended.si_pid == 0);  // nothing is left to be reaped
+  if (!has_libdw()) return;
+  CHECK(contains(text, "thread " + std::to_string(process.pid) + " \""));
+  CHECK(contains(text, "#0 "));
+  CHECK(contains(text, "pause"));
+  CHECK(contains(text, " target::waits_for_data(int) at "));
+  CHECK(contains(text, "stacks_test.cc:"));
+  CHECK(contains(text, " main"));
+  CHECK(comes_true([&] { return process.state() == 'S'; }));
+}
+
+TEST_CASE("all threads are told, also of a process that never rests, and it goes on") {
+  const Process process(target::waits_in_a_thread);
+  const auto text = stacks(process.pid);
+  if (!has_libdw()) return;
+  CHECK(contains(text, "\"helper )x(\", running:"));
+  CHECK(contains(text, " target::turns_round_and_round(int) at "));
+  CHECK(contains(text, " target::waits_in_a_thread(int) at "));
+  CHECK(comes_true([&] { return process.state() == 'S'; }));
+}
+
+TEST_CASE("a process that stands stopped is told and stays stopped") {
+  const Process process(target::turns_round_and_round);
+  ::kill(process.pid, SIGSTOP);
+  REQUIRE(comes_true([&] { return process.state() == 'T'; }));
+  for (int i = 0; i < 3; ++i) {
+    const auto text = stacks(process.pid);
+    if (!has_libdw()) return;
+    CHECK(contains(text, ", stopped:"));
+    CHECK(contains(text, " target::turns_round_and_round(int) at "));
+    // The kernel stops it again a moment after the tracer has let it go.
+    CHECK(comes_true([&] { return process.state() == 'T'; }));
+  }
+  ::kill(process.pid, SIGCONT);
+  CHECK(comes_true([&] { return process.state() == 'R'; }));
+}
+
+TEST_CASE("no signal gets lost while somebody looks") {
+  const Process process(target::counts_signals);
+  constexpr int kSignals = 400;
+  const pid_t sender = ::fork();
+  if (sender == 0) {
+    for (int i = 0; i < kSignals; ++i) {
+      ::sigqueue(process.pid, SIGRTMIN, {});
+      ::usleep(200);
+    }
+    ::_exit(0);
+  }
+  do {
+    (void)stacks(process.pid);
+  } while (::waitpid(sender, nullptr, WNOHANG) == 0);
+  ::kill(process.pid, SIGTERM);
+  CHECK(process.told() == kSignals);
+}
+
+TEST_CASE("a process that somebody traces is left alone, and who does is told") {
+  const Process process(target::waits_for_data);
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]), writing(ends[1]);
+  const pid_t tracer = ::fork();
+  if (tracer == 0) {
+    target::tell(writing.get(), ::ptrace(PTRACE_SEIZE, process.pid, nullptr, nullptr) == 0 ? 1 : 0);
+    while (true) ::pause();
+  }
+  int traces = 0;
+  REQUIRE(::read(reading.get(), &traces, sizeof traces) == sizeof traces);
+  CHECK(traces == 1);
+  const auto text = stacks(process.pid);
+  CHECK(contains(text, "not looked at: "));
+  CHECK(contains(text, "(pid " + std::to_string(tracer) + ") is tracing it"));
+  CHECK_FALSE(text.find("waits_for_data") != std::string::npos);
+  ::kill(tracer, SIGKILL);
+  ::waitpid(tracer, nullptr, 0);
+}
+
+TEST_CASE("a process that has gone is told in one line") {
+  pid_t pid = 0;
+  { pid = Process(target::waits_for_data).pid; }
+  CHECK(stacks(pid) == "there is no process " + std::to_string(pid) + "\n");
+}
+
+namespace {
+
+// A Python program that waits in a function of its own.
+void runs_python(int pipe) {
+  ::dup2(pipe, 1);
+  ::execlp("python3", "python3", "-c",
+           "import os, time\n"
+           "def waits_in_python():\n"
+           "    os.write(1, bytes(4))\n"
+           "    while True: time.sleep(1000)\n"
+           "waits_in_python()\n",
+           nullptr);
+  target::tell(pipe, 1);
+}
+
+bool is_there(const char* program) { return find_program(program, ::getenv("PATH")).has_value(); }
+
+}  // namespace
+
+TEST_CASE("of a Python program py-spy tells, also while it stands stopped, or is recommended") {
+  if (!is_there("python3")) return;
+  const Process process(runs_python);
+  for (const char expected : {'S', 'T'}) {
+    if (expected == 'T') ::kill(process.pid, SIGSTOP);
+    REQUIRE(comes_true([&] { return process.state() == expected; }));
+    const auto text = stacks(process.pid);
+    CHECK(contains(text,
+                   is_there("py-spy") ? "waits_in_python (<string>:4)" : "with py-spy in PATH"));
+    CHECK(comes_true([&] { return process.state() == expected; }));
+  }
+}
+
+TEST_CASE("what takes too long is broken off, and nothing of it is left") {
+  if (!is_there("python3")) return;
+  char folder[] = "/tmp/dl-stacks-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  std::ofstream(fs::path(folder) / "py-spy") << "#!/bin/sh\necho $$ >&2\nexec sleep 1000\n";
+  fs::permissions(fs::path(folder) / "py-spy", fs::perms::owner_all);
+  const std::string path = ::getenv("PATH");
+  const Process process(runs_python);
+  ::setenv("PATH", (std::string(folder) + ":" + path).c_str(), 1);
+  const auto text = stacks(process.pid, 300ms);
+  ::setenv("PATH", path.c_str(), 1);
+  fs::remove_all(folder);
+  CHECK(contains(text, "this took too long and was broken off"));
+  if (const int sleeper = std::atoi(text.c_str()); sleeper > 0) {
+    CHECK(comes_true([&] { return state_of(sleeper) == 'Z'; }));
+  }
+}
