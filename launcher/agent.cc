@@ -37,6 +37,7 @@
 #include "launcher/processes.h"
 #include "launcher/progress_watch.h"
 #include "launcher/report.h"
+#include "launcher/stacks.h"
 #include "launcher/topology.h"
 #include "launcher/worker_channel.h"
 #include "launcher/worker_starter.h"
@@ -82,6 +83,7 @@ class Agent {
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
   void arm_chaos();
+  void show_stacks(const RankSet& ranks);
   void replace_slow(int rank, const std::string& why);
   void begin_watch();
   void replace_hung(const RankSet& ranks, const std::string& why);
@@ -209,7 +211,7 @@ bool Agent::set_up() {
       loop_, *processes_, slots_, options,
       ProgressWatch::Listener{
           .warn = [](int, const std::string& what) { log_warn("{}", what); },
-          .dump = [](const RankSet&) {},
+          .dump = [this](const RankSet& ranks) { show_stacks(ranks); },
           .replace = [this](const RankSet& ranks,
                             const std::string& why) { replace_hung(ranks, why); },
           .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); }});
@@ -476,6 +478,19 @@ void Agent::arm_chaos() {
     }
     arm_chaos();
   });
+}
+
+void Agent::show_stacks(const RankSet& ranks) {
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (!processes_->running(slot)) continue;
+    const int rank = processes_->place(slot).rank;
+    const pid_t pid = processes_->program_pid(slot);
+    if (!ranks.contains(rank)) continue;
+    dump_stacks(loop_, pid, [this, rank, pid](const std::vector<std::string>& lines) {
+      hub_->own_line(fmt::format("dlaunch: stacks of rank {} (pid {}):", rank, pid));
+      for (const auto& line : lines) hub_->own_line("dlaunch:   " + line);
+    });
+  }
 }
 
 void Agent::replace_slow(int rank, const std::string& why) {

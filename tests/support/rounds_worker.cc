@@ -1,10 +1,11 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
 // the next round when one is lost.
 //
-//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK]
+//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK] [--slow RANK]
 //
-// --hang: that rank of round 1 never comes to its sixth step. Says in which round it is as whom,
-// and at the end how many steps all have done.
+// --hang: that rank of round 1 never comes to its sixth step. --slow: in round 1 each step takes
+// that rank three times as long. Says in which round it is as whom, and at the end how many steps
+// all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -22,6 +23,7 @@ struct Options {
   std::int64_t steps = 100;
   int step_ms = 0;
   int hang = -1;
+  int slow = -1;
 };
 
 Options parse(int argc, char** argv) {
@@ -29,12 +31,13 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--steps") == 0) options.steps = std::atoll(argv[i + 1]);
     if (std::strcmp(argv[i], "--step-ms") == 0) options.step_ms = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--slow") == 0) options.slow = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
   }
   return options;
 }
 
-[[noreturn]] void hang_forever() {
+[[noreturn, gnu::noinline]] void hang_forever() {
   for (volatile bool hangs = true; hangs;) continue;
   std::abort();
 }
@@ -61,9 +64,8 @@ int main(int argc, char** argv) try {
       comm.all_reduce(std::span<std::int64_t>(most), dl::Op::max);
       done[0] = most[0] + 1;
       if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang) hang_forever();
-      if (options.step_ms > 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(options.step_ms));
-      }
+      const bool slow = comm.round() == 1 && comm.rank() == options.slow;
+      std::this_thread::sleep_for(std::chrono::milliseconds(options.step_ms * (slow ? 3 : 1)));
       std::int64_t over[] = {comm.round_over() ? 1 : 0};
       comm.all_reduce(std::span<std::int64_t>(over), dl::Op::max);
       if (over[0] == 0) continue;
