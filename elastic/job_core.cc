@@ -426,6 +426,28 @@ bool JobCore::all_members_are(Life life) const {
                      [&](Slot slot) { return at(slot).life == life; });
 }
 
+std::string JobCore::life_of(Slot slot) const {
+  const Process& process = at(slot);
+  switch (process.life) {
+    case Life::absent:
+      return "absent";
+    case Life::waiting:
+      return "to be started";
+    case Life::starting:
+      return "starting";
+    case Life::running:
+      if (process.ready) return process.rank >= 0 ? "waiting for its round" : "waiting for a place";
+      return "running";
+    case Life::stopping:
+      return "being stopped";
+    case Life::done:
+      return "done";
+    case Life::stuck:
+      return "cannot be ended";
+  }
+  return "";
+}
+
 std::string JobCore::waits_for() const {
   std::string text;
   if (state_ != JobState::forming) return text;

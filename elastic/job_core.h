@@ -16,6 +16,7 @@
 // a restart. Ranks are sticky: a replacement takes the lost rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -141,11 +142,17 @@ class JobCore {
   JobState state() const { return state_; }
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
+  int target_size() const { return std::max(target_size_, size()); }  // growing to it, or size()
   int restarts_used() const { return policy_.used(); }
+  int restarts_left(TimePoint now) const { return policy_.left(now); }
   int rank_of(Slot slot) const { return at(slot).rank; }
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
+  // Its process runs, and is not to end.
+  bool runs(Slot slot) const { return at(slot).life == Life::running; }
+  // How it is with the process there, in words: "running", "to be started", "absent".
+  std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.
   std::string waits_for() const;
   // Slots 0 to this, spares and growth included.

@@ -29,6 +29,7 @@
 #include "elastic/agent_core.h"
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
+#include "launcher/job_control.h"
 #include "launcher/job_dir.h"
 #include "launcher/keeper.h"
 #include "launcher/output_hub.h"
@@ -108,6 +109,7 @@ class Agent {
   std::optional<Processes> processes_;
   std::optional<ProgressWatch> watch_;
   std::optional<Chaos> chaos_;
+  std::unique_ptr<JobControl> control_;
   std::map<Slot, JobCore::Place> to_start_;
   int last_worker_ = 0;
   int last_round_dir_ = 0;
@@ -215,6 +217,11 @@ bool Agent::set_up() {
           .replace = [this](const RankSet& ranks,
                             const std::string& why) { replace_hung(ranks, why); },
           .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); }});
+  auto control = JobControl::open(
+      loop_, job_dir_.path(),
+      {plan_, job_, *processes_, [this](const JobCore::Event& order) { feed(order); }});
+  if (!control) return failed(kExitCannotCreate, control.error());
+  control_ = std::move(*control);
   return true;
 }
 
@@ -586,8 +593,7 @@ int run_job(const Plan& plan) {
     log_error("{}", ok.error().what);
     return kExitSystem;
   }
-  const char* tmp = ::getenv("TMPDIR");
-  auto job_dir = JobDir::make(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp");
+  auto job_dir = JobDir::make(folder_for_jobs());
   if (!job_dir) {
     log_error("{}", job_dir.error().what);
     return kExitCannotCreate;

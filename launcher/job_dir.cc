@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace dlaunch {
@@ -15,8 +16,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "dlaunch-job-";
 
-// Folders of this user whose lock nobody holds any more.
-void sweep(const std::string& tmp) {
+// Calls `use` for each folder of a job of this user, with its lock, open: it is held by the job if
+// that is still running.
+template <class Use>
+void for_each_job_dir(const std::string& tmp, const Use& use) {
   std::error_code ec;
   for (fs::directory_iterator it(tmp, ec), end; !ec && it != end; it.increment(ec)) {
     if (!it->path().filename().string().starts_with(kPrefix)) continue;
@@ -25,13 +28,33 @@ void sweep(const std::string& tmp) {
       continue;
     }
     const UniqueFd lock(::open((it->path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    std::error_code ignored;
-    fs::remove_all(it->path(), ignored);
+    if (lock) use(it->path(), lock.get());
   }
 }
 
+void sweep(const std::string& tmp) {
+  for_each_job_dir(tmp, [](const fs::path& path, int lock) {
+    if (::flock(lock, LOCK_EX | LOCK_NB) != 0) return;
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  });
+}
+
 }  // namespace
+
+std::string folder_for_jobs() {
+  const char* tmp = ::getenv("TMPDIR");
+  return tmp != nullptr && *tmp != '\0' ? tmp : "/tmp";
+}
+
+std::vector<std::string> running_job_dirs(const std::string& tmp) {
+  std::vector<std::string> found;
+  for_each_job_dir(tmp, [&](const fs::path& path, int lock) {
+    if (::flock(lock, LOCK_SH | LOCK_NB) != 0) found.push_back(path);
+  });
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
 Result<JobDir> JobDir::make(const std::string& tmp) {
   sweep(tmp);

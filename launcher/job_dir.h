@@ -5,12 +5,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/unique_fd.h"
 
 namespace dlaunch {
+
+// $TMPDIR, or /tmp.
+std::string folder_for_jobs();
+
+// The folders in `tmp` of this user's jobs that are running, by name.
+std::vector<std::string> running_job_dirs(const std::string& tmp);
 
 class JobDir {
  public:

@@ -152,7 +152,8 @@ std::string demangled(const char* name) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> plain(
       abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
-  return status == 0 ? plain.get() : name;
+  if (status == 0) return plain.get();
+  return {name, std::strcspn(name, "@")};  // "poll@GLIBC_2.2.5"
 }
 
 // "train_step(int) at train.cc:42", "poll in /lib/libc.so.6"

@@ -47,6 +47,7 @@ class Processes {
 
   bool running(Slot slot) const;
   pid_t pid(Slot slot) const;
+  TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
   // The process that has linked libdlring, if one has told: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }

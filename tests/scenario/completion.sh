@@ -39,3 +39,12 @@ offers hosts.txt --nproc 4 cat h
 offers_not --quiet --nproc 4 cat --q
 offers hosts.txt -- h
 offers_not --quiet -- --q
+
+# dlaunchctl's own.
+source "$SOURCE/cli/completion/dlaunchctl" || fail "the completion of dlaunchctl does not load"
+complete -p dlaunchctl >/dev/null || fail "nothing is registered for dlaunchctl"
+ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dlaunchctl; echo "${COMPREPLY[*]}"; }
+[ "$(ctl_completes re)" = "resize restart" ] || fail "dlaunchctl re: ${COMPREPLY[*]}"
+[ "$(ctl_completes --job x st)" = "status stacks stop" ] || fail "dlaunchctl --job x st"
+[ "$(ctl_completes status --)" = "--help --job --json" ] || fail "dlaunchctl status --"
+[ "$(ctl_completes stop --j)" = "--job" ] || fail "dlaunchctl stop --j"

@@ -26,7 +26,7 @@ CONFINED = {
     "hwloc": r"launcher/topology_hwloc\.cc",
     "elfutils": r"launcher/native_stacks\.cc",
     "CLI": r"cli/",
-    "nlohmann": r"(launcher/|cli/bench/|tests/)",
+    "nlohmann": r"(launcher/|cli/bench/|cli/ctl/|tests/)",
     "openssl": r"base/secret\.cc",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
@@ -34,7 +34,7 @@ CONFINED = {
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake)\.|ring/(schedule|frame|plane)\.|"
-    r"launcher/(line_|report|binding|hostfile|worker_env|macros))"
+    r"launcher/(line_|report|control_request|job_status|binding|hostfile|worker_env|macros))"
 )
 BANNED_IN_CORES = [
     (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -77,6 +78,26 @@ TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
   CHECK(fs::exists(alive->path()));
   CHECK(fs::exists(tmp.path / "dlaunch-job-no-lock"));
   CHECK(fs::exists(tmp.path / "other" / "lock"));
+}
+
+TEST_CASE("the folders of running jobs are found, and no others") {
+  const Folder tmp;
+  CHECK(running_job_dirs(tmp.path).empty());
+  auto one = JobDir::make(tmp.path);
+  auto other = JobDir::make(tmp.path);
+  REQUIRE((one && other));
+  std::string dead;
+  {
+    auto dir = JobDir::make(tmp.path);
+    REQUIRE(dir);
+    dead = dir->path();
+  }
+  fs::create_directory(tmp.path / "dlaunch-job-no-lock");
+  std::vector<std::string> expected = {one->path(), other->path()};
+  std::sort(expected.begin(), expected.end());
+  CHECK(running_job_dirs(tmp.path) == expected);
+  CHECK(fs::exists(dead));  // only looked at
+  CHECK(running_job_dirs("/no/such/place").empty());
 }
 
 TEST_CASE("a place where no folder can be made is named") {

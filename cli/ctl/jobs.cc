@@ -1,0 +1,117 @@
+#include "cli/ctl/jobs.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "base/socket.h"
+#include "cli/ctl/options.h"
+#include "launcher/job_dir.h"
+
+namespace dlaunch::ctl {
+namespace {
+
+using nlohmann::json;
+using Command = ControlRequest::Command;
+
+constexpr int kExitRefused = 1;
+
+Failure no_answer(const std::string& folder, const std::string& why) {
+  return {kExitRendezvous, fmt::format("the job in {} does not answer: {}", folder, why)};
+}
+
+// Stacks take up to 5 s for each few workers, and people may interrupt; all else is told at once,
+// unless dlaunch was stopped.
+TimePoint patience(const ControlRequest& request) {
+  if (request.command == Command::stacks) return kNever;
+  return steady_now() + std::chrono::seconds(5);
+}
+
+std::string exchange(const std::string& folder, const ControlRequest& request) {
+  auto socket = connect_unix_path(folder + "/" + kControlSocket, SOCK_STREAM);
+  if (!socket) throw no_answer(folder, socket.error().what);
+  const std::string text = encode(request);
+  // It always fits into the socket's buffer.
+  if (::send(socket->get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) {
+    throw no_answer(folder, errno_error("send", errno).what);
+  }
+  ::shutdown(socket->get(), SHUT_WR);
+  const TimePoint deadline = patience(request);
+  std::string answer;
+  char bytes[16384];
+  while (true) {
+    pollfd readable{socket->get(), POLLIN, 0};
+    if (::poll(&readable, 1, poll_timeout_ms(steady_now(), deadline)) == 0 &&
+        steady_now() >= deadline) {
+      throw no_answer(folder, "is dlaunch stopped?");
+    }
+    const ssize_t n = ::recv(socket->get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n == 0) return answer;
+    if (n > 0) {
+      answer.append(bytes, static_cast<std::size_t>(n));
+    } else if (errno != EAGAIN && errno != EINTR) {
+      throw no_answer(folder, errno_error("receive", errno).what);
+    }
+  }
+}
+
+std::string names(const std::vector<RunningJob>& jobs) {
+  std::string text;
+  for (const auto& job : jobs) {
+    text += text.empty() ? "" : ", ";
+    text += job.status.is_null() ? fmt::format("one that does not answer ({})", job.folder)
+                                 : job.status["job_id"].get<std::string>();
+  }
+  return text;
+}
+
+}  // namespace
+
+json ask(const std::string& folder, const ControlRequest& request) {
+  const std::string text = exchange(folder, request);
+  if (text.empty()) throw no_answer(folder, "it has just ended");
+  json answer = json::parse(text, nullptr, false);
+  if (!answer.is_object() || !answer.contains("ok")) {
+    throw Failure{kExitInternal, "the job's answer makes no sense: is it of another version?"};
+  }
+  if (!answer["ok"].get<bool>()) throw Failure{kExitRefused, answer.value("error", "refused")};
+  return answer;
+}
+
+std::vector<RunningJob> running_jobs() {
+  std::vector<RunningJob> jobs;
+  for (const auto& folder : running_job_dirs(folder_for_jobs())) {
+    RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr});
+    try {
+      job.status = ask(folder, {Command::status, {}}).value("status", json());
+    } catch (const Failure&) {
+      // It is listed all the same.
+    }
+  }
+  return jobs;
+}
+
+const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id) {
+  std::vector<const RunningJob*> fitting;
+  for (const auto& job : jobs) {
+    const bool fits = id.empty() || (!job.status.is_null() && job.status["job_id"] == id);
+    if (fits) fitting.push_back(&job);
+  }
+  if (fitting.size() == 1) return *fitting[0];
+  if (jobs.empty()) {
+    throw Failure{kExitRendezvous,
+                  fmt::format("no job of yours is running here (looked in {}, see TMPDIR)",
+                              folder_for_jobs())};
+  }
+  if (id.empty()) throw Failure{kExitUsage, "which job? Choose by --job: " + names(jobs)};
+  throw Failure{kExitRendezvous,
+                fmt::format("{} job has the id {}; running: {}",
+                            fitting.empty() ? "no" : "more than one", id, names(jobs))};
+}
+
+}  // namespace dlaunch::ctl

@@ -1,0 +1,27 @@
+// The jobs of this user on this machine, and how to ask one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/control_request.h"
+
+namespace dlaunch::ctl {
+
+struct RunningJob {
+  std::string folder;
+  nlohmann::json status;  // as of dlaunchctl(1); null: it does not answer
+};
+
+// Asks each for its status.
+std::vector<RunningJob> running_jobs();
+
+// The only job, or the one with this id. Throws a Failure that lists them where that is not one.
+const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
+
+// The answer of a job, an object. Throws a Failure if it refuses, has ended, or does not answer.
+nlohmann::json ask(const std::string& folder, const ControlRequest& request);
+
+}  // namespace dlaunch::ctl

@@ -1,0 +1,64 @@
+// dlaunchctl: one question to one job of this user, and its answer.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/exit_code.h"
+#include "cli/ctl/jobs.h"
+#include "cli/ctl/options.h"
+#include "cli/ctl/render.h"
+
+namespace dlaunch::ctl {
+namespace {
+
+using nlohmann::json;
+using Command = ControlRequest::Command;
+
+std::string list(bool as_json) {
+  const auto jobs = running_jobs();
+  if (!as_json) return render_list(jobs);
+  json all = json::array();
+  for (const auto& job : jobs) all.push_back({{"folder", job.folder}, {"status", job.status}});
+  return all.dump(2) + "\n";
+}
+
+// What an answer has to say, in a member of this name.
+const char* answer_key(Command command) {
+  if (command == Command::status) return "status";
+  return command == Command::stacks ? "stacks" : "done";
+}
+
+std::string run(const Options& options) {
+  if (!options.say.empty()) return options.say;
+  if (!options.request) return list(options.json);
+  const auto jobs = running_jobs();
+  const RunningJob& job = choose(jobs, options.job);
+  const Command command = options.request->command;
+  const json answer = ask(job.folder, *options.request).at(answer_key(command));
+  if (options.json) return answer.dump(2) + "\n";
+  if (command == Command::status) return render_status(answer);
+  if (command == Command::stacks) return render_stacks(answer);
+  return answer.get<std::string>() + "\n";
+}
+
+}  // namespace
+}  // namespace dlaunch::ctl
+
+int main(int argc, char** argv) {
+  using namespace dlaunch;
+  try {
+    const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const std::string text = ctl::run(ctl::read_options(words));
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (written && std::fflush(stdout) == 0) return kExitOk;
+    std::perror("dlaunchctl: write to stdout");
+    return kExitSystem;
+  } catch (const ctl::Failure& e) {
+    std::fprintf(stderr, "dlaunchctl: %s\n", e.what.c_str());
+    return e.exit_code;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "dlaunchctl: the job's answer makes no sense: %s\n", e.what());
+    return kExitInternal;
+  }
+}

@@ -1,0 +1,83 @@
+#include "cli/ctl/options.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "base/exit_code.h"
+#include "cli/version.h"
+
+namespace dlaunch::ctl {
+namespace {
+
+using Command = ControlRequest::Command;
+
+// What a command may have beside its name.
+struct Words {
+  Options options;
+  int number = -1;
+};
+
+CLI::App* declare(CLI::App& app, const char* name, const char* help) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->fallthrough();  // --job may stand behind it, too
+  return command;
+}
+
+void declare_all(CLI::App& app, Words& words) {
+  app.add_option("--job", words.options.job, "the job's id; the only job that runs")
+      ->type_name("ID");
+  const auto json = [&words](CLI::App* command) {
+    command->add_flag("--json", words.options.json, "JSON in place of text");
+  };
+  const auto sends = [&words](CLI::App* command, Command what) {
+    command->callback([&words, what] { words.options.request = ControlRequest{what, {}}; });
+  };
+  const auto number = [&words](CLI::App* command, const char* name, const char* help) {
+    return command->add_option(name, words.number, help)->check(CLI::Range(0, 1 << 30));
+  };
+
+  CLI::App* status = declare(app, "status", "what the job and its workers are doing");
+  json(status);
+  sends(status, Command::status);
+  CLI::App* list = declare(app, "list", "this user's jobs on this machine");
+  json(list);
+  CLI::App* stacks = declare(app, "stacks", "where the threads of its workers are");
+  number(stacks, "RANK", "of this worker only");
+  json(stacks);
+  sends(stacks, Command::stacks);
+  CLI::App* resize = declare(app, "resize", "let an elastic job grow or shrink");
+  number(resize, "WORKERS", "to so many")->required();
+  sends(resize, Command::resize);
+  CLI::App* restart = declare(app, "restart", "put a new process in a worker's place");
+  number(restart, "RANK", "of this worker")->required();
+  sends(restart, Command::restart);
+  sends(declare(app, "stop", "end the job, as SIGTERM to dlaunch does"), Command::stop);
+}
+
+}  // namespace
+
+Options read_options(const std::vector<std::string>& words) {
+  CLI::App app{"Asks a running job of dlaunch, or tells it what to do.", "dlaunchctl"};
+  app.set_version_flag("--version", "dlaunchctl " DLAUNCH_VERSION);
+  app.require_subcommand(1);
+  Words found;
+  declare_all(app, found);
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    found.options.say = app.help();
+  } catch (const CLI::CallForVersion& e) {
+    found.options.say = std::string(e.what()) + "\n";
+  } catch (const CLI::ParseError& e) {
+    throw Failure{kExitUsage, std::string(e.what()) + "; see --help"};
+  }
+  if (found.options.request && found.number >= 0) found.options.request->number = found.number;
+  if (!found.options.request && !found.options.job.empty()) {
+    throw Failure{kExitUsage, "list lists all jobs, and --job names one"};
+  }
+  return found.options;
+}
+
+}  // namespace dlaunch::ctl

@@ -1,0 +1,132 @@
+#include "cli/ctl/render.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace dlaunch::ctl {
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<std::string>;
+
+// Columns as wide as their widest cell; numbers, those of the first `right` columns, to the right.
+std::string table(const std::vector<Row>& rows, std::size_t right) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i < right ? fmt::format("{:>{}}  ", row[i], widths[i])
+                        : fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string number_or(const json& value, const char* otherwise) {
+  return value.is_null() ? otherwise : std::to_string(value.get<int>());
+}
+
+std::string plain(const json& object, const char* key) {
+  return escaped(object.at(key).get<std::string>());
+}
+
+std::string workers(int count) {
+  return count == 1 ? "1 worker" : fmt::format("{} workers", count);
+}
+
+std::string last_operation(const json& operation) {
+  if (operation.is_null()) return "-";
+  const std::string state = operation.at("state");
+  const std::string since = age(operation.at("since_s"));
+  const std::string what = plain(operation, "operation");
+  if (state == "running") return fmt::format("{}, for {} now", what, since);
+  return fmt::format("{}, {} {} ago", what, state, since);
+}
+
+Row row_of(const json& worker) {
+  const json& ran = worker.at("ran_s");
+  return {number_or(worker.at("rank"), "spare"),
+          number_or(worker.at("pid"), "-"),
+          plain(worker, "host"),
+          plain(worker, "state"),
+          ran.is_null() ? "-" : age(ran),
+          last_operation(worker.at("last_operation"))};
+}
+
+std::string size_of(const json& status) {
+  const int size = status.at("size"), target = status.at("target_size");
+  std::string text = workers(size);
+  if (target > size) text += fmt::format(" growing to {}", target);
+  return text;
+}
+
+}  // namespace
+
+std::string age(double seconds) {
+  const auto whole = static_cast<long>(seconds);
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
+  if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : 0);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  if (whole < 86400) return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+  return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string render_status(const json& status) {
+  const json& restarts = status.at("restarts");
+  std::string text = fmt::format(
+      "job {}: {}\n"
+      "{}, round {}, {} (at most {}), for {}\n",
+      plain(status, "job_id"), plain(status, "program"), plain(status, "state"),
+      status.at("round").get<int>(), size_of(status), status.at("max_size").get<int>(),
+      age(status.at("ran_s")));
+  if (const std::string whom = plain(status, "waits_for"); !whom.empty()) {
+    text += fmt::format("waits for {}\n", whom);
+  }
+  text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
+                      restarts.at("left").get<int>(), plain(restarts, "limit"));
+  std::vector<Row> rows = {{"RANK", "PID", "HOST", "STATE", "FOR", "LAST OPERATION"}};
+  for (const char* kind : {"workers", "spares"}) {
+    for (const auto& worker : status.at(kind)) rows.push_back(row_of(worker));
+  }
+  return text + table(rows, 2);
+}
+
+std::string render_stacks(const json& stacks) {
+  std::string text;
+  for (const auto& worker : stacks) {
+    const std::string rank = number_or(worker.at("rank"), "");
+    text += fmt::format("{} (pid {} on {}):\n", rank.empty() ? "spare" : "rank " + rank,
+                        worker.at("pid").get<int>(), plain(worker, "host"));
+    for (const auto& line : worker.at("lines")) {
+      text += fmt::format("  {}\n", escaped(line.get<std::string>()));
+    }
+  }
+  return text;
+}
+
+std::string render_list(const std::vector<RunningJob>& jobs) {
+  if (jobs.empty()) return "";
+  std::vector<Row> rows = {{"JOB", "STATE", "FOR", "SIZE", "PROGRAM"}};
+  for (const auto& job : jobs) {
+    if (job.status.is_null()) {
+      rows.push_back({"?", "does not answer", "-", "-", job.folder});
+    } else {
+      rows.push_back({plain(job.status, "job_id"), plain(job.status, "state"),
+                      age(job.status.at("ran_s")), size_of(job.status),
+                      plain(job.status, "program")});
+    }
+  }
+  return table(rows, 0);
+}
+
+}  // namespace dlaunch::ctl

@@ -1,0 +1,21 @@
+// Answers of a job as text for people, each line with its end. The JSON is documented in
+// dlaunchctl(1). Throws nlohmann's exceptions where it is otherwise.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/ctl/jobs.h"
+
+namespace dlaunch::ctl {
+
+std::string render_status(const nlohmann::json& status);
+std::string render_stacks(const nlohmann::json& stacks);
+std::string render_list(const std::vector<RunningJob>& jobs);
+
+// "310 ms", "7.25 s", "4 min 12 s", "3 h 5 min", "2 d 1 h"
+std::string age(double seconds);
+
+}  // namespace dlaunch::ctl

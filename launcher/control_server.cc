@@ -1,0 +1,127 @@
+#include "launcher/control_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+#include <asio/buffer.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+
+#include "base/clock.h"
+#include "base/socket.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kMaxSessions = 32;
+constexpr Duration kPatience = std::chrono::seconds(5);
+
+bool is_of_this_user(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+// Lives as long as something is asked of the loop, or the handler keeps the reply.
+class ControlServer::Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(asio::io_context& loop, UniqueFd fd, std::size_t max_request, Handler handler,
+          std::shared_ptr<int> count)
+      : socket_(loop, fd.release()),
+        timer_(loop),
+        max_request_(max_request),
+        handler_(std::move(handler)),
+        count_(std::move(count)) {
+    ++*count_;
+  }
+  ~Session() { --*count_; }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void start() {
+    limit_time();
+    read();
+  }
+
+ private:
+  void limit_time() {
+    timer_.expires_after(kPatience);
+    timer_.async_wait([self = shared_from_this()](asio::error_code ec) {
+      if (!ec) self->close();
+    });
+  }
+
+  void read() {
+    socket_.async_read_some(asio::buffer(bytes_), [self = shared_from_this()](asio::error_code ec,
+                                                                              std::size_t n) {
+      self->request_.append(self->bytes_.data(), n);
+      // One byte more is enough for the handler to see that it is too long.
+      const bool ended = ec == asio::error::eof || self->request_.size() > self->max_request_;
+      if (ec && !ended) return self->close();
+      if (!ended) return self->read();
+      self->timer_.cancel();
+      self->handler_(self->request_, [self](const std::string& answer) { self->write(answer); });
+    });
+  }
+
+  void write(const std::string& answer) {
+    answer_ = answer;
+    limit_time();
+    asio::async_write(
+        socket_, asio::buffer(answer_),
+        [self = shared_from_this()](asio::error_code, std::size_t) { self->close(); });
+  }
+
+  void close() {
+    timer_.cancel();
+    asio::error_code ignored;
+    socket_.close(ignored);
+  }
+
+  Socket socket_;
+  asio::steady_timer timer_;
+  const std::size_t max_request_;
+  const Handler handler_;
+  const std::shared_ptr<int> count_;
+  std::array<char, 1024> bytes_{};
+  std::string request_, answer_;
+};
+
+Result<std::unique_ptr<ControlServer>> ControlServer::open(asio::io_context& loop,
+                                                           const std::string& path,
+                                                           std::size_t max_request,
+                                                           Handler handler) {
+  auto listener = listen_unix_path(path, SOCK_STREAM | SOCK_NONBLOCK);
+  if (!listener) return listener.error();
+  return std::unique_ptr<ControlServer>(
+      new ControlServer(loop, std::move(*listener), max_request, std::move(handler)));
+}
+
+ControlServer::ControlServer(asio::io_context& loop, UniqueFd listener, std::size_t max_request,
+                             Handler handler)
+    : loop_(loop),
+      listener_(loop, listener.release()),
+      max_request_(max_request),
+      handler_(std::move(handler)) {
+  accept();
+}
+
+void ControlServer::accept() {
+  listener_.async_wait(Socket::wait_read, [this](asio::error_code ec) {
+    if (ec) return;
+    let_in(UniqueFd(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    accept();
+  });
+}
+
+void ControlServer::let_in(UniqueFd fd) {
+  if (!fd || *sessions_ >= kMaxSessions || !is_of_this_user(fd.get())) return;
+  std::make_shared<Session>(loop_, std::move(fd), max_request_, handler_, sessions_)->start();
+}
+
+}  // namespace dlaunch

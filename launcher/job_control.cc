@@ -1,0 +1,163 @@
+#include "launcher/job_control.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "launcher/process_tree.h"
+#include "launcher/stacks.h"
+#include "launcher/worker_evidence.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+std::string refusal(const std::string& why) { return json{{"ok", false}, {"error", why}}.dump(); }
+
+// The stacks of several workers, some at a time: each takes a process and reads whole libraries.
+class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
+ public:
+  ManyStacks(asio::io_context& loop, std::string host, std::vector<WorkerStatus> workers,
+             ControlServer::Reply reply)
+      : loop_(loop),
+        host_(std::move(host)),
+        workers_(std::move(workers)),
+        reply_(std::move(reply)),
+        answers_(workers_.size()) {}
+
+  void start() {
+    constexpr std::size_t kAtATime = 4;
+    if (workers_.empty()) return tell();
+    while (next_ < std::min(kAtATime, workers_.size())) look_at_next();
+  }
+
+ private:
+  void look_at_next() {
+    const std::size_t i = next_++;
+    dump_stacks(loop_, workers_[i].pid,
+                [self = shared_from_this(), i](const std::vector<std::string>& lines) {
+                  self->add(i, lines);
+                });
+  }
+
+  void add(std::size_t i, const std::vector<std::string>& lines) {
+    const WorkerStatus& worker = workers_[i];
+    answers_[i] = {{"rank", worker.rank >= 0 ? json(worker.rank) : json()},
+                   {"pid", worker.pid},
+                   {"host", host_},
+                   {"lines", lines}};
+    if (next_ < workers_.size()) look_at_next();
+    if (++answered_ == workers_.size()) tell();
+  }
+
+  void tell() { reply_(json{{"ok", true}, {"stacks", answers_}}.dump()); }
+
+  asio::io_context& loop_;
+  const std::string host_;
+  const std::vector<WorkerStatus> workers_;
+  const ControlServer::Reply reply_;
+  std::vector<json> answers_;
+  std::size_t next_ = 0, answered_ = 0;
+};
+
+// What the kernel says of a process that should be running.
+std::string state_in_words(const std::string& state, pid_t pid) {
+  const auto seen = state_of_process(pid);
+  if (seen == ProcessState::stopped) return "stopped by a signal";
+  if (seen == ProcessState::traced) return "being traced";
+  return state;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
+                                                     const std::string& folder, Job job) {
+  std::unique_ptr<JobControl> control(new JobControl(loop, std::move(job)));
+  auto server = ControlServer::open(
+      loop, folder + "/" + kControlSocket, kMaxControlRequest,
+      [c = control.get()](const std::string& request, const ControlServer::Reply& reply) {
+        c->answer(request, reply);
+      });
+  if (!server) return server.error();
+  control->server_ = std::move(*server);
+  return control;
+}
+
+JobControl::JobControl(asio::io_context& loop, Job job)
+    : loop_(loop), job_(std::move(job)), slots_(job_.plan.max_nproc + job_.plan.spares) {}
+
+void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
+  const auto parsed = parse_control_request(request);
+  if (!parsed) return reply(refusal(parsed.error().what));
+  const JobStatus now = status();
+  const ControlDecision decision = decide(*parsed, now);
+  if (!decision.refused.empty()) return reply(refusal(decision.refused));
+  switch (parsed->command) {
+    case ControlRequest::Command::status:
+      return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
+    case ControlRequest::Command::stacks:
+      return std::make_shared<ManyStacks>(loop_, now.host, decision.stacks_of, reply)->start();
+    default:
+      log_warn("dlaunchctl: {}", decision.done);
+      reply(json{{"ok", true}, {"done", decision.done}}.dump());
+      job_.feed(*decision.event);
+  }
+}
+
+JobStatus JobControl::status() const {
+  const JobCore& core = job_.core;
+  JobStatus status{.now = steady_now(),
+                   .job_id = job_.plan.job_id,
+                   .host = job_.plan.host,
+                   .program = {},
+                   .state = core.state(),
+                   .round = core.round(),
+                   .size = core.size(),
+                   .target_size = core.target_size(),
+                   .max_size = job_.plan.max_nproc,
+                   .waits_for = core.waits_for(),
+                   .restarts_used = core.restarts_used(),
+                   .restarts_left = core.restarts_left(steady_now()),
+                   .restarts = format_restart_limit(job_.plan.max_restarts),
+                   .ran = steady_now() - started_,
+                   .workers = {}};
+  for (const auto& word : job_.plan.argv) {
+    status.program += (status.program.empty() ? "" : " ") + escaped(word);
+  }
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    WorkerStatus worker = status_of(slot, status.now);
+    if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {
+      status.workers.push_back(std::move(worker));
+    }
+  }
+  std::stable_sort(status.workers.begin(), status.workers.end(),
+                   [](const WorkerStatus& a, const WorkerStatus& b) {
+                     return static_cast<unsigned>(a.rank) < static_cast<unsigned>(b.rank);
+                   });
+  return status;
+}
+
+WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
+  const JobCore& core = job_.core;
+  WorkerStatus worker{.slot = slot,
+                      .rank = core.rank_of(slot),
+                      .up = core.runs(slot),
+                      .linked = core.linked(slot),
+                      .state = core.life_of(slot)};
+  if (!job_.processes.running(slot)) return worker;
+  worker.pid = job_.processes.program_pid(slot);
+  worker.ran = now - job_.processes.started(slot);
+  if (worker.up) worker.state = state_in_words(worker.state, worker.pid);
+  const WorkerPlace& place = job_.processes.place(slot);
+  auto flight =
+      read_flight(read_left_file(place.round_dir + "/flight." + std::to_string(place.rank)));
+  if (!flight.empty() && place.rank >= 0) worker.operation = std::move(flight.back());
+  return worker;
+}
+
+}  // namespace dlaunch

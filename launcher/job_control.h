@@ -1,0 +1,44 @@
+// JobControl: answers the questions and does the orders that come to the job's control socket, as
+// control_request.h decides. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <asio/io_context.hpp>
+
+#include "elastic/job_core.h"
+#include "launcher/control_request.h"
+#include "launcher/control_server.h"
+#include "launcher/plan.h"
+#include "launcher/processes.h"
+
+namespace dlaunch {
+
+class JobControl {
+ public:
+  // What it looks at, all of which must outlive it, and how an order reaches the job.
+  struct Job {
+    const Plan& plan;
+    const JobCore& core;
+    const Processes& processes;
+    std::function<void(JobCore::Event)> feed;
+  };
+  static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,
+                                                  Job job);
+
+ private:
+  JobControl(asio::io_context& loop, Job job);
+  void answer(const std::string& request, const ControlServer::Reply& reply);
+  JobStatus status() const;
+  WorkerStatus status_of(Slot slot, TimePoint now) const;
+
+  asio::io_context& loop_;
+  const Job job_;
+  const int slots_;
+  const TimePoint started_ = steady_now();
+  std::unique_ptr<ControlServer> server_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,77 @@
+# dlaunchctl: a running elastic job is looked at, resized, has a rank restarted, and is ended.
+source "$SOURCE/tests/scenario/common.sh"
+export PATH="$BUILD/cli/ctl:$PATH"
+export TMPDIR="$tmp"  # no other job of this user is seen
+
+# What a job says of itself, as a Python expression over s.
+says() { dlaunchctl status --json ${job:+--job "$job"} 2>/dev/null | python3 -c "
+import json, sys
+s = json.load(sys.stdin)
+pids = [w['pid'] for w in s['workers']]
+print($1)" 2>/dev/null; }
+is() { [ "$(says "$1")" = True ]; }
+becomes() { wait_until 60 is "$1" || fail "never: $1; $(dlaunchctl status 2>&1)"; }
+settled="s['state'] == 'active' and s['target_size'] == s['size'] and all(w['last_operation'] for w in s['workers'])"
+job=
+
+run dlaunchctl status; expect_code 69; expect_err 'no job of yours is running here'
+run dlaunchctl list; expect_code 0; [ ! -s out ] || fail "a job where there is none"
+run dlaunchctl resize; expect_code 64
+
+dlaunch --job-id first --nproc 4 "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >job.out 2>job.err </dev/null & keeper=$!
+started+=("$keeper")
+becomes "$settled and s['size'] == 4"
+run dlaunchctl status; expect_code 0
+expect_out '^job first: .*/elastic_worker --steps 1000000000 --step-ms 5$'
+expect_out '^active, round 1, 4 workers \(at most 4\)'
+expect_out '^ *3 +[0-9]+ .* running .* all_reduce #[0-9]+ '
+run dlaunchctl list; expect_code 0; expect_out '^first +active .* 4 workers'
+
+# A smaller round, and a larger one again: who stays keeps its process.
+read -r a b c d <<<"$(says '*pids')"
+run dlaunchctl resize 2; expect_code 0; expect_out 'from 4 workers to 2'
+becomes "$settled and pids == [$a, $b] and s['round'] == 2 and not s['spares']"
+alive "$c" || alive "$d" && fail "a worker too many is still there"
+run dlaunchctl resize 4; expect_code 0
+becomes "$settled and pids[:2] == [$a, $b] and s['size'] == 4"
+run dlaunchctl resize 5; expect_code 1; expect_err 'from 1 to 4 workers'
+run dlaunchctl resize 0; expect_code 1
+
+# One rank is restarted, at no cost; the others keep their processes.
+read -r a b c d <<<"$(says '*pids')"
+run dlaunchctl restart 2; expect_code 0; expect_out "rank 2 \(pid $c\) is restarted"
+becomes "$settled and pids[2] not in ($c, None) and pids[:2] + pids[3:] == [$a, $b, $d]"
+is "s['restarts']['used'] == 0" || fail "it cost a restart"
+run dlaunchctl restart 4; expect_code 1; expect_err 'there is no rank 4'
+
+# Where a stopped worker stands; it stays stopped, and goes on when it is let.
+kill -STOP "$b"
+becomes "s['workers'][1]['state'] == 'stopped by a signal'"
+run dlaunchctl stacks 1; expect_code 0
+expect_out "^rank 1 \(pid $b on "
+if ! grep -q 'built without libdw' out; then
+  expect_out "^  thread $b \"elastic_worker\", stopped:"
+  expect_out '^    #[0-9]+ main at .*elastic'
+fi
+wait_until 10 is "s['workers'][1]['state'] == 'stopped by a signal'" || fail "it was let go"
+kill -CONT "$b"
+becomes "$settled and s['workers'][1]['state'] == 'running'"
+run dlaunchctl stacks; expect_code 0; [ "$(grep -c '^rank ' out)" = 4 ] || fail "not all were looked at"
+
+# Of two jobs one has to be named; one that is not elastic cannot be resized.
+dlaunch --job-id second --nproc 1 --max-nproc 2 sleep 1000 >/dev/null 2>&1 </dev/null & other=$!
+started+=("$other")
+job=second becomes "s['state'] == 'active'"
+run dlaunchctl status; expect_code 64; expect_err 'which job\?.*first'
+run dlaunchctl --job third stop; expect_code 69; expect_err 'no job has the id third'
+run dlaunchctl resize --job second 2; expect_code 1; expect_err 'elastic rounds'
+run dlaunchctl stop --job second; expect_code 0
+wait "$other"; code=$?; expect_code 143
+
+job=first
+all=$(says '*pids')
+run dlaunchctl stop; expect_code 0; expect_out 'SIGTERM'
+wait "$keeper"; code=$?; expect_code 143
+grep -q 'ended by SIGTERM' job.err || fail "report: $(cat job.err)"
+for pid in $all; do alive "$pid" && fail "worker $pid is left"; done
+[ -z "$(find . -name 'dlaunch-job-*')" ] || fail "a job's folder is left"

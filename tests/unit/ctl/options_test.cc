@@ -1,0 +1,86 @@
+#include "cli/ctl/options.h"
+
+#include <doctest/doctest.h>
+
+#include "cli/ctl/jobs.h"
+
+using namespace dlaunch;
+using namespace dlaunch::ctl;
+using Command = ControlRequest::Command;
+
+namespace {
+
+int refused(const std::vector<std::string>& words) {
+  try {
+    (void)read_options(words);
+  } catch (const ctl::Failure& e) {
+    CHECK(e.what.find('\n') == std::string::npos);
+    return e.exit_code;
+  }
+  return 0;
+}
+
+std::vector<RunningJob> two_jobs() {
+  return {
+      {"/tmp/a", {{"job_id", "first"}}}, {"/tmp/b", {{"job_id", "second"}}}, {"/tmp/c", nullptr}};
+}
+
+std::string complaint(const std::vector<RunningJob>& jobs, const std::string& id) {
+  try {
+    return "chose " + choose(jobs, id).folder;
+  } catch (const ctl::Failure& e) {
+    return std::to_string(e.exit_code) + ": " + e.what;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the commands and their numbers") {
+  CHECK(read_options({"status"}).request->command == Command::status);
+  CHECK(read_options({"stop"}).request->command == Command::stop);
+  CHECK_FALSE(read_options({"list"}).request);
+  const auto resize = read_options({"resize", "3"});
+  CHECK(resize.request->command == Command::resize);
+  CHECK(resize.request->number == 3);
+  const auto restart = read_options({"restart", "0"});
+  CHECK(restart.request->command == Command::restart);
+  CHECK(restart.request->number == 0);
+  CHECK_FALSE(read_options({"stacks"}).request->number);
+  CHECK(read_options({"stacks", "2"}).request->number == 2);
+  CHECK(read_options({"stacks", "2", "--json"}).json);
+  CHECK_FALSE(read_options({"status"}).json);
+  CHECK(read_options({"--job", "x", "stop"}).job == "x");
+  CHECK(read_options({"stop", "--job", "x"}).job == "x");
+  CHECK(read_options({"--help"}).say.find("resize") != std::string::npos);
+  CHECK(read_options({"--version"}).say.starts_with("dlaunchctl "));
+}
+
+TEST_CASE("what makes no sense is refused in one line") {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{},
+                                                {"dance"},
+                                                {"resize"},
+                                                {"resize", "x"},
+                                                {"resize", "-1"},
+                                                {"resize", "1", "2"},
+                                                {"restart"},
+                                                {"stop", "--json"},
+                                                {"resize", "2", "--json"},
+                                                {"stacks", "x"},
+                                                {"status", "1"},
+                                                {"--job"},
+                                                {"list", "--job", "x"},
+                                                {"status", "stop"}}) {
+    CAPTURE(words.size());
+    CHECK(refused(words) == 64);
+  }
+}
+
+TEST_CASE("the job is the only one, or the one named") {
+  CHECK(complaint({two_jobs()[1]}, "") == "chose /tmp/b");
+  CHECK(complaint(two_jobs(), "second") == "chose /tmp/b");
+  CHECK(complaint(two_jobs(), "") ==
+        "64: which job? Choose by --job: first, second, one that does not answer (/tmp/c)");
+  CHECK(complaint(two_jobs(), "third").starts_with("69: no job has the id third; running: first"));
+  CHECK(complaint({two_jobs()[0], two_jobs()[0]}, "first").starts_with("69: more than one job"));
+  CHECK(complaint({}, "").starts_with("69: no job of yours is running here"));
+}

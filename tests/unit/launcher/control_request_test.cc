@@ -1,0 +1,177 @@
+#include "launcher/control_request.h"
+
+#include <signal.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace dlaunch;
+using Command = ControlRequest::Command;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string why_not(const std::string& text) {
+  const auto request = parse_control_request(text);
+  return request ? "" : request.error().what;
+}
+
+WorkerStatus running(Slot slot, int rank) {
+  return {.slot = slot,
+          .rank = rank,
+          .pid = 100 + slot,
+          .up = true,
+          .linked = true,
+          .state = "running",
+          .ran = 3s,
+          .operation = {}};
+}
+
+// Three elastic workers in slots 0, 1 and 4, and a spare.
+JobStatus three() {
+  JobStatus job;
+  job.state = JobState::active;
+  job.size = job.target_size = 3;
+  job.max_size = 5;
+  job.workers = {running(0, 0), running(4, 1), running(1, 2), running(3, -1)};
+  return job;
+}
+
+ControlDecision ask(const JobStatus& job, Command command, std::optional<int> number = {}) {
+  return decide({command, number}, job);
+}
+
+template <class Event>
+const Event* order(const ControlDecision& decision) {
+  CHECK(decision.refused == "");
+  CHECK_FALSE(decision.done.empty());
+  REQUIRE(decision.event);
+  return std::get_if<Event>(&*decision.event);
+}
+
+}  // namespace
+
+TEST_CASE("each request is understood as it was written") {
+  for (const auto& request :
+       {ControlRequest{Command::status, {}}, ControlRequest{Command::stop, {}},
+        ControlRequest{Command::stacks, {}}, ControlRequest{Command::stacks, 2},
+        ControlRequest{Command::resize, 7}, ControlRequest{Command::restart, 0}}) {
+    const auto read = parse_control_request(encode(request));
+    REQUIRE(read);
+    CHECK(read->command == request.command);
+    CHECK(read->number == request.number);
+  }
+  CHECK(encode({Command::resize, 7}) == R"({"command":"resize","size":7})");
+}
+
+TEST_CASE("what is no request is refused with the reason") {
+  for (const char* text :
+       {"", "{", "[]", "7", "\"status\"", "{\"command\":\"status\"} x", "\xff"}) {
+    CAPTURE(text);
+    CHECK(why_not(text) == "the request is not a JSON object");
+  }
+  for (const char* text :
+       {"{}", R"({"command":7})", R"({"command":"dance"})", R"({"command":null})"}) {
+    CAPTURE(text);
+    CHECK(why_not(text) == "the request has no command that this dlaunch knows");
+  }
+  CHECK(why_not(R"({"command":"resize"})") == "resize needs a \"size\"");
+  CHECK(why_not(R"({"command":"restart"})") == "restart needs a \"rank\"");
+  CHECK(why_not(R"({"command":"resize","rank":1})") == "\"rank\" has no meaning for resize");
+  CHECK(why_not(R"({"command":"stop","now\n":true})") == "\"now\\x0a\" has no meaning for stop");
+  for (const char* number :
+       {"-1", "1.5", "\"4\"", "null", "true", "[4]", "2147483648", "1e3", "99999999999999999999"}) {
+    CAPTURE(number);
+    CHECK(why_not(std::string(R"({"command":"resize","size":)") + number + "}") ==
+          "\"size\" is not a number from 0");
+  }
+  CHECK(why_not(std::string(5000, ' ') + R"({"command":"status"})") == "the request is too long");
+  CHECK_FALSE(parse_control_request(std::string(4000, '[')));
+}
+
+TEST_CASE("resize takes from 1 to --max-nproc, of elastic programs") {
+  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 1))->size == 1);
+  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 5))->size == 5);
+  CHECK(ask(three(), Command::resize, 5).done == "the job goes from 3 workers to 5");
+  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 3))->size == 3);  // ends a growth
+  for (const int size : {0, 6, 1 << 30}) {
+    const auto decision = ask(three(), Command::resize, size);
+    CHECK(decision.refused ==
+          "this job may have from 1 to 5 workers (see --max-nproc), not " + std::to_string(size));
+    CHECK_FALSE(decision.event);
+  }
+  JobStatus job = three();
+  for (auto& worker : job.workers) worker.linked = worker.rank < 0;  // spares do not count
+  CHECK(ask(job, Command::resize, 2).refused.find("elastic rounds") != std::string::npos);
+  job = three();
+  job.workers[1].state = "done";
+  CHECK(ask(job, Command::resize, 2).refused == "some of its workers have finished already");
+}
+
+TEST_CASE("restart names a rank that runs, wherever its slot is") {
+  const auto decision = ask(three(), Command::restart, 1);
+  const auto* replace = order<JobCore::Replace>(decision);
+  REQUIRE(replace != nullptr);
+  CHECK(replace->slot == 4);
+  CHECK(replace->kind == FailureKind::voluntary);
+  CHECK(decision.done == "rank 1 (pid 104) is restarted");
+
+  CHECK(ask(three(), Command::restart, 3).refused ==
+        "there is no rank 3: the job has 3 workers, counted from 0");
+  JobStatus job = three();
+  job.workers[1].up = false;
+  job.workers[1].state = "to be started";
+  CHECK(ask(job, Command::restart, 1).refused == "rank 1 does not run: to be started");
+  job = three();
+  job.workers[1].linked = false;
+  CHECK(ask(job, Command::restart, 1).done.find("all that are not elastic") != std::string::npos);
+}
+
+TEST_CASE("stacks are of all processes, or of one rank") {
+  JobStatus job = three();
+  CHECK(ask(job, Command::stacks).stacks_of.size() == 4);
+  job.workers[2].pid = 0;
+  CHECK(ask(job, Command::stacks).stacks_of.size() == 3);
+  REQUIRE(ask(job, Command::stacks, 1).stacks_of.size() == 1);
+  CHECK(ask(job, Command::stacks, 1).stacks_of[0].pid == 104);
+  CHECK(ask(job, Command::stacks, 2).refused.find("rank 2 has no process") == 0);
+  CHECK(ask(job, Command::stacks, 9).refused.find("there is no rank 9") == 0);
+}
+
+TEST_CASE("a job that is ending can be seen and be stopped harder, but not be changed") {
+  JobStatus job = three();
+  job.state = JobState::ending;
+  CHECK(ask(job, Command::resize, 2).refused == "the job is ending");
+  CHECK(ask(job, Command::restart, 1).refused == "the job is ending");
+  CHECK(ask(job, Command::status).refused == "");
+  CHECK(ask(job, Command::stacks).stacks_of.size() == 4);
+  CHECK(order<JobCore::Signal>(ask(job, Command::stop))->number == SIGTERM);
+  job.state = JobState::ended;
+  CHECK(ask(job, Command::stop).refused == "the job has ended");
+}
+
+TEST_CASE("the status as JSON has the workers by rank, and apart from them those without one") {
+  JobStatus job = three();
+  job.now = TimePoint(100s);
+  job.waits_for = "rank 2 to start";
+  job.workers[0].operation = FlightEntry{"all_reduce #7", FlightState::running, TimePoint(98s), {}};
+  job.workers[1].operation =
+      FlightEntry{"barrier #6", FlightState::failed, TimePoint(98s), TimePoint(99s)};
+  job.workers[2].pid = 0;
+  job.workers[2].ran.reset();
+  const auto json = nlohmann::json::parse(render_json(job));
+  CHECK(json["state"] == "active");
+  CHECK(json["waits_for"] == "rank 2 to start");
+  REQUIRE(json["workers"].size() == 3);
+  REQUIRE(json["spares"].size() == 1);
+  CHECK(json["spares"][0]["rank"].is_null());
+  CHECK(json["workers"][1]["rank"] == 1);
+  CHECK(json["workers"][1]["local_rank"] == 4);
+  CHECK(json["workers"][0]["last_operation"]["since_s"] == 2.0);
+  CHECK(json["workers"][0]["last_operation"]["state"] == "running");
+  CHECK(json["workers"][1]["last_operation"]["since_s"] == 1.0);
+  CHECK(json["workers"][1]["last_operation"]["state"] == "failed");
+  CHECK(json["workers"][2]["pid"].is_null());
+  CHECK(json["workers"][2]["ran_s"].is_null());
+  CHECK(json["workers"][2]["last_operation"].is_null());
+}
