@@ -4,14 +4,12 @@
 #include "launcher/agent.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,18 +25,16 @@
 #include "base/secret.h"
 #include "base/units.h"
 #include "elastic/agent_core.h"
-#include "elastic/chaos.h"
 #include "elastic/job_core.h"
+#include "launcher/job_care.h"
 #include "launcher/job_control.h"
 #include "launcher/job_dir.h"
+#include "launcher/job_story.h"
 #include "launcher/keeper.h"
 #include "launcher/output_hub.h"
 #include "launcher/port_reservation.h"
 #include "launcher/process_tree.h"
 #include "launcher/processes.h"
-#include "launcher/progress_watch.h"
-#include "launcher/report.h"
-#include "launcher/stacks.h"
 #include "launcher/topology.h"
 #include "launcher/worker_channel.h"
 #include "launcher/worker_starter.h"
@@ -83,20 +79,14 @@ class Agent {
   Result<std::string> round_dir(int round);
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
-  void arm_chaos();
-  void show_stacks(const RankSet& ranks);
-  void replace_slow(int rank, const std::string& why);
-  void begin_watch();
-  void replace_hung(const RankSet& ranks, const std::string& why);
-  void tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next);
-  void write_error_file(const std::string& json);
+  void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
 
   const Plan& plan_;
   const JobDir& job_dir_;
   const OriginalSignals original_;
   asio::io_context loop_{1};
   asio::posix::stream_descriptor keeper_;
-  asio::steady_timer timer_, chaos_timer_;
+  asio::steady_timer timer_;
   JobCore job_;
   const int slots_;
   AgentCore agent_;
@@ -107,8 +97,7 @@ class Agent {
   WorkerPlace place_;  // what is common to all workers
   std::optional<WorkerStarter> starter_;
   std::optional<Processes> processes_;
-  std::optional<ProgressWatch> watch_;
-  std::optional<Chaos> chaos_;
+  std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
   std::map<Slot, JobCore::Place> to_start_;
   int last_worker_ = 0;
@@ -116,8 +105,8 @@ class Agent {
   std::deque<Event> events_;
   bool pumping_ = false;
   unsigned char signal_byte_ = 0;
-  TimePoint fenced_{};
-  JobFacts facts_;
+  std::optional<TimePoint> fenced_;
+  JobStory story_;
   int exit_code_ = 0;
 };
 
@@ -142,27 +131,15 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       original_(original),
       keeper_(loop_, signals.release()),
       timer_(loop_),
-      chaos_timer_(loop_),
       job_(job_config(plan)),
       slots_(JobCore::slots(job_config(plan))),
-      agent_(slots_, plan.grace) {
-  facts_.job_id = plan.job_id;
-  facts_.host = plan.host;
-  facts_.program = plan.argv.at(0);
-  facts_.nproc = plan.nproc;
-  facts_.max_restarts = format_restart_limit(plan.max_restarts);
-  facts_.grace = plan.grace;
-  facts_.started = steady_now();
-}
+      agent_(slots_, plan.grace),
+      story_(plan) {}
 
 int Agent::run() {
   if (!set_up()) return exit_code_;
   watch_keeper();
   feed(JobCore::Start{});
-  if (plan_.chaos) {
-    chaos_.emplace(steady_now(), *plan_.chaos);
-    arm_chaos();
-  }
   loop_.run();
   set_log_sink({});
   return exit_code_;
@@ -203,23 +180,11 @@ bool Agent::set_up() {
       loop_, *hub_, *starter_, slots_,
       Processes::Listener{
           .ended = [this](Slot slot, WorkerEnd end) { on_ended(slot, std::move(end)); },
-          .child_changed = [this] { watch_->look(); },
+          .child_changed = [this] { care_->look(); },
           .never_ran = [this](Slot slot, const SpawnError& e) { spawn_failed(slot, e); }});
-  ProgressWatch::Options options{.hang_timeout = plan_.hang_timeout, .stragglers = {}};
-  options.stragglers.mode = plan_.straggler;
-  options.stragglers.detection.ratio = plan_.straggler_ratio;
-  options.stragglers.detection.window_time = plan_.straggler_window;
-  watch_.emplace(
-      loop_, *processes_, slots_, options,
-      ProgressWatch::Listener{
-          .warn = [](int, const std::string& what) { log_warn("{}", what); },
-          .dump = [this](const RankSet& ranks) { show_stacks(ranks); },
-          .replace = [this](const RankSet& ranks,
-                            const std::string& why) { replace_hung(ranks, why); },
-          .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); }});
-  auto control = JobControl::open(
-      loop_, job_dir_.path(),
-      {plan_, job_, *processes_, [this](const JobCore::Event& order) { feed(order); }});
+  const auto order = [this](const JobCore::Event& event) { feed(event); };
+  care_.emplace(loop_, plan_, *hub_, *processes_, slots_, order);
+  auto control = JobControl::open(loop_, job_dir_.path(), {plan_, job_, *processes_, order});
   if (!control) return failed(kExitCannotCreate, control.error());
   control_ = std::move(*control);
   return true;
@@ -332,14 +297,12 @@ void Agent::on_ready(const Ready& ready, pid_t pid) {
 void Agent::perform(const JobCore::StartWorkers& start) {
   if (start.all) {
     if (start.round > 1) {
-      tell_of_failure(facts_.workers, "restarting all workers");
+      story_.tell_restart(job_);
       processes_->kill_leftovers();
     }
-    facts_.workers.clear();
-    begin_watch();
+    story_.begin_round(start.round, job_.size());
+    care_->begin_round(job_.size(), std::nullopt);
   }
-  facts_.end = JobEnd::succeeded;
-  facts_.round = start.round;
   AgentCore::Start slots;
   for (const auto& place : start.places) {
     to_start_[place.slot] = place;
@@ -356,7 +319,7 @@ void Agent::perform(const JobCore::StopWorkers& stop) {
 void Agent::perform(const JobCore::HandOn& pass) { command(AgentCore::HandOn{pass.signal}); }
 
 void Agent::perform(const JobCore::Fence& fence) {
-  fenced_ = steady_now();
+  if (!fenced_) fenced_ = steady_now();
   for (Slot slot = 0; slot < slots_; ++slot) {
     if (!processes_->running(slot)) continue;
     channel_->send(processes_->place(slot).worker, FenceNotice{fence.round, fence.lost});
@@ -366,12 +329,11 @@ void Agent::perform(const JobCore::Fence& fence) {
 void Agent::perform(const JobCore::Announce& announce) {
   auto dir = round_dir(announce.round);
   if (!dir) return spawn_failed(announce.slots.at(0), {Stage::stdio, 0, dir.error().what});
-  facts_.round = announce.round;
-  facts_.workers.clear();
-  begin_watch();
-  facts_.nproc = static_cast<int>(announce.slots.size());
+  const int size = static_cast<int>(announce.slots.size());
+  story_.begin_round(announce.round, size);
+  care_->begin_round(size, fenced_);
   RoundNotice notice{.round = announce.round,
-                     .size = facts_.nproc,
+                     .size = size,
                      .local_cores = place_.usable_cores,
                      .store_url = place_.store_url,
                      .round_dir = *dir};
@@ -380,11 +342,11 @@ void Agent::perform(const JobCore::Announce& announce) {
     channel_->send(processes_->place(slot).worker, notice);
     ++notice.rank;
   }
-  if (announce.round > 1 && fenced_ != TimePoint{}) {
-    log_warn("round {}: {} after {}", announce.round,
-             facts_.nproc == 1 ? "1 worker" : std::to_string(facts_.nproc) + " workers",
-             format_duration(steady_now() - fenced_));
-  }
+  if (!fenced_) return;
+  log_warn("round {}: {} after {}", announce.round,
+           size == 1 ? "1 worker" : std::to_string(size) + " workers",
+           format_duration(steady_now() - *fenced_));
+  fenced_.reset();
 }
 
 // The folder of a round; of older ones nobody writes any more.
@@ -405,7 +367,6 @@ void Agent::perform(const AgentCore::Spawn& spawn) {
   const auto what = to_start_.at(spawn.slot);
   auto dir = round_dir(place_.round);
   if (!dir) {
-    facts_.end = JobEnd::setup_failed;
     return spawn_failed(spawn.slot, {Stage::stdio, dir.error().os_errno, dir.error().what});
   }
   WorkerPlace place = place_;
@@ -415,7 +376,6 @@ void Agent::perform(const AgentCore::Spawn& spawn) {
   place.round_dir = *dir;
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
   if (const auto error = processes_->start(spawn.slot, place); error.stage != Stage::none) {
-    if (error.stage == Stage::stdio) facts_.end = JobEnd::setup_failed;
     return spawn_failed(spawn.slot, error);
   }
   feed(AgentCore::Spawned{});
@@ -431,12 +391,7 @@ void Agent::perform(const AgentCore::NotStarted& what) { feed(JobCore::Ended{wha
 void Agent::perform(const AgentCore::GiveUp& what) { feed(JobCore::Unkillable{what.slot}); }
 
 void Agent::spawn_failed(Slot slot, const SpawnError& error) {
-  if (facts_.failed_stage == Stage::none) {
-    facts_.failed_local_rank = slot;
-    facts_.failed_stage = error.stage;
-    facts_.failed_errno = error.os_errno;
-    facts_.failed_what = error.what;
-  }
+  story_.start_failed(slot, error);
   feed(JobCore::SpawnFailed{slot});  // first, or the next would be started in vain
   feed(AgentCore::SpawnFailed{slot});
 }
@@ -451,8 +406,9 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
       }
     }
   }
-  facts_.workers.push_back(end);
-  watch_->gone(end.rank);
+  story_.ended(end);
+  care_->gone(end.rank);
+  const int size_before = job_.size();
   feed(AgentCore::Exited{slot});
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
@@ -463,127 +419,35 @@ void Agent::on_ended(Slot slot, WorkerEnd end) {
                       .ran = end.ended - end.started});
   if (job_.state() == JobState::ending || job_.state() == JobState::ended) return;
   processes_->kill_leftovers();
-  if (well || (end.signal_we_sent != 0 && end.hung.empty()) || !job_.some_stay()) return;
-  if (end.rank < 0) return tell_of_failure({std::move(end)}, "starting another spare");
-  tell_of_failure({std::move(end)},
-                  job_.rank_of(slot) == end.rank ? "starting it again" : "a spare takes its place");
+  if (!well && job_.some_stay()) tell_loss(slot, end, size_before);
 }
 
-void Agent::arm_chaos() {
-  chaos_timer_.expires_at(chaos_->deadline());
-  chaos_timer_.async_wait([this](asio::error_code ec) {
-    if (ec || job_.state() == JobState::ended) return;
-    std::vector<int> alive;
-    for (Slot slot = 0; slot < slots_; ++slot) {
-      if (processes_->running(slot) && processes_->place(slot).rank >= 0) alive.push_back(slot);
-    }
-    for (const auto& deed : chaos_->step(steady_now(), alive)) {
-      const pid_t pid = processes_->program_pid(deed.victim);
-      log_info("chaos: {} to rank {} (pid {})", describe_signal(deed.signal),
-               processes_->place(deed.victim).rank, pid);
-      ::kill(pid, deed.signal);
-    }
-    arm_chaos();
-  });
-}
-
-void Agent::show_stacks(const RankSet& ranks) {
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (!processes_->running(slot)) continue;
-    const int rank = processes_->place(slot).rank;
-    const pid_t pid = processes_->program_pid(slot);
-    if (!ranks.contains(rank)) continue;
-    dump_stacks(loop_, pid, [this, rank, pid](const std::vector<std::string>& lines) {
-      hub_->own_line(fmt::format("dlaunch: stacks of rank {} (pid {}):", rank, pid));
-      for (const auto& line : lines) hub_->own_line("dlaunch:   " + line);
-    });
+// Of one worker, in a job that goes on with the others.
+void Agent::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
+  if (end.signal_we_sent != 0 && end.hung.empty()) return;
+  std::string next = "a spare takes its place";
+  if (end.rank < 0) {
+    next = "starting another spare";
+  } else if (job_.size() < size_before) {
+    next = fmt::format("going on with {} of {} workers", job_.size(), size_before);
+  } else if (job_.rank_of(slot) == end.rank) {
+    next = "starting it again";
   }
-}
-
-void Agent::replace_slow(int rank, const std::string& why) {
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (!processes_->running(slot) || processes_->place(slot).rank != rank) continue;
-    log_warn("{}", why);
-    return feed(JobCore::Replace{slot, FailureKind::evicted});
-  }
-}
-
-// Of a round that begins.
-void Agent::begin_watch() {
-  std::optional<Duration> recovered;
-  if (fenced_ != TimePoint{}) recovered = steady_now() - fenced_;
-  watch_->new_round(
-      {.ranks = job_.size(), .nodes = 1, .min_ranks = plan_.min_nproc, .spares = plan_.spares},
-      recovered);
-}
-
-void Agent::replace_hung(const RankSet& ranks, const std::string& why) {
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (!processes_->running(slot) || !ranks.contains(processes_->place(slot).rank)) continue;
-    processes_->call_hung(slot, why);
-    feed(JobCore::Replace{slot, FailureKind::hung});
-  }
-}
-
-// One line, for a job that goes on.
-void Agent::tell_of_failure(std::vector<WorkerEnd> ends, const std::string& what_next) {
-  JobFacts facts = facts_;
-  facts.end = JobEnd::worker_failed;
-  facts.workers = std::move(ends);
-  const auto lines = render_text(facts, judge(facts), false);
-  log_warn("{}; {}: round {}, {} of {} restarts used",
-           lines.empty() ? "a worker failed" : lines.front(), what_next, job_.round(),
-           job_.restarts_used(), facts_.max_restarts);
-}
-
-JobEnd job_end(JobEnding end) {
-  switch (end) {
-    case JobEnding::succeeded:
-      return JobEnd::succeeded;
-    case JobEnding::worker_failed:
-      return JobEnd::worker_failed;
-    case JobEnding::spawn_failed:
-      return JobEnd::spawn_failed;
-    case JobEnding::interrupted:
-      return JobEnd::interrupted;
-    case JobEnding::timed_out:
-      return JobEnd::timed_out;
-  }
-  return JobEnd::succeeded;
+  story_.tell_loss(end, next, job_);
 }
 
 void Agent::perform(const JobCore::Finish& how) {
-  watch_->stop();
-  chaos_timer_.cancel();
+  care_->stop();
   processes_->kill_leftovers();
-  if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
-  facts_.signal_received = how.signal;
-  facts_.restarts_used = job_.restarts_used();
-  if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
-  facts_.ended = steady_now();
+  std::vector<int> left;
   for (Slot slot = 0; slot < slots_; ++slot) {
-    if (processes_->running(slot)) facts_.still_running.push_back(processes_->place(slot).rank);
+    if (processes_->running(slot)) left.push_back(processes_->place(slot).rank);
   }
-  const Verdict verdict = judge(facts_);
-  exit_code_ = verdict.exit_code;
-  if (!plan_.error_file.empty()) write_error_file(render_json(facts_, verdict));
-  for (const auto& line : render_text(facts_, verdict, plan_.output.color)) {
-    hub_->own_line("dlaunch: " + line);
-  }
+  const auto ending = story_.finish(how, job_, std::move(left));
+  exit_code_ = ending.exit_code;
+  for (const auto& line : ending.report) hub_->own_line("dlaunch: " + line);
   hub_->close_stdin();
   hub_->flush(Duration::max(), [this] { loop_.stop(); });
-}
-
-void Agent::write_error_file(const std::string& json) {
-  struct stat st {};
-  const bool special = ::stat(plan_.error_file.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-  const std::string fresh = special ? plan_.error_file : plan_.error_file + ".new";
-  std::ofstream file(fresh);
-  file << json << "\n";
-  file.close();
-  if (file && (special || ::rename(fresh.c_str(), plan_.error_file.c_str()) == 0)) return;
-  log_warn("{}", errno_error("write --error-file " + plan_.error_file, errno).what);
-  if (!special) ::unlink(fresh.c_str());
 }
 
 }  // namespace

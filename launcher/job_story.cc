@@ -1,0 +1,103 @@
+#include "launcher/job_story.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+#include "base/log.h"
+
+namespace dlaunch {
+namespace {
+
+JobEnd job_end(JobEnding end) {
+  switch (end) {
+    case JobEnding::succeeded:
+      return JobEnd::succeeded;
+    case JobEnding::worker_failed:
+      return JobEnd::worker_failed;
+    case JobEnding::spawn_failed:
+      return JobEnd::spawn_failed;
+    case JobEnding::interrupted:
+      return JobEnd::interrupted;
+    case JobEnding::timed_out:
+      return JobEnd::timed_out;
+  }
+  return JobEnd::succeeded;
+}
+
+}  // namespace
+
+JobStory::JobStory(const Plan& plan) : plan_(plan) {
+  facts_.job_id = plan.job_id;
+  facts_.host = plan.host;
+  facts_.program = plan.argv.at(0);
+  facts_.nproc = plan.nproc;
+  facts_.max_restarts = format_restart_limit(plan.max_restarts);
+  facts_.grace = plan.grace;
+  facts_.started = steady_now();
+}
+
+void JobStory::begin_round(int round, int workers) {
+  facts_.round = round;
+  facts_.nproc = workers;
+  facts_.workers.clear();
+}
+
+void JobStory::start_failed(Slot slot, const SpawnError& error) {
+  if (error.stage == Stage::stdio) setup_failed();
+  if (facts_.failed_stage != Stage::none) return;
+  facts_.failed_local_rank = slot;
+  facts_.failed_stage = error.stage;
+  facts_.failed_errno = error.os_errno;
+  facts_.failed_what = error.what;
+}
+
+void JobStory::tell_restart(const JobCore& job) const {
+  tell(facts_.workers, "restarting all workers", job);
+}
+
+void JobStory::tell_loss(const WorkerEnd& end, const std::string& what_next,
+                         const JobCore& job) const {
+  tell({end}, what_next, job);
+}
+
+void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
+                    const JobCore& job) const {
+  JobFacts facts = facts_;
+  facts.end = JobEnd::worker_failed;
+  facts.workers = std::move(ends);
+  const auto lines = render_text(facts, judge(facts), false);
+  log_warn("{}; {}: round {}, {} of {} restarts used",
+           lines.empty() ? "a worker failed" : lines.front(), what_next, job.round(),
+           job.restarts_used(), facts_.max_restarts);
+}
+
+JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job,
+                                  std::vector<int> left) {
+  if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
+  facts_.signal_received = how.signal;
+  facts_.restarts_used = job.restarts_used();
+  if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
+  facts_.ended = steady_now();
+  facts_.still_running = std::move(left);
+  const Verdict verdict = judge(facts_);
+  if (!plan_.error_file.empty()) write_error_file(render_json(facts_, verdict));
+  return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color)};
+}
+
+void JobStory::write_error_file(const std::string& json) const {
+  struct stat st {};
+  const bool special = ::stat(plan_.error_file.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+  const std::string fresh = special ? plan_.error_file : plan_.error_file + ".new";
+  std::ofstream file(fresh);
+  file << json << "\n";
+  file.close();
+  if (file && (special || ::rename(fresh.c_str(), plan_.error_file.c_str()) == 0)) return;
+  log_warn("{}", errno_error("write --error-file " + plan_.error_file, errno).what);
+  if (!special) ::unlink(fresh.c_str());
+}
+
+}  // namespace dlaunch

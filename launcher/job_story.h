@@ -1,0 +1,46 @@
+// JobStory: what has happened to the job, as the report at its end and the lines on the way tell
+// it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "elastic/job_core.h"
+#include "launcher/plan.h"
+#include "launcher/report.h"
+#include "launcher/spawn.h"
+
+namespace dlaunch {
+
+class JobStory {
+ public:
+  // `plan` must outlive it.
+  explicit JobStory(const Plan& plan);
+
+  // The ends of workers that follow are of this round.
+  void begin_round(int round, int workers);
+  void start_failed(Slot slot, const SpawnError& error);
+  // It could not even be tried.
+  void setup_failed() { facts_.end = JobEnd::setup_failed; }
+  void ended(const WorkerEnd& end) { facts_.workers.push_back(end); }
+
+  // One line each, for a job that goes on: of the failures in this round, or of one of them.
+  void tell_restart(const JobCore& job) const;
+  void tell_loss(const WorkerEnd& end, const std::string& what_next, const JobCore& job) const;
+
+  struct Ending {
+    int exit_code = 0;
+    std::vector<std::string> report;
+  };
+  // Also writes --error-file. left: ranks that could not be ended.
+  Ending finish(const JobCore::Finish& how, const JobCore& job, std::vector<int> left);
+
+ private:
+  void tell(std::vector<WorkerEnd> ends, const std::string& what_next, const JobCore& job) const;
+  void write_error_file(const std::string& json) const;
+
+  const Plan& plan_;
+  JobFacts facts_;
+};
+
+}  // namespace dlaunch
