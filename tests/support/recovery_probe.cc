@@ -1,0 +1,128 @@
+// An elastic program that tells when things happened to it, for script/bench-recovery.
+//
+//   recovery_probe EVENTS
+//
+// Steps together with the other ranks, with a pause of RECOVERY_STEP_US (1000) between two steps,
+// and checks the sums, until the file EVENTS.stop is there. Appends to EVENTS a line for each
+// event, times in ns of CLOCK_MONOTONIC:
+//
+//   PID start TIME                        main() has begun
+//   PID in TIME ROUND RANK SIZE           dl_init or dl_rejoin has returned
+//   PID first TIME ROUND RANK SIZE        the first all_reduce of the round has returned
+//   PID lost TIME ROUND RANK LAST_GOOD    a call has returned PeerLost; its last one went well then
+//   PID wrong TIME ROUND RANK SIZE        a sum was wrong
+//   PID end TIME ROUND RANK SIZE
+//
+// Without arguments it prints the time at which main() has begun, and that is all.
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <dlaunch/ring.hpp>
+
+namespace {
+
+std::int64_t now_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+class Events {
+ public:
+  explicit Events(const std::string& file)
+      : fd_(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {}
+
+  // One write each, so that lines of several processes do not mix.
+  void tell(const char* what, std::int64_t time, const dl::Communicator* comm = nullptr,
+            std::int64_t last = -1) {
+    char line[200];
+    int n = std::snprintf(line, sizeof line, "%d %s %lld", ::getpid(), what,
+                          static_cast<long long>(time));
+    if (comm != nullptr) {
+      n += std::snprintf(line + n, sizeof line - n, " %llu %d %lld",
+                         static_cast<unsigned long long>(comm->round()), comm->rank(),
+                         static_cast<long long>(last < 0 ? comm->size() : last));
+    }
+    line[n++] = '\n';
+    if (::write(fd_, line, static_cast<std::size_t>(n)) != n) std::abort();
+  }
+
+ private:
+  const int fd_;
+};
+
+class Probe {
+ public:
+  Probe(const std::string& file, std::chrono::microseconds step, std::int64_t began)
+      : events_(file), stop_(file + ".stop"), step_(step) {
+    events_.tell("start", began);
+    dl::Options options;
+    options.elastic = 1;
+    comm_ = dl::Communicator::init(nullptr, options);
+  }
+
+  // 0, or 1 after a wrong sum.
+  int run() {
+    while (true) {
+      events_.tell("in", now_ns(), &comm_);
+      try {
+        come_together();
+        while (step()) std::this_thread::sleep_for(step_);
+        events_.tell(wrong_ ? "wrong" : "end", now_ns(), &comm_);
+        return wrong_ ? 1 : 0;
+      } catch (const dl::PeerLost&) {
+        events_.tell("lost", now_ns(), &comm_, good_);
+      }
+      comm_.rejoin(static_cast<std::uint64_t>(done_));
+    }
+  }
+
+ private:
+  // A newcomer learns how far the others have come.
+  void come_together() {
+    comm_.all_reduce(std::span<std::int64_t>(&done_, 1), dl::Op::max);
+    good_ = now_ns();
+    events_.tell("first", good_, &comm_);
+  }
+
+  // False: all have seen that it is time to stop, or that the sum is wrong.
+  bool step() {
+    const std::int64_t n = comm_.size();
+    std::int64_t sums[] = {comm_.rank() + done_, ::access(stop_.c_str(), F_OK) == 0 ? 1 : 0};
+    comm_.all_reduce(std::span<std::int64_t>(sums));
+    good_ = now_ns();
+    wrong_ = sums[0] != n * done_ + n * (n - 1) / 2;
+    ++done_;
+    return !wrong_ && sums[1] == 0;
+  }
+
+  Events events_;
+  const std::string stop_;
+  const std::chrono::microseconds step_;
+  dl::Communicator comm_ = dl::Communicator::adopt(nullptr);
+  std::int64_t done_ = 0, good_ = 0;
+  bool wrong_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::int64_t began = now_ns();
+  if (argc < 2) {
+    std::printf("%lld\n", static_cast<long long>(began));
+    return 0;
+  }
+  const char* step = std::getenv("RECOVERY_STEP_US");
+  return Probe(argv[1], std::chrono::microseconds(step ? std::atoi(step) : 1000), began).run();
+} catch (const dl::Error& error) {
+  std::fprintf(stderr, "recovery_probe: %s\n", error.what());
+  return 1;
+}
