@@ -22,6 +22,7 @@ JobOn kind_of(const JobCore::Event& event) {
     JobOn operator()(const JobCore::Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
     JobOn operator()(const JobCore::Unkillable&) const { return JobOn::failed; }
     JobOn operator()(const JobCore::Ready&) const { return JobOn::member; }
+    JobOn operator()(const JobCore::Progress&) const { return JobOn::member; }
     JobOn operator()(const JobCore::Signal& e) const {
       return ends_the_job(e.number) ? JobOn::stop : JobOn::pass;
     }
@@ -137,7 +138,7 @@ void JobCore::on(const Ready& event) {
   if (process.life != Life::running || event.left != process.in_round) return;
   process.linked = process.ready = true;
   process.version = event.version;
-  version_ = std::max(version_, event.version);
+  note_version(event.version);
   if (process.rank < 0) return;
   if (!announced_) state_ = JobState::forming;  // until now nobody had asked for it
   if (!announced_ && !any_member_done()) return;
@@ -147,6 +148,17 @@ void JobCore::on(const Ready& event) {
     return end(JobEnding::worker_failed, SIGTERM);
   }
   form(-1);
+}
+
+void JobCore::on(const Progress& event) {
+  at(event.slot).version = event.version;
+  note_version(event.version);
+}
+
+void JobCore::note_version(std::uint64_t version) {
+  if (version <= version_) return;
+  commits_ += version - version_;
+  version_ = version;
 }
 
 void JobCore::on(const Signal& event) {
@@ -204,7 +216,7 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
-  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = version_};
+  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = commits_};
 }
 
 bool JobCore::is_refused(const RestartDecision& decision) {
@@ -385,6 +397,9 @@ void JobCore::announce() {
     }
     announced_ = true;
     state_ = JobState::active;
+    // Lower than before where all who held it have died.
+    version_ = 0;
+    for (const Slot slot : roster_) version_ = std::max(version_, at(slot).version);
     actions_.push_back(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, false)) stop(slot, SIGTERM);

@@ -85,6 +85,10 @@ class JobCore {
     int left;
     std::uint64_t version = 0;  // the newest state it holds; 0: none
   };
+  struct Progress {
+    Slot slot;
+    std::uint64_t version;
+  };
   struct Signal {
     int number;
   };
@@ -96,8 +100,8 @@ class JobCore {
     FailureKind kind = FailureKind::hung;
   };
   struct Clock {};  // deadline() has passed
-  using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Signal, Resize,
-                             Replace, Clock>;
+  using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Progress,
+                             Signal, Resize, Replace, Clock>;
 
   // -- Actions, to be performed in order
   struct Place {
@@ -188,6 +192,7 @@ class JobCore {
   void on(const Ended& event);
   void on(const Unkillable& event);
   void on(const Ready& event);
+  void on(const Progress& event);
   void on(const Signal& event);
   void on(const Resize& event);
   void on(const Replace& event);
@@ -195,6 +200,7 @@ class JobCore {
 
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;
+  void note_version(std::uint64_t version);
   bool is_refused(const RestartDecision& decision);
   void form(int lost_rank);
   void want(Slot slot, int rank, TimePoint start_at);
@@ -229,7 +235,8 @@ class JobCore {
   bool announced_ = false;  // that round
   int target_size_;         // a larger one than the roster is being prepared
   RestartPolicy policy_;
-  std::uint64_t version_ = 0;  // the newest that a member has told of
+  std::uint64_t version_ = 0;  // the newest that a member holds
+  std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again
   JobEnding why_ = JobEnding::succeeded;
   std::string why_no_restart_;
   int stop_signal_ = 0;  // the user's first

@@ -59,6 +59,7 @@ class Agent {
   void watch_keeper();
   void on_keeper_signal(int signal);
   void on_ready(const Ready& ready, pid_t pid);
+  void on_progress(const ProgressNotice& progress);
   void feed(Event event);
   void command(const AgentCore::Event& event);
   template <class Actions>
@@ -167,7 +168,8 @@ bool Agent::set_up() {
   auto channel = WorkerChannel::open(
       loop_, place_.agent_socket,
       [this](int worker) { return processes_->slot_of_worker(worker).has_value(); },
-      [this](const Ready& ready, pid_t pid) { on_ready(ready, pid); });
+      [this](const Ready& ready, pid_t pid) { on_ready(ready, pid); },
+      [this](const ProgressNotice& progress) { on_progress(progress); });
   if (!channel) return failed(kExitCannotCreate, channel.error());
   channel_ = std::move(*channel);
   if (auto ok = open_store(*secret); !ok) {
@@ -290,6 +292,11 @@ void Agent::on_ready(const Ready& ready, pid_t pid) {
   if (!slot) return;
   processes_->set_program_pid(*slot, pid);
   feed(JobCore::Ready{*slot, ready.left, ready.version});
+}
+
+void Agent::on_progress(const ProgressNotice& progress) {
+  const auto slot = processes_->slot_of_worker(progress.worker);
+  if (slot) feed(JobCore::Progress{*slot, progress.version});
 }
 
 // -- What the job wants

@@ -11,19 +11,21 @@ namespace dlaunch {
 
 Result<std::unique_ptr<WorkerChannel>> WorkerChannel::open(asio::io_context& loop,
                                                            const std::string& path, Knows knows,
-                                                           OnReady on_ready) {
+                                                           OnReady on_ready,
+                                                           OnProgress on_progress) {
   auto listener = listen_unix_path(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
   if (!listener) return listener.error();
-  return std::unique_ptr<WorkerChannel>(
-      new WorkerChannel(loop, std::move(*listener), std::move(knows), std::move(on_ready)));
+  return std::unique_ptr<WorkerChannel>(new WorkerChannel(
+      loop, std::move(*listener), std::move(knows), std::move(on_ready), std::move(on_progress)));
 }
 
 WorkerChannel::WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows,
-                             OnReady on_ready)
+                             OnReady on_ready, OnProgress on_progress)
     : loop_(loop),
       listener_(loop, listener.release()),
       knows_(std::move(knows)),
-      on_ready_(std::move(on_ready)) {
+      on_ready_(std::move(on_ready)),
+      on_progress_(std::move(on_progress)) {
   accept();
 }
 
@@ -58,6 +60,12 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) return false;
   const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
+  const auto* progress = message ? std::get_if<ProgressNotice>(&*message) : nullptr;
+  if (progress != nullptr) {
+    if (progress->worker != connection->worker) return false;
+    on_progress_(*progress);
+    return true;
+  }
   const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
   if (ready == nullptr) return false;
   auto& known = workers_[ready->worker];

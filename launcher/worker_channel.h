@@ -22,11 +22,12 @@ class WorkerChannel {
  public:
   // `pid`: the process that speaks for the worker.
   using OnReady = std::function<void(const Ready&, pid_t pid)>;
+  using OnProgress = std::function<void(const ProgressNotice&)>;
   // Is the number one of a worker that runs?
   using Knows = std::function<bool(int worker)>;
   static Result<std::unique_ptr<WorkerChannel>> open(asio::io_context& loop,
                                                      const std::string& path, Knows knows,
-                                                     OnReady on_ready);
+                                                     OnReady on_ready, OnProgress on_progress);
 
   // To that worker, if it is connected.
   void send(int worker, const WorkerMessage& message);
@@ -42,7 +43,8 @@ class WorkerChannel {
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
-  WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows, OnReady on_ready);
+  WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows, OnReady on_ready,
+                OnProgress on_progress);
   void accept();
   void read(const ConnectionPtr& connection);
   bool take_packet(const ConnectionPtr& connection);
@@ -52,6 +54,7 @@ class WorkerChannel {
   Socket listener_;
   const Knows knows_;
   const OnReady on_ready_;
+  const OnProgress on_progress_;
   std::map<int, ConnectionPtr> workers_;
 };
 

@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-enum class Kind : std::uint8_t { ready = 1, round = 2, fence = 3 };
+enum class Kind : std::uint8_t { ready = 1, round = 2, fence = 3, progress = 4 };
 
 constexpr std::size_t kMaxText = 4096;
 
@@ -29,6 +29,12 @@ void put(Writer& out, const FenceNotice& notice) {
   out.put(static_cast<std::uint8_t>(Kind::fence));
   out.put(notice.round);
   out.put(notice.lost);
+}
+
+void put(Writer& out, const ProgressNotice& progress) {
+  out.put(static_cast<std::uint8_t>(Kind::progress));
+  out.put(progress.worker);
+  out.put(progress.version);
 }
 
 Ready get_ready(Reader& in) {
@@ -55,6 +61,13 @@ FenceNotice get_fence(Reader& in) {
   notice.round = in.get<std::int32_t>();
   notice.lost = in.get<std::int32_t>();
   return notice;
+}
+
+ProgressNotice get_progress(Reader& in) {
+  ProgressNotice progress;
+  progress.worker = in.get<std::int32_t>();
+  progress.version = in.get<std::uint64_t>();
+  return progress;
 }
 
 bool makes_sense(const WorkerMessage& message) {
@@ -84,6 +97,9 @@ Result<WorkerMessage> decode_worker_message(std::string_view packet) {
       break;
     case Kind::fence:
       message = get_fence(in);
+      break;
+    case Kind::progress:
+      message = get_progress(in);
       break;
     default:
       return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};

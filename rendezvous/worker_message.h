@@ -38,7 +38,13 @@ struct FenceNotice {
   std::int32_t lost = -1;  // the rank that is the reason; -1: none
 };
 
-using WorkerMessage = std::variant<Ready, RoundNotice, FenceNotice>;
+// From the worker, now and then: the newest state it holds.
+struct ProgressNotice {
+  std::int32_t worker = 0;
+  std::uint64_t version = 0;
+};
+
+using WorkerMessage = std::variant<Ready, RoundNotice, FenceNotice, ProgressNotice>;
 
 inline constexpr std::size_t kMaxWorkerMessage = 16 << 10;
 inline constexpr const char* kAgentSocket = "agent";  // its name in the job's folder

@@ -269,6 +269,10 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
   });
 }
 
+void dl_progress(dl_comm* comm, uint64_t version) {
+  if (comm != nullptr && comm->membership) comm->membership->progress(version);
+}
+
 uint64_t dl_round(const dl_comm* comm) { return comm->impl ? comm->impl->round() : 0; }
 
 int dl_round_over(const dl_comm* comm) {

@@ -14,6 +14,11 @@
 #include "base/socket.h"
 
 namespace dlaunch {
+namespace {
+
+constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
+
+}  // namespace
 
 Result<std::unique_ptr<Membership>> Membership::connect(const std::string& socket, int worker) {
   auto fd = connect_unix_path(socket, SOCK_SEQPACKET);
@@ -46,6 +51,14 @@ Result<RoundNotice> Membership::next_round(std::uint64_t version) {
   if (!next_) return Error{.code = Errc::io, .what = closed_};
   current_ = *std::exchange(next_, std::nullopt);
   return current_;
+}
+
+void Membership::progress(std::uint64_t version) {
+  const TimePoint now = steady_now();
+  if (now - told_ < kProgressInterval) return;
+  told_ = now;
+  const std::string packet = encode(ProgressNotice{worker_, version});
+  (void)::send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 bool Membership::over() const {

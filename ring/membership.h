@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "rendezvous/worker_message.h"
@@ -30,6 +31,10 @@ class Membership {
   // long: the agent knows whom it waits for. version: the newest state this process holds. Error:
   // the agent has gone (Errc::io).
   Result<RoundNotice> next_round(std::uint64_t version);
+
+  // Tells the agent, at most ten times a second, the newest state this process holds. By the thread
+  // that calls next_round().
+  void progress(std::uint64_t version);
 
   // The round that next_round() returned last is over.
   bool over() const;
@@ -57,6 +62,7 @@ class Membership {
   std::optional<RoundNotice> next_;
   FenceNotice fence_;   // the latest
   std::string closed_;  // why; empty: it is not
+  TimePoint told_{};    // of progress
   Tell tell_;
   std::thread thread_;
 };

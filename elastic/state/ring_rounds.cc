@@ -37,6 +37,7 @@ int RingRounds::rank() const { return dl_rank(comm_); }
 int RingRounds::size() const { return dl_size(comm_); }
 std::uint64_t RingRounds::round() const { return dl_round(comm_); }
 bool RingRounds::over() const { return dl_round_over(comm_) != 0; }
+void RingRounds::progress(std::uint64_t version) { dl_progress(comm_, version); }
 Result<void> RingRounds::rejoin(std::uint64_t version) { return result(dl_rejoin(comm_, version)); }
 
 Result<void> RingRounds::gather(std::span<const std::uint64_t> mine, std::span<std::uint64_t> all) {

@@ -16,6 +16,7 @@ class RingRounds : public Rounds {
   int size() const override;
   std::uint64_t round() const override;
   bool over() const override;
+  void progress(std::uint64_t version) override;
   Result<void> rejoin(std::uint64_t version) override;
   Result<void> gather(std::span<const std::uint64_t> mine, std::span<std::uint64_t> all) override;
   Result<void> gather_v(std::string_view mine, std::span<char> all,

@@ -30,8 +30,9 @@ class Rounds {
   virtual std::uint64_t round() const = 0;
   // The launcher wants the next round.
   virtual bool over() const = 0;
-  // Leaves the round and joins the next; blocks. version: how many commits this rank holds, for the
-  // launcher to see progress.
+  // How many commits this rank holds, for the launcher to see progress.
+  virtual void progress(std::uint64_t version) = 0;
+  // Leaves the round and joins the next; blocks. version: as of progress().
   virtual Result<void> rejoin(std::uint64_t version) = 0;
 
   // Collectives. `all` is size() times `mine`, in rank order; gather_v: the sum of `sizes`.

@@ -106,6 +106,7 @@ Result<void> State::commit_now(bool spanned) {
   if (!copy) return copy.error();
   current_ = *copy;
   uncommitted_ = 0;
+  rounds_->progress(number);
   return save_it && !busy ? save(*current_) : Result<void>();
 }
 

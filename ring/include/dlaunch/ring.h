@@ -132,6 +132,10 @@ DL_API void dl_abort(dl_comm* comm);
  * during another call on this communicator, dl_abort() included. DL_ERR_UNSUPPORTED: no launcher
  * here forms rounds; DL_ERR_IO: it has gone. */
 DL_API dl_result dl_rejoin(dl_comm* comm, uint64_t version);
+/* Tells the launcher the number of the newest state that this process holds, as dl_rejoin() does:
+ * so it knows a job that gets on from one that does not, and how far it is. Cheap enough for each
+ * step; without an elastic launcher it does nothing. By the communicator's thread. */
+DL_API void dl_progress(dl_comm* comm, uint64_t version);
 /* The number of the round, from 1; grows. */
 DL_API uint64_t dl_round(const dl_comm* comm);
 /* 1: the round is over. Cheap enough for each step. */

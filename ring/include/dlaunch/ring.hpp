@@ -298,6 +298,7 @@ class Communicator {
   // Collective; for a negative color a communicator that is not valid().
   // Elastic rounds: see dl_rejoin().
   void rejoin(std::uint64_t version = 0) { check(dl_rejoin(get(), version)); }
+  void progress(std::uint64_t version) { dl_progress(get(), version); }
   std::uint64_t round() const { return dl_round(get()); }
   bool round_over() const { return dl_round_over(get()) != 0; }
 

@@ -27,6 +27,11 @@ TEST_CASE("what worker and agent tell each other survives the way") {
   CHECK(notice.store_url == "tcp://[::1]:5");
   CHECK(notice.round_dir == "/d");
 
+  const auto progress = decode_worker_message(encode(ProgressNotice{7, 99}));
+  REQUIRE(progress);
+  CHECK(std::get<ProgressNotice>(*progress).worker == 7);
+  CHECK(std::get<ProgressNotice>(*progress).version == 99);
+
   const auto fence = decode_worker_message(encode(FenceNotice{5, -1}));
   REQUIRE(fence);
   CHECK(std::get<FenceNotice>(*fence).round == 5);
