@@ -97,7 +97,7 @@ void AgentShell::perform(const AgentCore::Spawn& spawn) {
   const int rank = to_start_.at(spawn.slot).rank;
   const int worker = ++last_worker_;
   if (!hands_.start(spawn.slot, worker, rank, round_)) return spawn_failed(spawn.slot);
-  at(spawn.slot) = {worker, rank, true};
+  at(spawn.slot) = {worker, rank, true, hands_.clock()};
   feed(AgentCore::Spawned{});
   feed(JobCore::Spawned{spawn.slot});
 }
@@ -129,7 +129,10 @@ void AgentShell::on_ended(Slot slot, End end) {
   }
   at(slot).running = false;
   feed(AgentCore::Exited{slot});
-  feed(JobCore::Ended{slot, end.well, end.blames >= 0});
+  feed(JobCore::Ended{.slot = slot,
+                      .well = end.well,
+                      .consequence = end.blames >= 0,
+                      .ran = hands_.clock() - at(slot).started});
 }
 
 }  // namespace dlaunch::sim

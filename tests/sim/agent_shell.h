@@ -61,6 +61,7 @@ class AgentShell {
     int worker = 0;
     int rank = -1;
     bool running = false;
+    TimePoint started{};
   };
 
   void command(const AgentCore::Event& event);

@@ -37,6 +37,11 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
     must(shell_.worker_in(place.slot) == 0, "a slot is started that still runs");
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
   }
+  const auto ended = [&](const Worker* worker) { return worker != nullptr && worker->finished; };
+  const bool all = !roster_.empty() && std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
+    return ended(last_in(stage_, slot));
+  });
+  must(!all, "all members have finished, and some are started again");
   must(start.round >= announced_, "processes are started for a round that is over");
 }
 
@@ -51,7 +56,10 @@ void Checker::check_action(const JobCore::StopWorkers& stop) {
   }
   for (const Slot slot : stop.slots) {
     const int number = shell_.worker_in(slot);
-    must(number == 0 || !stage_.worker(number).connected, "a survivor is stopped");
+    if (number == 0 || !stage_.worker(number).connected) continue;
+    // A resize leaves it out, and the others have gone on without it.
+    const bool leaves = job.rank_of(slot) < 0 && stage_.worker(number).round > 0;
+    must(leaves, "a survivor is stopped");
   }
 }
 
@@ -65,11 +73,12 @@ void Checker::check_action(const JobCore::Announce& announce) {
   const int size = static_cast<int>(announce.slots.size());
   must(announce.round > announced_, "a round's number is announced twice, or one below it");
   must(announce.round >= fenced_, "a round is announced that is fenced off");
-  must(config.min_size <= size && size <= config.max_size, "a round of a size that is not allowed");
+  must(1 <= size && size <= config.max_size, "a round of a size that is not allowed");
   const std::set<Slot> once(announce.slots.begin(), announce.slots.end());
   must(once.size() == announce.slots.size(), "a slot has two ranks");
   for (const Slot slot : announce.slots) check_member(announce, slot);
   announced_ = announce.round;
+  roster_ = announce.slots;
   ++announcements_;
 }
 
@@ -102,7 +111,8 @@ void Checker::check_end(const JobCore::Finish& finish) {
       check_success();
       break;
     case JobEnding::worker_failed:
-      must(used_up || frozen, "the job gave up with restarts left");
+      must(used_up || frozen || scenario.job.restarts.futile_restarts > 0,
+           "the job gave up with restarts left");
       break;
     case JobEnding::spawn_failed:
       must(spawn_failed, "no process failed to start, but the job says so");

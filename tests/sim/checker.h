@@ -48,6 +48,7 @@ class Checker {
   const AgentShell& shell_;
   JobCore::Event event_;  // that the job core decides on
   int announced_ = 0, fenced_ = 0, announcements_ = 0;
+  std::vector<Slot> roster_;  // of that round
   std::optional<JobCore::Finish> finish_;
 };
 

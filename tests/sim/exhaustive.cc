@@ -320,7 +320,7 @@ bool Search::try_way(const State& state, Slot slot, Way way) {
 
 void Search::visit(State& state) {
   if (!state.wrong.empty()) return wrong(state.wrong);
-  if (state.core.restarts_used() > job_.max_restarts) return wrong("too many restarts");
+  if (state.core.restarts_used() > job_.restarts.limit.restarts) return wrong("too many restarts");
   if (state.finished || !seen_.insert(key(state)).second) return;
   if (++found_.states >= bounds_.states) found_.complete = false;
   if (!found_.complete) return;
@@ -348,7 +348,7 @@ void Search::visit(State& state) {
   }
   if (found_.wrong.empty() && !goes_on)
     return wrong("nothing can happen: " + state.core.waits_for());
-  for (int size = job_.min_size; size <= job_.max_size && found_.wrong.empty(); ++size) {
+  for (int size = 1; size <= job_.max_size && found_.wrong.empty(); ++size) {
     if (state.resizes >= bounds_.resizes || size == state.target) continue;
     State next(state);
     ++next.resizes;

@@ -14,7 +14,7 @@ namespace dlaunch::sim {
 struct Bounds {
   int faults = 2;
   int resizes = 1;
-  int clocks = 1;
+  int clocks = 2;
   std::size_t states = 5'000'000;  // no more than these
 };
 

@@ -79,7 +79,8 @@ void Workers::take(Worker& worker, const Happening& what) {
     case Happening::fenced:
       worker.fence = what.a;
       worker.lost = what.b;
-      if (worker.fence > worker.round) lose_round(worker, what.b);
+      // Where nobody was lost it leaves at its next commit.
+      if (worker.fence > worker.round && what.b >= 0) lose_round(worker, what.b);
       return;
     default:
       return;
@@ -143,7 +144,7 @@ void Workers::take_notice(Worker& worker) {
   stage_.trace.say(stage_.now, "worker {} is rank {} of {} in round {}", worker.number, worker.rank,
                    worker.size, worker.round);
   listener_.reached(worker, Moment::told);
-  if (worker.fence > worker.round) return lose_round(worker, worker.lost);
+  if (worker.fence > worker.round && worker.lost >= 0) return lose_round(worker, worker.lost);
   after(worker, stage_.scenario.pace.notice);
 }
 
@@ -217,7 +218,8 @@ void Workers::commit(Worker& worker) {
   listener_.committed(worker);
   listener_.reached(worker, worker.collective == 1 ? Moment::synced : Moment::committed);
   compute(worker);
-  if (worker.over) lose_round(worker, worker.lost);
+  const bool stepped = worker.collective > 1;
+  if (worker.over || (stepped && worker.fence > worker.round)) lose_round(worker, worker.lost);
 }
 
 // -- Losses
