@@ -1,0 +1,55 @@
+// Checker: what must hold in every run, looked at after everything that happens.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/agent_shell.h"
+#include "tests/sim/worker.h"
+
+namespace dlaunch::sim {
+
+class Checker {
+ public:
+  Checker(Stage& stage, const AgentShell& shell) : stage_(stage), shell_(shell) {}
+
+  void before(const JobCore::Event& event) { event_ = event; }
+  void check(const JobCore::Action& action);
+  void check(const AgentCore::Action& action);
+  void after_all();
+  // Where the timer is not due at once.
+  void check_joins();
+  void committed(const Worker& worker);
+  void agreed(std::uint64_t version);
+  void exits(const Worker& worker);
+
+  bool finished() const { return finish_.has_value(); }
+  const std::optional<JobCore::Finish>& finish() const { return finish_; }
+  // What the world did that explains an end.
+  bool signalled = false, spawn_failed = false, frozen = false;
+  TimePoint timer_rang = kNever;  // when it was due, by the agent's clock
+
+ private:
+  void check_action(const JobCore::StartWorkers& start);
+  void check_action(const JobCore::StopWorkers& stop);
+  void check_action(const JobCore::HandOn&) {}
+  void check_action(const JobCore::Fence& fence);
+  void check_action(const JobCore::Announce& announce);
+  void check_action(const JobCore::Finish& finish);
+  void check_member(const JobCore::Announce& announce, Slot slot);
+  void check_end(const JobCore::Finish& finish);
+  void check_success();
+  void must(bool holds, const char* what) {
+    if (!holds) stage_.fail(what);
+  }
+
+  Stage& stage_;
+  const AgentShell& shell_;
+  JobCore::Event event_;  // that the job core decides on
+  int announced_ = 0, fenced_ = 0, announcements_ = 0;
+  std::vector<Slot> roster_;  // of that round
+  std::optional<JobCore::Finish> finish_;
+};
+
+}  // namespace dlaunch::sim

@@ -1,0 +1,113 @@
+// World, where things go wrong.
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tests/sim/world.h"
+
+namespace dlaunch::sim {
+
+// A fault that waited for this moment strikes, now or a little later.
+void World::reached(const Worker& worker, Moment moment) {
+  if (stage_.now > kStart + kFaultsEnd) return;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    Fault& fault = faults_[i];
+    if (fault.moment != moment || fault.harm >= Harm::spawn_fails || struck_[i]) continue;
+    if (fault.nth-- > 0) continue;
+    struck_[i] = true;
+    stage_.timeline.add({.at = stage_.now + fault.at,
+                         .kind = Happening::fault,
+                         .worker = worker.number,
+                         .a = static_cast<int>(i)});
+  }
+}
+
+void World::harm_new(Worker& worker) {
+  if (stage_.now > kStart + kFaultsEnd) return;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    Fault& fault = faults_[i];
+    if (fault.harm < Harm::spawn_fails || struck_[i] || fault.nth-- > 0) continue;
+    struck_[i] = true;
+    last_harm_ = stage_.now;
+    stage_.trace.say(stage_.now, "FAULT: worker {}: {}", worker.number, to_string(fault.harm));
+    worker.mute |= fault.harm == Harm::mute;
+    worker.shielded |= fault.harm == Harm::shielded;
+    worker.frozen |= fault.harm == Harm::frozen;
+    worker.frozen_for = fault.lasts;
+    worker.never_runs |= fault.harm == Harm::never_runs;
+    if (fault.harm != Harm::spawn_fails) continue;
+    worker.life = Worker::reaped;
+    checker_.spawn_failed = true;
+  }
+}
+
+void World::strike(int index, int number) {
+  const Fault& fault = faults_[static_cast<std::size_t>(index)];
+  Worker* worker = number > 0 ? &stage_.worker(number) : anybody();
+  last_harm_ = stage_.now;
+  if (worker == nullptr) return;
+  stage_.trace.say(stage_.now, "FAULT: worker {}: {}", worker->number, to_string(fault.harm));
+  fault.harm < Harm::resize ? harm(fault, *worker) : harm_job(fault);
+  if (fault.harm != Harm::replay || worker->heard.empty()) return;
+  // Of those the agent has heard once.
+  const int n = static_cast<int>(worker->heard.size());
+  const int left = worker->heard[static_cast<std::size_t>(stage_.random.below(n))];
+  if (worker->life == Worker::reaped || !worker->connected) return;
+  shell_.on_ready({.worker = worker->number, .left = left, .version = worker->version});
+}
+
+void World::harm(const Fault& fault, Worker& worker) {
+  if (fault.harm == Harm::replace) return shell_.feed(JobCore::Replace{worker.slot});
+  if (worker.life != Worker::running || worker.stopped) return;
+  switch (fault.harm) {
+    case Harm::fail:
+      return exits(worker, {});
+    case Harm::blame:
+      return exits(worker, {.blames = stage_.random.below(shell_.job().size())});
+    case Harm::end_well:
+      stage_.ended_early = true;
+      return exits(worker, {.well = true});
+    case Harm::stop:
+      worker.stopped = true;
+      last_harm_ = stage_.now + fault.lasts;
+      return stage_.timeline.add(
+          {.at = stage_.now + fault.lasts, .kind = Happening::goes_on, .worker = worker.number});
+    default:
+      break;
+  }
+  exits(worker, {});
+  if (fault.harm != Harm::kill_several) return;
+  for (int i = 1; i < fault.number; ++i) {
+    if (Worker* other = anybody()) exits(*other, {});
+  }
+}
+
+void World::harm_job(const Fault& fault) {
+  switch (fault.harm) {
+    case Harm::resize:
+      return shell_.feed(JobCore::Resize{fault.number});
+    case Harm::signal:
+      checker_.signalled |= ends_the_job(fault.number);
+      return shell_.feed(JobCore::Signal{fault.number});
+    case Harm::jump:
+      jumped_ += fault.lasts;
+      return;
+    default:
+      return;
+  }
+}
+
+Worker* World::anybody() {
+  std::vector<Worker*> all;
+  for (Worker& worker : stage_.workers) {
+    if (worker.life == Worker::running) all.push_back(&worker);
+  }
+  return all.empty()
+             ? nullptr
+             : all[static_cast<std::size_t>(stage_.random.below(static_cast<int>(all.size())))];
+}
+
+}  // namespace dlaunch::sim

@@ -1,0 +1,160 @@
+// Runs seeds, and says which of them break a rule.
+//
+// usage: sim [--seeds A:B | --seed N] [--trace] [--all] [--bug NAME]
+//   --seeds A:B  from A to B - 1; 0:10000 if nothing is said
+//   --trace      shows what happened, also where nothing is wrong
+//   --all        does not stop at the first that is wrong; shows no transcripts
+//   --bug NAME   plants a bug; the test is passed when a seed finds it
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tests/sim/words.h"
+#include "tests/sim/world.h"
+
+namespace dlaunch::sim {
+namespace {
+
+using Counts = std::map<std::string, long>;
+
+struct Options {
+  std::uint64_t first = 0, last = 10'000;
+  bool trace = false, all = false;
+  Bug bug = Bug::none;
+};
+
+volatile std::uint64_t g_seed = 0;
+
+// An assertion in a core ends the process; which seed it was must not be lost.
+const World* g_world = nullptr;
+
+extern "C" void on_abort(int) {
+  // The process is lost anyway, so this may do what a handler must not.
+  if (g_world != nullptr) {
+    for (const auto& line : g_world->transcript())
+      (void)!::write(1, (line + "\n").data(), line.size() + 1);
+  }
+  char text[64];
+  std::uint64_t n = g_seed;
+  char* p = text + sizeof text;
+  *--p = '\n';
+  do *--p = static_cast<char>('0' + n % 10);
+  while ((n /= 10) > 0);
+  constexpr char kWhat[] = "sim: aborted; replay it with --trace --seed ";
+  (void)!::write(2, kWhat, sizeof kWhat - 1);
+  (void)!::write(2, p, static_cast<std::size_t>(text + sizeof text - p));
+}
+
+void show(const World& world, const Scenario& scenario) {
+  std::fputs(to_string(scenario).c_str(), stdout);
+  for (const auto& line : world.transcript()) std::puts(line.c_str());
+}
+
+// The same seed twice must be the same run.
+bool repeats(const Scenario& scenario, std::uint64_t seed, Bug bug, const Outcome& outcome) {
+  return World(scenario, seed, bug, false).run().hash == outcome.hash;
+}
+
+bool run_seed(std::uint64_t seed, const Options& options, Counts& ends, Counts& wrongs) {
+  g_seed = seed;
+  const Scenario scenario = scenario_of(seed);
+  World world(scenario, seed, options.bug, options.trace);
+  g_world = &world;
+  Outcome outcome = world.run();
+  g_world = nullptr;
+  if (seed % 64 == 0 && !repeats(scenario, seed, options.bug, outcome)) {
+    outcome.wrong = "the same seed gives two different runs";
+  }
+  if (options.trace) show(world, scenario);
+  if (outcome.wrong.empty()) {
+    ++ends[words(outcome.end)];
+    ends["rounds"] += outcome.rounds;
+    ends["restarts"] += outcome.restarts;
+    ends["happenings"] += outcome.happenings;
+    return true;
+  }
+  if (options.bug != Bug::none) {
+    fmt::print("seed {} finds it: {}\n", seed, outcome.wrong);
+    return false;
+  }
+  if (options.all) {
+    if (++wrongs[outcome.wrong] == 1) fmt::print("seed {}: {}\n", seed, outcome.wrong);
+    return false;
+  }
+  if (!options.trace) {
+    World again(scenario, seed, options.bug, true);
+    (void)again.run();
+    show(again, scenario);
+  }
+  fmt::print("seed {}: {}\nreplay it with --seed {} --trace\n", seed, outcome.wrong, seed);
+  return false;
+}
+
+bool parse_bug(const char* name, Bug& bug) {
+  for (int i = 0; i < kBugs; ++i) {
+    if (std::strcmp(name, to_string(static_cast<Bug>(i))) != 0) continue;
+    bug = static_cast<Bug>(i);
+    return true;
+  }
+  return false;
+}
+
+bool parse(int argc, char** argv, Options& options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (word == "--all") {
+      options.all = true;
+    } else if (word == "--trace") {
+      options.trace = true;
+    } else if (word == "--seed" && value != nullptr) {
+      options.first = std::strtoull(argv[++i], nullptr, 10);
+      options.last = options.first + 1;
+    } else if (word == "--seeds" && value != nullptr && std::strchr(value, ':') != nullptr) {
+      options.first = std::strtoull(argv[++i], nullptr, 10);
+      options.last = std::strtoull(std::strchr(value, ':') + 1, nullptr, 10);
+    } else if (word != "--bug" || value == nullptr || !parse_bug(argv[++i], options.bug)) {
+      return false;
+    }
+  }
+  return options.first < options.last;
+}
+
+int run(const Options& options) {
+  Counts ends, wrongs;
+  for (std::uint64_t seed = options.first; seed < options.last; ++seed) {
+    if (run_seed(seed, options, ends, wrongs) || options.all) continue;
+    return options.bug == Bug::none ? 1 : 0;
+  }
+  for (const auto& [wrong, count] : wrongs) fmt::print("{} seeds: {}\n", count, wrong);
+  if (!wrongs.empty()) return 1;
+  if (options.bug != Bug::none) {
+    fmt::print("no seed finds the bug '{}'\n", to_string(options.bug));
+    return 1;
+  }
+  fmt::print("{} seeds break no rule:", options.last - options.first);
+  for (const auto& [end, count] : ends) fmt::print(" {} {};", count, end);
+  fmt::print("\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace dlaunch::sim
+
+int main(int argc, char** argv) {
+  dlaunch::sim::Options options;
+  if (!dlaunch::sim::parse(argc, argv, options)) {
+    std::fputs("usage: sim [--seeds A:B | --seed N] [--trace] [--all] [--bug NAME]\n", stderr);
+    return 64;
+  }
+  ::signal(SIGABRT, dlaunch::sim::on_abort);
+  return dlaunch::sim::run(options);
+}

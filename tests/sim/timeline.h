@@ -1,0 +1,60 @@
+// Timeline: what is still to happen, in order of time; of what happens at the same time, what was
+// said first comes first.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace dlaunch::sim {
+
+struct Happening {
+  enum Kind {
+    step,       // a worker's own delay is over; a: its turn, or the delay is void
+    met,        // it learns that all are there; a: round
+    summed,     // it learns of a sum; a: round, b: which collective
+    waited,     // in vain for the others to come; a: round
+    peer_lost,  // it sees the end of a link; a: round, b: rank
+    to_agent,   // a: left, version
+    told,       // a RoundNotice reaches it; a: round, b: rank, c: size
+    fenced,     // a FenceNotice; a: round, b: lost
+    ends,       // a signal has its effect
+    goes_on,    // SIGCONT
+    reap,       // the agent sees its end
+    fault,      // a: which
+  };
+  TimePoint at{};
+  std::uint64_t order = 0;
+  Kind kind{};
+  int worker = 0;
+  int a = 0, b = 0, c = 0;
+  std::uint64_t version = 0;
+};
+
+class Timeline {
+ public:
+  void add(Happening what) {
+    what.order = ++last_;
+    queue_.push(what);
+  }
+  bool empty() const { return queue_.empty(); }
+  TimePoint next() const { return queue_.empty() ? kNever : queue_.top().at; }
+  Happening take() {
+    const Happening first = queue_.top();
+    queue_.pop();
+    return first;
+  }
+
+ private:
+  struct Later {
+    bool operator()(const Happening& a, const Happening& b) const {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
+  std::priority_queue<Happening, std::vector<Happening>, Later> queue_;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace dlaunch::sim
