@@ -138,7 +138,6 @@ void JobCore::on(const Ready& event) {
   if (process.life != Life::running || event.left != process.in_round) return;
   process.linked = process.ready = true;
   process.version = event.version;
-  note_version(event.version);
   if (process.rank < 0) return;
   if (!announced_) state_ = JobState::forming;  // until now nobody had asked for it
   if (!announced_ && !any_member_done()) return;
@@ -397,9 +396,12 @@ void JobCore::announce() {
     }
     announced_ = true;
     state_ = JobState::active;
-    // Lower than before where all who held it have died.
-    version_ = 0;
-    for (const Slot slot : roster_) version_ = std::max(version_, at(slot).version);
+    // What they have said when they left the round before counts from now on: whether they or the
+    // end of the lost process are heard of first is chance.
+    std::uint64_t newest = 0;
+    for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
+    note_version(newest);
+    version_ = newest;  // lower than before where all who held it have died
     actions_.push_back(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, false)) stop(slot, SIGTERM);

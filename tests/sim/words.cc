@@ -23,6 +23,9 @@ struct EventWords {
   std::string operator()(const Core::Ready& e) const {
     return fmt::format("{} is ready, left round {}, holds version {}", e.slot, e.left, e.version);
   }
+  std::string operator()(const Core::Progress& e) const {
+    return fmt::format("{} has come to version {}", e.slot, e.version);
+  }
   std::string operator()(const Core::Signal& e) const { return fmt::format("signal {}", e.number); }
   std::string operator()(const Core::Resize& e) const {
     return fmt::format("resize to {}", e.size);
