@@ -204,7 +204,7 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
-  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = version_};
+  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = version_at_start_};
 }
 
 bool JobCore::is_refused(const RestartDecision& decision) {
@@ -384,6 +384,7 @@ void JobCore::announce() {
       at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
+    version_at_start_ = version_;
     state_ = JobState::active;
     actions_.push_back(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {

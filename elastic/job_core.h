@@ -223,6 +223,9 @@ class JobCore {
   int target_size_;         // a larger one than the roster is being prepared
   RestartPolicy policy_;
   std::uint64_t version_ = 0;  // the newest that a member has told of
+  // That when the newest announced round began. A failure is judged by this one: the others may
+  // tell of a newer before the end of the process is seen, or after it.
+  std::uint64_t version_at_start_ = 0;
   JobEnding why_ = JobEnding::succeeded;
   std::string why_no_restart_;
   int stop_signal_ = 0;  // the user's first
