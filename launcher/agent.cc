@@ -78,6 +78,7 @@ class Agent {
   void perform(const AgentCore::GiveUp& what);
 
   Result<std::string> round_dir(int round);
+  void drop_old_round_dirs();
   void spawn_failed(Slot slot, const SpawnError& error);
   void on_ended(Slot slot, WorkerEnd end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
@@ -317,6 +318,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
   }
   place_.round = start.round;
   command(slots);
+  if (start.all) drop_old_round_dirs();
 }
 
 void Agent::perform(const JobCore::StopWorkers& stop) {
@@ -349,24 +351,27 @@ void Agent::perform(const JobCore::Announce& announce) {
     channel_->send(processes_->place(slot).worker, notice);
     ++notice.rank;
   }
-  if (!fenced_) return;
-  log_warn("round {}: {} after {}", announce.round,
-           size == 1 ? "1 worker" : std::to_string(size) + " workers",
-           format_duration(steady_now() - *fenced_));
-  fenced_.reset();
+  if (fenced_) {
+    log_warn("round {}: {} after {}", announce.round,
+             size == 1 ? "1 worker" : std::to_string(size) + " workers",
+             format_duration(steady_now() - *fenced_));
+    fenced_.reset();
+  }
+  drop_old_round_dirs();
 }
 
-// The folder of a round; of older ones nobody writes any more.
 Result<std::string> Agent::round_dir(int round) {
   if (round != last_round_dir_) {
     auto made = job_dir_.make_round_dir(round);
     if (!made) return made;
-    job_dir_.remove_round_dirs(round - kRoundDirsKept);
     last_round_dir_ = round;
     return made;
   }
   return job_dir_.path() + "/" + std::to_string(round);
 }
+
+// Nobody writes there any more. Slow on some file systems: not while somebody waits for a round.
+void Agent::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - kRoundDirsKept); }
 
 // -- What this node does
 

@@ -101,7 +101,8 @@ bool reap_children() {
   }
 }
 
-// Of `ancestor`, which is left out.
+}  // namespace
+
 std::vector<pid_t> descendants_of(pid_t ancestor) {
   std::vector<pid_t> found = {ancestor};
   if (kernel_lists_children()) {
@@ -120,9 +121,14 @@ std::vector<pid_t> descendants_of(pid_t ancestor) {
   return found;
 }
 
-}  // namespace
-
-std::vector<pid_t> descendants() { return descendants_of(::getpid()); }
+std::vector<pid_t> children() {
+  if (kernel_lists_children()) return children_of(::getpid());
+  const auto all = children_of_all();
+  std::vector<pid_t> own;
+  const auto [from, to] = all.equal_range(::getpid());
+  for (auto it = from; it != to; ++it) own.push_back(it->second);
+  return own;
+}
 
 void kill_descendants_of(pid_t ancestor) {
   for (const pid_t pid : descendants_of(ancestor)) ::kill(pid, SIGKILL);

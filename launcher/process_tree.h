@@ -12,8 +12,11 @@
 
 namespace dlaunch {
 
-// Children before grandchildren; zombies may be among them.
-std::vector<pid_t> descendants();
+// Of this process. Zombies may be among them, as everywhere here.
+std::vector<pid_t> children();
+
+// Of `ancestor`, which is left out; children before grandchildren.
+std::vector<pid_t> descendants_of(pid_t ancestor);
 
 // One SIGKILL to each of them, or of those of another process.
 void kill_descendants_once();

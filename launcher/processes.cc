@@ -154,12 +154,27 @@ void Processes::kill_leftovers() {
     return process && process->running;
   });
   if (!any_runs) return static_cast<void>(kill_descendants());
-  // Whose it was stands in its environment, wherever it has moved.
-  for (const pid_t pid : descendants()) {
-    const auto worker = environment_of(pid, "DLAUNCH_WORKER");
-    if (!worker || running_worker(*worker)) continue;
-    ::kill(pid, SIGKILL);
+  // What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
+  // looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
+  // thread, slow to end.
+  for (const pid_t child : children()) {
+    if (is_running_worker(child)) continue;
+    auto tree = descendants_of(child);
+    tree.push_back(child);  // last: until then it is their ancestor
+    for (const pid_t pid : tree) kill_leftover(pid);
   }
+}
+
+// Whose it was stands in its environment, wherever it has moved.
+void Processes::kill_leftover(pid_t pid) {
+  const auto worker = environment_of(pid, "DLAUNCH_WORKER");
+  if (worker && !running_worker(*worker)) ::kill(pid, SIGKILL);
+}
+
+bool Processes::is_running_worker(pid_t pid) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
+    return process && process->running && process->pid == pid;
+  });
 }
 
 bool Processes::running_worker(const std::string& number) const {
@@ -181,10 +196,7 @@ void Processes::watch_orphans() {
 void Processes::reap_orphans() {
   siginfo_t info{};
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    const bool worker = std::any_of(processes_.begin(), processes_.end(), [&](const auto& p) {
-      return p && p->running && p->pid == info.si_pid;
-    });
-    if (worker) return;  // its pidfd tells, and then we are called again
+    if (is_running_worker(info.si_pid)) return;  // its pidfd tells, and then we are called again
     ::waitpid(info.si_pid, nullptr, WNOHANG);
     info = {};
   }

@@ -73,6 +73,8 @@ class Processes {
   void watch_orphans();
   void reap_orphans();
   bool running_worker(const std::string& number) const;
+  bool is_running_worker(pid_t pid) const;
+  void kill_leftover(pid_t pid);
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);
   Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
 

@@ -223,6 +223,17 @@ TEST_CASE("a member that leaves a healthy round takes all of them to the next on
   CHECK(world.core.restarts_used() == 0);
 }
 
+TEST_CASE(
+    "whoever is heard first, the others or the end, the next loss is not taken for the same") {
+  World world(of(3, 10));
+  world.feed(JobCore::Ready{0, 1, 10});  // it has noticed before the launcher
+  world.fail(2);
+  world.feed(JobCore::Ready{1, 1, 10});
+  REQUIRE(world.announced.size() == 2);
+  world.fail(2);
+  CHECK(world.running.contains(2));  // at once: ten steps lie between the two
+}
+
 TEST_CASE("what is said of an older round is not believed") {
   World world(of(2, 5));
   world.fail(0);

@@ -55,9 +55,9 @@ std::vector<pid_t> make_family() {
 
 TEST_CASE("descendants are found and killed wherever they have moved, and all are reaped") {
   REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-  CHECK(descendants().empty());
+  CHECK(descendants_of(::getpid()).empty());
   const auto family = make_family();
-  const auto found = descendants();
+  const auto found = descendants_of(::getpid());
   for (const pid_t pid : family) CHECK(contains(found, pid));
   CHECK_FALSE(contains(found, ::getpid()));
 
@@ -80,7 +80,7 @@ TEST_CASE("a tree that keeps forking is caught up with") {
     }
   }
   CHECK(kill_descendants());
-  CHECK(descendants().empty());
+  CHECK(descendants_of(::getpid()).empty());
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
