@@ -102,8 +102,7 @@ void JobCore::on(const SpawnFailed& event) {
 void JobCore::on(const Ended& event) {
   Process& process = at(event.slot);
   const Life was = std::exchange(process.life, Life::absent);
-  const bool was_linked = std::exchange(process.linked, false);
-  process.ready = false;
+  process.linked = process.ready = false;
   process.in_round = 0;
   const int left = std::exchange(process.leaving, -1);
   if (state_ == JobState::ending) return;
@@ -114,7 +113,8 @@ void JobCore::on(const Ended& event) {
     process.life = Life::waiting;
     return;
   }
-  const bool in_need = state_ == JobState::forming && (was_linked || any_member_waits());
+  // Who needs it has asked for the next round, or will: then it comes back.
+  const bool in_need = state_ == JobState::forming && any_member_waits();
   if (event.well && process.rank >= 0 && !in_need) {
     process.life = Life::done;
   } else if (event.well && process.rank < 0) {

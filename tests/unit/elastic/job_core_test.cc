@@ -495,6 +495,23 @@ TEST_CASE("the loss of one that a resize leaves out is told to those that are st
   }
 }
 
+TEST_CASE("members that finish while a resize waits for their next commit have finished") {
+  World world(of(3));
+  world.feed(JobCore::Resize{2});
+  for (const Slot slot : {2, 0, 1}) world.succeed(slot);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::succeeded);
+
+  // Others may not get as far.
+  World halfway(of(3, 1));
+  halfway.feed(JobCore::Resize{2});
+  halfway.succeed(0);
+  CHECK(halfway.core.restarts_used() == 0);
+  halfway.rejoin(1);
+  CHECK(halfway.core.restarts_used() == 1);
+  CHECK(halfway.announced == std::vector<int>{1, 3});
+}
+
 TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   JobConfig config = of(4);
   config.min_size = 3;
