@@ -102,16 +102,19 @@ void JobCore::on(const SpawnFailed& event) {
 void JobCore::on(const Ended& event) {
   Process& process = at(event.slot);
   const Life was = std::exchange(process.life, Life::absent);
-  const bool was_linked = std::exchange(process.linked, false);
-  process.ready = false;
+  process.linked = process.ready = false;
   process.in_round = 0;
-  process.leaving = false;
-  if (state_ == JobState::ending || !process.wanted) return;
+  const int left = std::exchange(process.leaving, -1);
+  if (state_ == JobState::ending) return;
+  // Those it was with until their next commit cannot come to it any more.
+  if (left >= 0 && !event.well) actions_.push_back(Fence{round_, left});
+  if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
     process.life = Life::waiting;
     return;
   }
-  const bool in_need = state_ == JobState::forming && (was_linked || any_member_waits());
+  // Who needs it has asked for the next round, or will: then it comes back.
+  const bool in_need = state_ == JobState::forming && any_member_waits();
   if (event.well && process.rank >= 0 && !in_need) {
     process.life = Life::done;
   } else if (event.well && process.rank < 0) {
@@ -192,6 +195,7 @@ void JobCore::on(const Resize& event) {
 void JobCore::on(const Replace& event) {
   if (at(event.slot).life != Life::running) return;
   stop(event.slot, SIGKILL);
+  if (!at(event.slot).wanted) return;
   lose(event.slot, failure_of(event.slot, event.kind));
 }
 
@@ -287,7 +291,7 @@ bool JobCore::stays(Slot slot) const {
 void JobCore::want(Slot slot, int rank, TimePoint start_at) {
   Process& process = at(slot);
   process.wanted = true;
-  process.leaving = false;
+  process.leaving = -1;
   process.rank = rank;
   process.start_at = start_at;
   if (process.life == Life::absent || process.life == Life::done) process.life = Life::waiting;
@@ -310,8 +314,11 @@ void JobCore::leave_roster(int rank) {
   roster_.erase(roster_.begin() + rank);
   process.wanted = false;
   process.rank = -1;
-  process.leaving = process.linked && is_up(process);
-  if (!process.leaving) stop(slot, SIGTERM);
+  if (process.linked && is_up(process)) {
+    process.leaving = rank;
+  } else {
+    stop(slot, SIGTERM);
+  }
   for (int r = rank; r < size(); ++r) at(roster_[static_cast<std::size_t>(r)]).rank = r;
 }
 
@@ -404,7 +411,7 @@ void JobCore::announce() {
     version_ = newest;  // lower than before where all who held it have died
     actions_.push_back(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
-      if (std::exchange(at(slot).leaving, false)) stop(slot, SIGTERM);
+      if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
     }
   } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
     state_ = JobState::active;

@@ -121,7 +121,7 @@ class JobCore {
     int signal;
   };
   // To all linked workers: every round before `round` is over. Where nobody was lost they leave at
-  // their next commit.
+  // their next commit, or when it comes again because somebody was.
   struct Fence {
     int round;
     int lost;  // rank; -1: nobody
@@ -177,7 +177,7 @@ class JobCore {
     int rank = -1;
     bool wanted = false;  // a member, a spare, or one of a larger round to come
     bool linked = false;
-    bool leaving = false;  // to be stopped when the others have their next round
+    int leaving = -1;  // the rank it had; to be stopped when the others have their next round
     bool ready = false;
     int in_round = 0;  // the last that was announced to it
     int round = 0;     // that, or the one it was started for

@@ -37,11 +37,15 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
     must(shell_.worker_in(place.slot) == 0, "a slot is started that still runs");
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
   }
-  const auto ended = [&](const Worker* worker) { return worker != nullptr && worker->finished; };
-  const bool all = !roster_.empty() && std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
-    return ended(last_in(stage_, slot));
-  });
-  must(!all, "all members have finished, and some are started again");
+  const auto has_finished = [&](Slot slot) {
+    const Worker* last = last_in(stage_, slot);
+    return last != nullptr && last->finished && !last->told_to_stop &&
+           last->life == Worker::reaped &&
+           ordered <= last->ended;  // later the agent could not know
+  };
+  const bool all = !roster_.empty() && std::all_of(roster_.begin(), roster_.end(), has_finished);
+  // Those that a growing round takes in may have been waiting, and begin anew.
+  must(!all || grown, "all members have finished, and some are started again");
   must(start.round >= announced_, "processes are started for a round that is over");
 }
 
@@ -58,13 +62,14 @@ void Checker::check_action(const JobCore::StopWorkers& stop) {
     const int number = shell_.worker_in(slot);
     if (number == 0 || !stage_.worker(number).connected) continue;
     // A resize leaves it out, and the others have gone on without it.
-    const bool leaves = job.rank_of(slot) < 0 && stage_.worker(number).round > 0;
-    must(leaves, "a survivor is stopped");
+    must(resized && job.rank_of(slot) < 0, "a survivor is stopped");
   }
 }
 
 void Checker::check_action(const JobCore::Fence& fence) {
-  must(fence.round > fenced_ && fence.round > announced_, "a fence for a round that was");
+  const bool again = fence.round == fenced_ && fence.lost >= 0;
+  must((fence.round > fenced_ || again) && fence.round > announced_,
+       "a fence for a round that was");
   fenced_ = fence.round;
 }
 
@@ -199,8 +204,10 @@ void Checker::committed(const Worker& worker) {
 // The newest version that a living worker may bring is the one they go on with.
 void Checker::agreed(std::uint64_t version) {
   for (const Worker& worker : stage_.workers) {
-    if (worker.life != Worker::running || worker.told_to_stop || worker.version <= version)
-      continue;
+    if (worker.life != Worker::running || worker.told_to_stop) continue;
+    // Whom a resize leaves out is not waited for.
+    const bool in = std::find(roster_.begin(), roster_.end(), worker.slot) != roster_.end();
+    if (worker.version <= version || (resized && !in)) continue;
     stage_.fail(fmt::format("worker {} holds version {}, and the others go on with {}",
                             worker.number, worker.version, version));
   }

@@ -27,7 +27,8 @@ class Checker {
   bool finished() const { return finish_.has_value(); }
   const std::optional<JobCore::Finish>& finish() const { return finish_; }
   // What the world did that explains an end.
-  bool signalled = false, spawn_failed = false, frozen = false;
+  bool signalled = false, spawn_failed = false, frozen = false, resized = false, grown = false;
+  TimePoint ordered{};            // the last Resize or Replace
   TimePoint timer_rang = kNever;  // when it was due, by the agent's clock
 
  private:

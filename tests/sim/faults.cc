@@ -60,7 +60,10 @@ void World::strike(int index, int number) {
 }
 
 void World::harm(const Fault& fault, Worker& worker) {
-  if (fault.harm == Harm::replace) return shell_.feed(JobCore::Replace{worker.slot});
+  if (fault.harm == Harm::replace) {
+    checker_.ordered = stage_.now;
+    return shell_.feed(JobCore::Replace{worker.slot});
+  }
   if (worker.life != Worker::running || worker.stopped) return;
   switch (fault.harm) {
     case Harm::fail:
@@ -88,6 +91,9 @@ void World::harm(const Fault& fault, Worker& worker) {
 void World::harm_job(const Fault& fault) {
   switch (fault.harm) {
     case Harm::resize:
+      checker_.resized = true;
+      checker_.grown |= fault.number > shell_.job().size();
+      checker_.ordered = stage_.now;
       return shell_.feed(JobCore::Resize{fault.number});
     case Harm::signal:
       checker_.signalled |= ends_the_job(fault.number);

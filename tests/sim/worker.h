@@ -51,9 +51,9 @@ struct Worker {
   Duration frozen_for{};  // after SIGKILL
   // What the agent knows.
   bool connected = false, asks = false;
-  TimePoint started{}, asked{};       // the last time
-  std::vector<int> heard;             // `left` of each Ready
-  TimePoint to_agent{}, to_worker{};  // the last message arrives
+  TimePoint started{}, asked{}, ended{};  // the last time
+  std::vector<int> heard;                 // `left` of each Ready
+  TimePoint to_agent{}, to_worker{};      // the last message arrives
 
   Phase phase = Phase::booting;
   int turn = 0;

@@ -124,6 +124,7 @@ bool World::start(Slot slot, int number, int rank, int round) {
 void World::exits(Worker& worker, AgentShell::End end) {
   if (worker.life != Worker::running) return;
   worker.life = Worker::dead;
+  worker.ended = stage_.now;
   worker.end = end;
   checker_.exits(worker);
   if (!worker.finished) workers_.cut_links(worker);

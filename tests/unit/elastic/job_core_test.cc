@@ -60,7 +60,7 @@ class World {
   std::map<Slot, int> left;     // slot -> the last round it was told
   std::vector<Slot> roster;     // as announced
   std::vector<int> announced;   // rounds
-  std::vector<int> fences;
+  std::vector<int> fences, losts;
   std::vector<Slot> stopped;
   std::set<Slot> stubborn;  // do not end when they are told
   std::set<Slot> mute;      // do not ask for a round
@@ -87,7 +87,10 @@ class World {
     }
   }
   void perform(const JobCore::HandOn&) {}
-  void perform(const JobCore::Fence& fence) { fences.push_back(fence.round); }
+  void perform(const JobCore::Fence& fence) {
+    fences.push_back(fence.round);
+    losts.push_back(fence.lost);
+  }
   void perform(const JobCore::Announce& announce) {
     if (!announced.empty()) CHECK(announce.round > announced.back());
     announced.push_back(announce.round);
@@ -486,6 +489,38 @@ TEST_CASE(
   resized.rejoin_all();
   resized.feed(JobCore::Resize{2});
   CHECK(resized.core.state() == JobState::active);
+}
+
+TEST_CASE("the loss of one that a resize leaves out is told to those that are still with it") {
+  for (const bool hangs : {false, true}) {
+    World world(of(3, 1));
+    world.feed(JobCore::Resize{2});
+    CHECK(world.losts == std::vector<int>{-1});
+    hangs ? world.feed(JobCore::Replace{2}) : world.fail(2);
+    CHECK(world.losts == std::vector<int>{-1, 2});
+    CHECK(world.fences == std::vector<int>{2, 2});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1});
+    CHECK(world.running.size() == 2);
+    CHECK(world.core.restarts_used() == 0);
+  }
+}
+
+TEST_CASE("members that finish while a resize waits for their next commit have finished") {
+  World world(of(3));
+  world.feed(JobCore::Resize{2});
+  for (const Slot slot : {2, 0, 1}) world.succeed(slot);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::succeeded);
+
+  // Others may not get as far.
+  World halfway(of(3, 1));
+  halfway.feed(JobCore::Resize{2});
+  halfway.succeed(0);
+  CHECK(halfway.core.restarts_used() == 0);
+  halfway.rejoin(1);
+  CHECK(halfway.core.restarts_used() == 1);
+  CHECK(halfway.announced == std::vector<int>{1, 3});
 }
 
 TEST_CASE("resizing goes as low as one, also below the least size for losses") {
