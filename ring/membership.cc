@@ -111,7 +111,10 @@ void Membership::take(const WorkerMessage& message) {
   if (const auto* round = std::get_if<RoundNotice>(&message)) {
     next_ = *round;
   } else if (const auto* fence = std::get_if<FenceNotice>(&message)) {
-    fence_ = *fence;
+    // A change that follows a loss does not make it less of one.
+    const bool lost_before = fence_.round > current_.round && fence_.lost >= 0;
+    const int lost = fence->lost < 0 && lost_before ? fence_.lost : fence->lost;
+    fence_ = {fence->round, lost};
     tell_if_over();
   }
   changed_.notify_all();
