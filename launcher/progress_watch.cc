@@ -9,7 +9,14 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kInterval = std::chrono::milliseconds(200);
+constexpr Duration kHangInterval = std::chrono::milliseconds(200);
+
+Duration interval_of(const ProgressWatch::Options& options) {
+  const Duration tenth = options.stragglers.detection.window_time / 10;
+  const Duration slow =
+      std::clamp<Duration>(tenth, std::chrono::milliseconds(100), std::chrono::seconds(1));
+  return options.hang_timeout ? std::min(slow, kHangInterval) : slow;
+}
 
 HangConfig config_of(std::optional<Duration> hang_timeout) {
   const Duration limit = hang_timeout.value_or(Duration::max());
@@ -37,8 +44,9 @@ ProgressWatch::ProgressWatch(asio::io_context& loop, const Processes& processes,
                              const Options& options, Listener listener)
     : processes_(processes),
       slots_(slots),
+      looks_for_hangs_(options.hang_timeout.has_value()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
-      regular_(options.hang_timeout.has_value() || looks_for_slow_),
+      interval_(interval_of(options)),
       hangs_(config_of(options.hang_timeout)),
       stragglers_(options.stragglers),
       listener_(std::move(listener)),
@@ -55,11 +63,12 @@ void ProgressWatch::new_round(const StragglerJudge::NewRound& round,
 }
 
 void ProgressWatch::arm() {
-  if (!regular_ || stopped_) return;
-  timer_.expires_after(kInterval);
+  if (stopped_ || !(looks_for_hangs_ || looks_for_slow_)) return;
+  timer_.expires_after(interval_);
   timer_.async_wait([this](asio::error_code ec) {
     if (ec) return;
-    look();
+    if (looks_for_hangs_) look();
+    if (looks_for_slow_) look_for_slow();
     arm();
   });
 }
@@ -69,23 +78,33 @@ void ProgressWatch::stop() {
   timer_.cancel();
 }
 
+std::string ProgressWatch::flight_of(const WorkerPlace& place) const {
+  return read_left_file(place.round_dir + "/flight." + std::to_string(place.rank));
+}
+
 void ProgressWatch::look() {
   if (stopped_) return;
   HangJudge::Samples samples;
-  std::map<int, std::vector<FlightSpan>> spans;
   for (Slot slot = 0; slot < slots_; ++slot) {
     if (!processes_.running(slot) || processes_.place(slot).rank < 0) continue;
     const auto& place = processes_.place(slot);
     const auto state = state_of_process(processes_.program_pid(slot));
-    if (!state) continue;
-    const std::string flight =
-        read_left_file(place.round_dir + "/flight." + std::to_string(place.rank));
-    add_samples(place.rank, *state, read_positions(flight), samples);
-    if (looks_for_slow_) spans[place.rank] = read_spans(flight);
+    if (state) add_samples(place.rank, *state, read_positions(flight_of(place)), samples);
   }
   feed(HangJudge::Event(samples));
-  if (!regular_) return;
-  feed(HangJudge::Clock{});
+  if (looks_for_hangs_) feed(HangJudge::Clock{});
+}
+
+// Where one rank has no record the program does not use libdlring, or not yet.
+void ProgressWatch::look_for_slow() {
+  std::map<int, std::vector<FlightSpan>> spans;
+  for (Slot slot = 0; slot < slots_; ++slot) {
+    if (!processes_.running(slot) || processes_.place(slot).rank < 0) continue;
+    const auto& place = processes_.place(slot);
+    const std::string flight = flight_of(place);
+    if (flight.empty()) return;
+    spans[place.rank] = read_spans(flight);
+  }
   if (const auto step = digest_.add(spans)) feed(StragglerJudge::Event(*step));
 }
 

@@ -1,6 +1,7 @@
 // ProgressWatch: looks at how far the workers of this node have come, by their flight records and
-// /proc, and asks HangJudge and StragglerJudge what to make of it: every 200 ms, and at once when a
-// child was stopped or continued. One thread, the loop's.
+// /proc, and asks HangJudge and StragglerJudge what to make of it: every 200 ms with a hang
+// time-out, ten times in a window of the stragglers without, and at once when a child was stopped
+// or continued. One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -35,7 +36,7 @@ class ProgressWatch {
   // recovered: how long the job was without one.
   void new_round(const StragglerJudge::NewRound& round, std::optional<Duration> recovered);
   void gone(int rank) { feed(HangJudge::Gone{rank}); }
-  void look();
+  void look();  // at who was stopped, and with a hang time-out who hangs
   // Nobody is watched any more.
   void stop();
 
@@ -43,11 +44,14 @@ class ProgressWatch {
   void feed(const HangJudge::Event& event);
   void feed(const StragglerJudge::Event& event);
   void arm();
+  void look_for_slow();
+  std::string flight_of(const WorkerPlace& place) const;
 
   const Processes& processes_;
   const int slots_;
+  const bool looks_for_hangs_;
   const bool looks_for_slow_;
-  const bool regular_;
+  const Duration interval_;
   HangJudge hangs_;
   StragglerJudge stragglers_;
   StepDigest digest_;

@@ -14,6 +14,7 @@ expect_code 0; expect_err 'rank 1 .* it hung, .*; starting it again: round 2'
 expect_out '^\[[02]\] in round 2 as [02] of 3, pid'
 
 start() {
+  rm -f out err  # of the run before
   dlaunch "$@" >out 2>err & job=$!
   started+=("$job")
   wait_until 20 grep -q 'in round 1 as 1' out || fail "did not start: $(cat err)"
