@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 cat > worker.sh <<'W'
 for s in INT TERM HUP QUIT USR1 USR2; do trap "echo got $s >> got.$RANK; [ $s = USR1 ] || [ $s = USR2 ] || exit 0" $s; done
 touch ready.$RANK
-while :; do read -rt 0.05 <> <(:); done
+while :; do sleep 0.05; done
 W
 ready() { [ -e ready.0 ] && [ -e ready.1 ]; }
 launch() {
@@ -42,7 +42,7 @@ wait_until 5 eval '[ "$(state $keeper)" != T ] && [ "$(state $worker)" != T ]' |
 cat > deaf.sh <<'W'
 trap 'touch told.$RANK' INT
 touch ready.$RANK
-while :; do read -rt 0.05 <> <(:); done
+while :; do sleep 0.05; done
 W
 kill -INT "$keeper"; wait "$keeper"
 rm -f ready.*
@@ -71,7 +71,7 @@ expect_code 130; got INT || fail "workers got: $(cat got.*)"
 cat > slow.sh <<'W'
 trap 'read -rt 0.3 <> <(:); echo clean; exit 0' TERM
 touch ready.$RANK
-while :; do read -rt 0.05 <> <(:); done
+while :; do sleep 0.05; done
 W
 for i in 1 2 3 4 5; do
   rm -f ready.*
