@@ -13,6 +13,9 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
+// A new spare is started when the others have most likely recovered: nobody waits for it, and they
+// need the cores.
+constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
 JobOn kind_of(const JobCore::Event& event) {
   struct Kind {
@@ -241,13 +244,14 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     return form(rank);
   }
   const TimePoint start_at = deadline_after(now_, decision.delay);
-  if (rank < 0) return want(slot, -1, start_at);
+  const TimePoint spare_at = std::max(start_at, deadline_after(now_, kSpareDelay));
+  if (rank < 0) return want(slot, -1, spare_at);
   if (const auto spare = best_spare()) {
     roster_[static_cast<std::size_t>(rank)] = *spare;
     at(*spare).rank = rank;
     process.rank = -1;
   }
-  want(slot, process.rank, start_at);
+  want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
 }
 

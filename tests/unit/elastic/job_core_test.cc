@@ -181,6 +181,10 @@ TEST_CASE("a spare takes the lost rank, and another process waits in its stead")
   world.rejoin(0);
   world.rejoin(2);
   CHECK(world.roster == Slots{0, 3, 2});
+  CHECK_FALSE(world.running.contains(1));  // not while the others need the cores
+  REQUIRE(world.core.deadline());
+  world.now = *world.core.deadline();
+  world.feed(JobCore::Clock{});
   CHECK(world.running.at(1) == -1);
   world.fail(3);
   world.rejoin_all();
