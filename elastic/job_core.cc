@@ -13,8 +13,9 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
-// A new spare is started when the others have most likely recovered: nobody waits for it, and they
-// need the cores.
+// Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
+// which nobody waits, those that they need to recover.
+constexpr Duration kHeadStart = std::chrono::milliseconds(3);
 constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
 JobOn kind_of(const JobCore::Event& event) {
@@ -243,8 +244,9 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     target_size_ = size();
     return form(rank);
   }
+  const TimePoint spare_at = deadline_after(now_, std::max(decision.delay, kSpareDelay));
+  if (any_linked()) decision.delay = std::max(decision.delay, kHeadStart);
   const TimePoint start_at = deadline_after(now_, decision.delay);
-  const TimePoint spare_at = std::max(start_at, deadline_after(now_, kSpareDelay));
   if (rank < 0) return want(slot, -1, spare_at);
   if (const auto spare = best_spare()) {
     roster_[static_cast<std::size_t>(rank)] = *spare;
@@ -447,6 +449,10 @@ bool JobCore::any_member_done() const {
 // For the round that is being formed.
 bool JobCore::any_member_waits() const {
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
+}
+
+bool JobCore::any_linked() const {
+  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
 }
 
 bool JobCore::all_members_are(Life life) const {
