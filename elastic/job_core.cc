@@ -13,6 +13,10 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
+// Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
+// which nobody waits, those that they need to recover.
+constexpr Duration kHeadStart = std::chrono::milliseconds(3);
+constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
 JobOn kind_of(const JobCore::Event& event) {
   struct Kind {
@@ -283,10 +287,12 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     target_size_ = size();
     return form(rank);
   }
+  const TimePoint spare_at = deadline_after(now_, std::max(decision.delay, kSpareDelay));
+  if (any_linked()) decision.delay = std::max(decision.delay, kHeadStart);
   const TimePoint start_at = deadline_after(now_, decision.delay);
-  if (rank < 0) return want(slot, -1, start_at);
+  if (rank < 0) return want(slot, -1, spare_at);
   if (hand_to_spare(rank)) process.rank = -1;
-  want(slot, process.rank, start_at);
+  want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
 }
 
@@ -530,6 +536,10 @@ bool JobCore::any_member_done() const {
 // For the round that is being formed.
 bool JobCore::any_member_waits() const {
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
+}
+
+bool JobCore::any_linked() const {
+  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
 }
 
 bool JobCore::all_members_are(Life life) const {

@@ -244,6 +244,7 @@ class JobCore {
   bool any_alive() const;
   bool any_member_done() const;
   bool any_member_waits() const;
+  bool any_linked() const;
   bool all_members_are(Life life) const;
   static bool is_up(const Process& process);
   Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }

@@ -91,6 +91,8 @@ class Worker {
     }
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = columns[i % 64];
     for (const Death& death : options_.deaths) {
+      // All have committed the steps before: what only the dead had committed is done again.
+      if (death.step == step_) comm_.barrier();
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
       if (meant && death.step == step_) ::raise(SIGKILL);
     }

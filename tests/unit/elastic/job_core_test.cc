@@ -23,6 +23,14 @@ class World {
   }
 
   void feed(const JobCore::Event& event) {
+    feed_now(event);
+    // What is put off only so that others go first.
+    while (core.deadline() && *core.deadline() > now && *core.deadline() <= now + 10ms) {
+      now = *core.deadline();
+      feed_now(JobCore::Clock{});
+    }
+  }
+  void feed_now(const JobCore::Event& event) {
     for (const auto& action : core.step(now, event)) {
       std::visit([this](const auto& what) { perform(what); }, action);
     }
@@ -192,6 +200,19 @@ TEST_CASE("of an elastic job only the lost worker is replaced, and takes the los
   CHECK(world.core.waits_for().empty());
 }
 
+TEST_CASE("the survivors hear of a loss before the replacement is started") {
+  World world(of(3, 5));
+  world.running.erase(1);
+  world.feed_now(JobCore::Ended{1, false});
+  CHECK(world.fences == std::vector<int>{2});
+  CHECK_FALSE(world.running.contains(1));
+  REQUIRE(world.core.deadline());
+  CHECK(*world.core.deadline() <= world.now + 5ms);
+  world.now = *world.core.deadline();
+  world.feed_now(JobCore::Clock{});
+  CHECK(world.running.contains(1));
+}
+
 TEST_CASE("a spare takes the lost rank, and another process waits in its stead") {
   World world(of(3, 5, 1));
   CHECK(world.running.at(3) == -1);
@@ -199,6 +220,10 @@ TEST_CASE("a spare takes the lost rank, and another process waits in its stead")
   world.rejoin(0);
   world.rejoin(2);
   CHECK(world.roster == Slots{0, 3, 2});
+  CHECK_FALSE(world.running.contains(1));  // not while the others need the cores
+  REQUIRE(world.core.deadline());
+  world.now = *world.core.deadline();
+  world.feed(JobCore::Clock{});
   CHECK(world.running.at(1) == -1);
   world.fail(3);
   world.rejoin_all();
