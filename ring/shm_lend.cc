@@ -11,6 +11,10 @@ namespace {
 
 // Below, asking the kernel costs more than a second copy.
 constexpr std::size_t kLeastLent = 16 << 10;
+// The same where ranks outnumber cores, of what goes from one rank to another; above, staging slots
+// that stay in the cache are as good.
+constexpr std::size_t kLeastLentInTurns = 32 << 10;
+constexpr std::size_t kMostLentInTurns = 4 << 20;
 // Above, what one rank gives goes faster through the caches of both its core and the taker's.
 constexpr std::size_t kMostFromOne = 1 << 20;
 // So much at a time: a raised flag is seen in between.
@@ -20,13 +24,18 @@ constexpr Duration kNewsOfEnd = std::chrono::seconds(1);
 
 }  // namespace
 
-// Not where ranks outnumber cores: takers there would wait for a giver that wants to sleep.
 bool ShmPlane::may_lend(const Shape& shape, const ShmPlan& plan) const {
   const auto& traits = traits_of(shape.collective);
-  if (traits.reduces || meet_ || memory_.pids.empty() || plan.input_bytes < kLeastLent)
-    return false;
+  if (traits.reduces || memory_.pids.empty() || plan.input_bytes < kLeastLent) return false;
   const std::size_t taken = plan.input_bytes / static_cast<std::size_t>(traits.in_parts ? n_ : 1);
-  if (traits.rooted && !traits.out_at_root && taken > kMostFromOne) return false;
+  const bool from_one = traits.rooted && !traits.out_at_root;
+  if (meet_) {
+    // What all take alike comes from the cache when it has been staged, for all but the first.
+    const bool alike = !traits.in_parts && !traits.out_at_root;
+    if (alike || taken < kLeastLentInTurns || taken > kMostLentInTurns) return false;
+  } else if (from_one && taken > kMostFromOne) {
+    return false;
+  }
   return std::all_of(memory_.ranks, memory_.ranks + n_,
                      [](const ShmRank& r) { return r.reads_all.load(std::memory_order_relaxed); });
 }

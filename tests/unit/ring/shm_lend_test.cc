@@ -80,6 +80,23 @@ TEST_CASE("shm: an input is the giver's own again as soon as its call returns") 
   }
 }
 
+TEST_CASE("shm: more ranks than cores lend what goes to one rank, and stage what goes to all") {
+  ShmWorld world(4, 2, true);
+  std::uint64_t seq = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    for (const Collective collective : kMoving) {
+      CAPTURE(collective_name(collective));
+      const Call call = moving(collective, ++seq);
+      const bool to_one =
+          collective != Collective::all_gather && collective != Collective::broadcast;
+      if (reading_is_allowed()) {
+        CHECK((world.plane(0).explain(call) == "shm: read from whoever gives it") == to_one);
+      }
+      world.each([&](int rank) { CHECK(right(world.plane(rank), call, rank, 4)); });
+    }
+  }
+}
+
 TEST_CASE("shm: an input that nobody can read in place is passed through shared memory") {
   const std::size_t bytes = (kCount * sizeof(std::int32_t) + 4095) / 4096 * 4096;
   void* const hidden = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
