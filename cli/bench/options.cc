@@ -71,8 +71,11 @@ void check_modes(const Options& options, const KindInfo& kind) {
   if (options.overlap && !options.skew.empty()) {
     throw usage("--overlap and --skew cannot be combined");
   }
-  if (options.rotate > 1 && kind.kind == Kind::barrier) {
-    throw usage("--rotate: a barrier has no buffers");
+  if ((options.rotate > 1 || options.alloc) && kind.kind == Kind::barrier) {
+    throw usage(std::string(options.alloc ? "--alloc" : "--rotate") + ": a barrier has no buffers");
+  }
+  if (options.alloc && kind.kind == Kind::sendrecv) {
+    throw usage("--alloc: messages do not gain by memory of dl_alloc");
   }
   if (options.cpu && (options.csv == "-" || options.json == "-")) {
     throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
@@ -104,6 +107,7 @@ void declare_sizes(CLI::App& app, Options& options) {
 void declare_modes(CLI::App& app, Options& options) {
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));
+  app.add_flag("--alloc", options.alloc, "buffers from dl_alloc, which ranks of a host share");
   app.add_option("--skew", options.skew, "rank 0 comes so much later; time counts from then on")
       ->type_name("DURATION");
   app.add_flag("--overlap", options.overlap, "how much of an all_reduce computing can hide");

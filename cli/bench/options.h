@@ -21,7 +21,7 @@ struct Options {
   std::string dtype = "float", op = "sum";
   int rotate = 1;
   std::string skew;  // "": none
-  bool calibrate = false, overlap = false, cpu = false;
+  bool alloc = false, calibrate = false, overlap = false, cpu = false;
   std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 

@@ -121,6 +121,40 @@ TEST_CASE("shm: an input that nobody can read in place is passed through shared 
   });
 }
 
+TEST_CASE("shm: reductions read memory of all ranks in place, call after call") {
+  constexpr std::size_t kFloats = 150000;
+  for (const int cores : {1, 64}) {
+    ShmWorld world(3, cores, false);
+    const auto memory = world.allocate(2 * kFloats * sizeof(float));
+    world.each([&](int rank) {
+      auto* const in = reinterpret_cast<float*>(memory[static_cast<std::size_t>(rank)]);
+      float* const out = in + kFloats;
+      for (std::uint64_t seq = 1; seq <= 12; ++seq) {
+        const std::size_t count = kFloats - seq * 1001;
+        const bool in_place = seq % 2 == 0;
+        for (std::size_t i = 0; i < count; ++i)
+          in[i] = static_cast<float>(value(seq, rank, i) % 64);
+        REQUIRE(world.plane(rank).run({.collective = Collective::all_reduce,
+                                       .in = in,
+                                       .out = in_place ? in : out,
+                                       .count = count,
+                                       .dtype = DL_FLOAT32,
+                                       .op = DL_SUM,
+                                       .seq = seq,
+                                       .deadline = steady_now() + 60s}));
+        bool equal = true;
+        for (std::size_t i = 0; i < count; ++i) {
+          float sum = 0;
+          for (int r = 0; r < 3; ++r) sum += static_cast<float>(value(seq, r, i) % 64);
+          equal = equal && (in_place ? in : out)[i] == sum;
+        }
+        CHECK(equal);
+        std::fill(in, in + 2 * kFloats, -1.0f);
+      }
+    });
+  }
+}
+
 TEST_CASE("shm: reading a process that has ended, or another one than is meant, is refused") {
   std::uint64_t word = 0;
   ReadProbe probe = make_read_probe(&word);
