@@ -91,6 +91,10 @@ std::vector<FlightSpan> read_spans(std::string_view bytes) {
   return spans;
 }
 
+std::string flight_file(const std::string& round_dir, int rank) {
+  return round_dir + "/flight." + std::to_string(rank);
+}
+
 std::vector<FlightEntry> read_flight(std::string_view bytes) {
   std::vector<FlightEntry> entries;
   for (const auto& r : read_records(bytes)) {

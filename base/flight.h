@@ -18,6 +18,9 @@ namespace dlaunch {
 
 inline constexpr int kFlightRecords = 64;
 
+// Where a rank of a round has its record.
+std::string flight_file(const std::string& round_dir, int rank);
+
 // Beside the indices into the tables of base/ring_names.h.
 inline constexpr std::uint8_t kFlightSend = 0x80, kFlightRecv = 0x81;
 inline constexpr std::uint8_t kFlightNoOp = 0xff;

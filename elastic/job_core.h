@@ -159,8 +159,9 @@ class JobCore {
   std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.
   std::string waits_for() const;
-  // Slots 0 to this, spares and growth included.
+  // So many, from 0: for spares and growth, too.
   static int slots(const JobConfig& config) { return config.max_size + config.spares; }
+  int slots() const { return static_cast<int>(processes_.size()); }
 
  private:
   enum class Life {

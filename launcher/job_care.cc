@@ -22,14 +22,13 @@ ProgressWatch::Options watch_options(const Plan& plan) {
 }  // namespace
 
 JobCare::JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Processes& processes,
-                 int slots, std::function<void(JobCore::Event)> feed)
+                 std::function<void(JobCore::Event)> feed)
     : loop_(loop),
       plan_(plan),
       hub_(hub),
       processes_(processes),
-      slots_(slots),
       feed_(std::move(feed)),
-      watch_(loop, processes, slots, watch_options(plan), listener()),
+      watch_(loop, processes, watch_options(plan), listener()),
       chaos_timer_(loop) {
   if (!plan.chaos) return;
   chaos_.emplace(steady_now(), *plan.chaos);
@@ -38,7 +37,7 @@ JobCare::JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Proce
 
 ProgressWatch::Listener JobCare::listener() {
   return {
-      .warn = [](int, const std::string& what) { log_warn("{}", what); },
+      .warn = [](const std::string& what) { log_warn("{}", what); },
       .dump = [this](const RankSet& ranks) { show_stacks(ranks); },
       .replace = [this](const RankSet& ranks, const std::string& why) { replace_hung(ranks, why); },
       .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); },
@@ -60,12 +59,8 @@ void JobCare::stop() {
 }
 
 std::vector<Slot> JobCare::slots_of(const RankSet& ranks) const {
-  std::vector<Slot> found;
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (processes_.running(slot) && ranks.contains(processes_.place(slot).rank)) {
-      found.push_back(slot);
-    }
-  }
+  auto found = processes_.members();
+  std::erase_if(found, [&](Slot slot) { return !ranks.contains(processes_.place(slot).rank); });
   return found;
 }
 
@@ -98,11 +93,7 @@ void JobCare::arm_chaos() {
   chaos_timer_.expires_at(chaos_->deadline());
   chaos_timer_.async_wait([this](asio::error_code ec) {
     if (ec || !chaos_) return;
-    std::vector<int> alive;
-    for (Slot slot = 0; slot < slots_; ++slot) {
-      if (processes_.running(slot) && processes_.place(slot).rank >= 0) alive.push_back(slot);
-    }
-    for (const auto& deed : chaos_->step(steady_now(), alive)) {
+    for (const auto& deed : chaos_->step(steady_now(), processes_.members())) {
       const pid_t pid = processes_.program_pid(deed.victim);
       log_info("chaos: {} to rank {} (pid {})", describe_signal(deed.signal),
                processes_.place(deed.victim).rank, pid);

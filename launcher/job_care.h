@@ -21,7 +21,7 @@ namespace dlaunch {
 class JobCare {
  public:
   // What it looks at must outlive it.
-  JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Processes& processes, int slots,
+  JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Processes& processes,
           std::function<void(JobCore::Event)> feed);
 
   // fenced: since when the job was without a round, if it had one before.
@@ -43,7 +43,6 @@ class JobCare {
   const Plan& plan_;
   OutputHub& hub_;
   Processes& processes_;
-  const int slots_;
   const std::function<void(JobCore::Event)> feed_;
   ProgressWatch watch_;
   std::optional<Chaos> chaos_;

@@ -88,8 +88,7 @@ Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
   return control;
 }
 
-JobControl::JobControl(asio::io_context& loop, Job job)
-    : loop_(loop), job_(std::move(job)), slots_(job_.plan.max_nproc + job_.plan.spares) {}
+JobControl::JobControl(asio::io_context& loop, Job job) : loop_(loop), job_(std::move(job)) {}
 
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
@@ -129,7 +128,7 @@ JobStatus JobControl::status() const {
   for (const auto& word : job_.plan.argv) {
     status.program += (status.program.empty() ? "" : " ") + escaped(word);
   }
-  for (Slot slot = 0; slot < slots_; ++slot) {
+  for (Slot slot = 0; slot < core.slots(); ++slot) {
     WorkerStatus worker = status_of(slot, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {
       status.workers.push_back(std::move(worker));
@@ -154,8 +153,7 @@ WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
   worker.ran = now - job_.processes.started(slot);
   if (worker.up) worker.state = state_in_words(worker.state, worker.pid);
   const WorkerPlace& place = job_.processes.place(slot);
-  auto flight =
-      read_flight(read_left_file(place.round_dir + "/flight." + std::to_string(place.rank)));
+  auto flight = read_flight(flight_record_of(place));
   if (!flight.empty() && place.rank >= 0) worker.operation = std::move(flight.back());
   return worker;
 }

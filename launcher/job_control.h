@@ -36,7 +36,6 @@ class JobControl {
 
   asio::io_context& loop_;
   const Job job_;
-  const int slots_;
   const TimePoint started_ = steady_now();
   std::unique_ptr<ControlServer> server_;
 };

@@ -48,14 +48,35 @@ const WorkerPlace& Processes::place(Slot slot) const {
   return processes_[static_cast<std::size_t>(slot)]->place;
 }
 
-std::optional<Slot> Processes::slot_of_worker(int worker) const {
-  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
-    const auto& process = processes_[slot];
-    if (process && process->running && process->place.worker == worker) {
-      return static_cast<Slot>(slot);
-    }
+std::vector<Slot> Processes::running_slots() const {
+  std::vector<Slot> found;
+  for (Slot slot = 0; slot < static_cast<Slot>(processes_.size()); ++slot) {
+    if (running(slot)) found.push_back(slot);
+  }
+  return found;
+}
+
+std::vector<Slot> Processes::members() const {
+  auto found = running_slots();
+  std::erase_if(found, [this](Slot slot) { return place(slot).rank < 0; });
+  return found;
+}
+
+// Of those that run.
+template <class Pred>
+std::optional<Slot> Processes::find(Pred is_meant) const {
+  for (const Slot slot : running_slots()) {
+    if (is_meant(*processes_[static_cast<std::size_t>(slot)])) return slot;
   }
   return std::nullopt;
+}
+
+std::optional<Slot> Processes::slot_of_worker(int worker) const {
+  return find([=](const Process& process) { return process.place.worker == worker; });
+}
+
+std::optional<Slot> Processes::slot_of_rank(int rank) const {
+  return find([=](const Process& process) { return process.place.rank == rank; });
 }
 
 SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
@@ -150,10 +171,7 @@ void Processes::signal(Slot slot, int number) {
 }
 
 void Processes::kill_leftovers() {
-  const bool any_runs = std::any_of(processes_.begin(), processes_.end(), [](const auto& process) {
-    return process && process->running;
-  });
-  if (!any_runs) return static_cast<void>(kill_descendants());
+  if (running_slots().empty()) return static_cast<void>(kill_descendants());
   // What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
   // looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
   // thread, slow to end.
@@ -168,19 +186,15 @@ void Processes::kill_leftovers() {
 // Whose it was stands in its environment, wherever it has moved.
 void Processes::kill_leftover(pid_t pid) {
   const auto worker = environment_of(pid, "DLAUNCH_WORKER");
-  if (worker && !running_worker(*worker)) ::kill(pid, SIGKILL);
+  if (!worker) return;
+  const bool runs = find([&](const Process& process) {
+                      return std::to_string(process.place.worker) == *worker;
+                    }).has_value();
+  if (!runs) ::kill(pid, SIGKILL);
 }
 
 bool Processes::is_running_worker(pid_t pid) const {
-  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
-    return process && process->running && process->pid == pid;
-  });
-}
-
-bool Processes::running_worker(const std::string& number) const {
-  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
-    return process && process->running && std::to_string(process->place.worker) == number;
-  });
+  return find([=](const Process& process) { return process.pid == pid; }).has_value();
 }
 
 // Orphans of workers come back to us, the subreaper, and are ours to reap.

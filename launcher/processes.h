@@ -23,7 +23,7 @@ namespace dlaunch {
 class Processes {
  public:
   struct Listener {
-    std::function<void(Slot, WorkerEnd)> ended;
+    std::function<void(Slot, const WorkerEnd&)> ended;
     // A child was stopped or continued, or has ended.
     std::function<void()> child_changed;
     // It was started, but ended before it came to run its program.
@@ -54,7 +54,11 @@ class Processes {
   // Why the worker is about to be killed; stands in what is told of its end.
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
   const WorkerPlace& place(Slot slot) const;
+  // Of those that run:
+  std::vector<Slot> running_slots() const;
+  std::vector<Slot> members() const;  // that have a rank
   std::optional<Slot> slot_of_worker(int worker) const;
+  std::optional<Slot> slot_of_rank(int rank) const;
 
  private:
   struct Process {
@@ -72,7 +76,8 @@ class Processes {
   bool reap(Slot slot);
   void watch_orphans();
   void reap_orphans();
-  bool running_worker(const std::string& number) const;
+  template <class Pred>
+  std::optional<Slot> find(Pred is_meant) const;
   bool is_running_worker(pid_t pid) const;
   void kill_leftover(pid_t pid);
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);

@@ -40,10 +40,9 @@ void add_samples(int rank, ProcessState state, const std::vector<FlightPosition>
 
 }  // namespace
 
-ProgressWatch::ProgressWatch(asio::io_context& loop, const Processes& processes, int slots,
+ProgressWatch::ProgressWatch(asio::io_context& loop, const Processes& processes,
                              const Options& options, Listener listener)
     : processes_(processes),
-      slots_(slots),
       looks_for_hangs_(options.hang_timeout.has_value()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
       interval_(interval_of(options)),
@@ -78,18 +77,13 @@ void ProgressWatch::stop() {
   timer_.cancel();
 }
 
-std::string ProgressWatch::flight_of(const WorkerPlace& place) const {
-  return read_left_file(place.round_dir + "/flight." + std::to_string(place.rank));
-}
-
 void ProgressWatch::look() {
   if (stopped_) return;
   HangJudge::Samples samples;
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (!processes_.running(slot) || processes_.place(slot).rank < 0) continue;
+  for (const Slot slot : processes_.members()) {
     const auto& place = processes_.place(slot);
     const auto state = state_of_process(processes_.program_pid(slot));
-    if (state) add_samples(place.rank, *state, read_positions(flight_of(place)), samples);
+    if (state) add_samples(place.rank, *state, read_positions(flight_record_of(place)), samples);
   }
   feed(HangJudge::Event(samples));
   if (looks_for_hangs_) feed(HangJudge::Clock{});
@@ -98,10 +92,9 @@ void ProgressWatch::look() {
 // Where one rank has no record the program does not use libdlring, or not yet.
 void ProgressWatch::look_for_slow() {
   std::map<int, std::vector<FlightSpan>> spans;
-  for (Slot slot = 0; slot < slots_; ++slot) {
-    if (!processes_.running(slot) || processes_.place(slot).rank < 0) continue;
+  for (const Slot slot : processes_.members()) {
     const auto& place = processes_.place(slot);
-    const std::string flight = flight_of(place);
+    const std::string flight = flight_record_of(place);
     if (flight.empty()) return;
     spans[place.rank] = read_spans(flight);
   }
@@ -111,7 +104,7 @@ void ProgressWatch::look_for_slow() {
 void ProgressWatch::feed(const HangJudge::Event& event) {
   for (const auto& action : hangs_.step(steady_now(), event)) {
     if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
-      listener_.warn(warn->rank, warn->sentence);
+      listener_.warn(warn->sentence);
     } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
       listener_.dump(dump->ranks);
     } else if (const auto* replace = std::get_if<HangJudge::Replace>(&action)) {
@@ -123,15 +116,15 @@ void ProgressWatch::feed(const HangJudge::Event& event) {
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
   for (const auto& action : stragglers_.step(steady_now(), event)) {
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
-      listener_.warn(warn->slowness.rank, warn->slowness.sentence);
+      listener_.warn(warn->slowness.sentence);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
-      listener_.warn(clear->slowness.rank, clear->slowness.sentence + ": this is over");
+      listener_.warn(clear->slowness.sentence + ": this is over");
     } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
       listener_.replace_slow(restart->rank, restart->why);
     } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {
       listener_.replace_slow(evict->rank, evict->why);
     } else if (const auto* refrain = std::get_if<StragglerJudge::Refrain>(&action)) {
-      listener_.warn(refrain->rank, refrain->why);
+      listener_.warn(refrain->why);
     }
   }
 }

@@ -21,7 +21,7 @@ namespace dlaunch {
 class ProgressWatch {
  public:
   struct Listener {
-    std::function<void(int rank, const std::string& sentence)> warn;
+    std::function<void(const std::string& sentence)> warn;
     std::function<void(const RankSet& ranks)> dump;
     std::function<void(const RankSet& ranks, const std::string& sentence)> replace;
     std::function<void(int rank, const std::string& why)> replace_slow;
@@ -30,8 +30,8 @@ class ProgressWatch {
     std::optional<Duration> hang_timeout;  // none: hangs are not looked for
     StragglerJudgeConfig stragglers;
   };
-  ProgressWatch(asio::io_context& loop, const Processes& processes, int slots,
-                const Options& options, Listener listener);
+  ProgressWatch(asio::io_context& loop, const Processes& processes, const Options& options,
+                Listener listener);
 
   // recovered: how long the job was without one.
   void new_round(const StragglerJudge::NewRound& round, std::optional<Duration> recovered);
@@ -45,10 +45,8 @@ class ProgressWatch {
   void feed(const StragglerJudge::Event& event);
   void arm();
   void look_for_slow();
-  std::string flight_of(const WorkerPlace& place) const;
 
   const Processes& processes_;
-  const int slots_;
   const bool looks_for_hangs_;
   const bool looks_for_slow_;
   const Duration interval_;

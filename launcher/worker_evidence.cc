@@ -25,14 +25,18 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
 }
 
 void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.rank);
   end.error_file = read_left_file(place.error_file);
-  end.flight = read_flight(read_left_file(place.round_dir + "/flight." + rank));
-  const std::string note = read_left_file(place.round_dir + "/peer_lost." + rank);
+  end.flight = read_flight(flight_record_of(place));
+  const std::string note =
+      read_left_file(place.round_dir + "/peer_lost." + std::to_string(place.rank));
   int peer = -1;
   if (std::from_chars(note.data(), note.data() + note.size(), peer).ec == std::errc()) {
     end.peer_lost = peer;
   }
+}
+
+std::string flight_record_of(const WorkerPlace& place) {
+  return read_left_file(flight_file(place.round_dir, place.rank));
 }
 
 void note_out_of_memory(WorkerEnd& end, OomCounter& before) {

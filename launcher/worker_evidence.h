@@ -24,6 +24,9 @@ void note_left_files(WorkerEnd& end, const WorkerPlace& place);
 // the next one that dies.
 void note_out_of_memory(WorkerEnd& end, OomCounter& before);
 
+// Its flight record, for base/flight.h to read; "" if there is none.
+std::string flight_record_of(const WorkerPlace& place);
+
 // The first 1 MiB of a regular file; "" if there is none. Never waits, whatever the worker has put
 // in the file's place.
 std::string read_left_file(const std::string& path);

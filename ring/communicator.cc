@@ -120,7 +120,7 @@ Communicator::~Communicator() {
 Result<void> Communicator::connect(const AbortFlag* parent) {
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
-      folder.empty() ? "" : folder + "/flight." + std::to_string(job_.world_rank(job_.rank)));
+      folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
   auto met = meet(job_, abort_, parent);
   if (!met) return met.error();
   const bool one_host = met->mesh.one_host();

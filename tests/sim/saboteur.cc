@@ -26,16 +26,16 @@ void Saboteur::note(const JobCore::Event& event) {
   }
 }
 
-std::vector<JobCore::Event> Saboteur::heard(const JobCore::Event& event) {
+JobCore::Event Saboteur::heard(const JobCore::Event& event) {
   note(event);
   const auto* ready = std::get_if<JobCore::Ready>(&event);
   if (bug_ == Bug::believed_old && ready != nullptr) {
     JobCore::Ready believed = *ready;
     const auto slot = static_cast<std::size_t>(ready->slot);
     if (slot < told_.size() && told_[slot] > 0) believed.left = told_[slot];
-    return {believed};
+    return believed;
   }
-  return {event};
+  return event;
 }
 
 std::vector<JobCore::Action> Saboteur::said(std::vector<JobCore::Action> actions) {

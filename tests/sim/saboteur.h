@@ -27,7 +27,7 @@ class Saboteur {
   explicit Saboteur(Bug bug) : bug_(bug) {}
 
   // In place of an event: what the core hears.
-  std::vector<JobCore::Event> heard(const JobCore::Event& event);
+  JobCore::Event heard(const JobCore::Event& event);
   // In place of what the core said.
   std::vector<JobCore::Action> said(std::vector<JobCore::Action> actions);
   // By how much the clock is wrong.

@@ -20,14 +20,14 @@ struct Outcome {
   std::uint64_t hash = 0;  // of all that happened
 };
 
-class World final : private Hands, private Workers::Listener {
+class World final : private Outside, private Workers::Listener {
  public:
   World(const Scenario& scenario, std::uint64_t seed, Bug bug, bool traced);
   Outcome run();
   const std::vector<std::string>& transcript() const { return stage_.trace.lines(); }
 
  private:
-  // -- Hands
+  // -- Outside
   TimePoint clock() override;
   bool start(Slot slot, int worker, int rank, int round) override;
   void signal(int worker, int number) override;

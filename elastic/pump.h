@@ -1,0 +1,36 @@
+// Pump: events are handled one after another, in the order they came. What one causes is handled
+// after it, so no core is entered again while it works. One thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <utility>
+
+namespace dlaunch {
+
+class Pump {
+ public:
+  using Event = std::function<void()>;
+  // `idle` is called each time when all are handled.
+  explicit Pump(std::function<void()> idle = [] {}) : idle_(std::move(idle)) {}
+
+  // Handled at once unless another one is; then after those posted before.
+  void post(Event event) {
+    events_.push_back(std::move(event));
+    if (std::exchange(busy_, true)) return;
+    while (!events_.empty()) {
+      const Event next = std::move(events_.front());
+      events_.pop_front();
+      next();
+    }
+    busy_ = false;
+    idle_();
+  }
+
+ private:
+  std::function<void()> idle_;
+  std::deque<Event> events_;
+  bool busy_ = false;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,131 @@
+#include "launcher/node.h"
+
+#include "launcher/topology.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kRoundDirsKept = 3;
+
+}  // namespace
+
+Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common,
+           Listener listener)
+    : job_dir_(parts.job_dir),
+      listener_(std::move(listener)),
+      driver_(slots, grace, parts.pump, *this),
+      processes_(parts.loop, parts.hub, parts.starter, slots,
+                 {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
+                  .child_changed = listener_.child_changed,
+                  .never_ran =
+                      [this](Slot slot, const SpawnError& error) {
+                        listener_.start_failed(slot, error);
+                        driver_.never_ran(slot);
+                      }}),
+      common_(common) {
+  common_.usable_cores = usable_cpus().usable();
+  common_.agent_socket = job_dir_.path() + "/" + kAgentSocket;
+}
+
+Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration grace,
+                                         const WorkerPlace& common, Listener listener) {
+  std::unique_ptr<Node> made(new Node(parts, slots, grace, common, std::move(listener)));
+  Node* node = made.get();
+  auto channel = WorkerChannel::open(
+      parts.loop, node->common_.agent_socket,
+      [node](int worker) { return node->processes_.slot_of_worker(worker).has_value(); },
+      [node](const Ready& ready, pid_t pid) { node->on_ready(ready, pid); },
+      [node](const ProgressNotice& progress) { node->on_progress(progress); });
+  if (!channel) return channel.error();
+  node->channel_ = std::move(*channel);
+  return made;
+}
+
+// -- What workers say
+
+void Node::on_ready(const Ready& ready, pid_t pid) {
+  const auto slot = processes_.slot_of_worker(ready.worker);
+  if (!slot) return;
+  processes_.set_program_pid(*slot, pid);
+  tell(JobCore::Ready{*slot, ready.left, ready.version});
+}
+
+void Node::on_progress(const ProgressNotice& progress) {
+  const auto slot = processes_.slot_of_worker(progress.worker);
+  if (slot) tell(JobCore::Progress{*slot, progress.version});
+}
+
+// -- What the job wants
+
+void Node::fence(const JobCore::Fence& fence) {
+  for (const Slot slot : processes_.running_slots()) {
+    channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
+  }
+}
+
+bool Node::announce(int round, int size, const std::vector<JobCore::Place>& places) {
+  auto dir = round_dir(round);
+  if (!dir) {
+    listener_.start_failed(places.at(0).slot, {Stage::stdio, 0, dir.error().what});
+    driver_.never_ran(places.at(0).slot);
+    return false;
+  }
+  for (const auto& [slot, rank] : places) {
+    processes_.move(slot, rank, *dir);
+    channel_->send(processes_.place(slot).worker, RoundNotice{.round = round,
+                                                              .rank = rank,
+                                                              .size = size,
+                                                              .local_cores = common_.usable_cores,
+                                                              .store_url = common_.store_url,
+                                                              .round_dir = *dir});
+  }
+  return true;
+}
+
+Result<std::string> Node::round_dir(int round) {
+  if (round != last_round_dir_) {
+    auto made = job_dir_.make_round_dir(round);
+    if (!made) return made;
+    last_round_dir_ = round;
+    return made;
+  }
+  return job_dir_.path() + "/" + std::to_string(round);
+}
+
+// Nobody writes there any more. Slow on some file systems: not while somebody waits for a round.
+void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - kRoundDirsKept); }
+
+// -- What is done here
+
+bool Node::spawn(Slot slot, int rank, int round) {
+  const auto failed = [&](const SpawnError& error) {
+    listener_.start_failed(slot, error);
+    return false;
+  };
+  auto dir = round_dir(round);
+  if (!dir) return failed({Stage::stdio, dir.error().os_errno, dir.error().what});
+  WorkerPlace place = common_;
+  place.round = round;
+  place.rank = rank;
+  place.worker = ++last_worker_;
+  place.round_dir = *dir;
+  place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
+  const auto error = processes_.start(slot, place);
+  return error.stage == Stage::none || failed(error);
+}
+
+void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }
+
+// Whose loss it blames may have ended before it, and only not been noticed yet.
+void Node::on_ended(Slot slot, const WorkerEnd& end) {
+  const bool failed = end.signal != 0 || end.exit_code != 0;
+  if (failed && end.peer_lost >= 0) {
+    if (const auto blamed = processes_.slot_of_rank(end.peer_lost)) {
+      processes_.reap_if_ended(*blamed);
+    }
+  }
+  driver_.exited(slot);
+  listener_.ended(slot, end);
+}
+
+}  // namespace dlaunch

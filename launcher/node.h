@@ -1,0 +1,85 @@
+// Node: all that dlaunch does on one host for a job: starts the workers the job wants, tells them
+// of rounds, says how they end. An asio shell around NodeDriver; one thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <asio/io_context.hpp>
+
+#include "elastic/job_core.h"
+#include "elastic/node_driver.h"
+#include "launcher/job_dir.h"
+#include "launcher/output_hub.h"
+#include "launcher/processes.h"
+#include "launcher/worker_channel.h"
+#include "launcher/worker_starter.h"
+#include "rendezvous/worker_message.h"
+
+namespace dlaunch {
+
+class Node final : private NodeDriver::Hands {
+ public:
+  // To the job.
+  struct Listener {
+    std::function<void(const JobCore::Event&)> tell;
+    // The job is to be fed Ended for it.
+    std::function<void(Slot, const WorkerEnd&)> ended;
+    // Why the job hears of SpawnFailed next.
+    std::function<void(Slot, const SpawnError&)> start_failed;
+    // A child was stopped or continued, or has ended.
+    std::function<void()> child_changed;
+  };
+  // What it is made of; all of it must outlive it.
+  struct Parts {
+    asio::io_context& loop;
+    const JobDir& job_dir;
+    WorkerStarter& starter;
+    OutputHub& hub;
+    Pump& pump;
+  };
+  // common: what all workers are told alike: the store, the secret, MASTER_PORT.
+  // Error: the socket in the job's folder cannot be made.
+  static Result<std::unique_ptr<Node>> open(const Parts& parts, int slots, Duration grace,
+                                            const WorkerPlace& common, Listener listener);
+
+  // Of the job, to all that are started from now on.
+  void set_size(int size) { common_.size = size; }
+
+  // -- What the job wants: call these from within an event of the pump.
+  NodeDriver& driver() { return driver_; }
+  // Every round before that is over.
+  void fence(const JobCore::Fence& fence);
+  // The workers in these slots are members of the round; false: it cannot be announced here.
+  bool announce(int round, int size, const std::vector<JobCore::Place>& places);
+
+  // SIGKILL for what workers that have ended left behind.
+  void kill_leftovers() { processes_.kill_leftovers(); }
+  void drop_old_round_dirs();
+  Processes& processes() { return processes_; }
+
+ private:
+  Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Listener listener);
+  void on_ready(const Ready& ready, pid_t pid);
+  void on_progress(const ProgressNotice& progress);
+  void on_ended(Slot slot, const WorkerEnd& end);
+  Result<std::string> round_dir(int round);
+
+  // -- NodeDriver::Hands
+  TimePoint now() override { return steady_now(); }
+  bool spawn(Slot slot, int rank, int round) override;
+  void perform(const AgentCore::SendSignal& send) override;
+  void tell(const JobCore::Event& event) override { listener_.tell(event); }
+
+  const JobDir& job_dir_;
+  const Listener listener_;
+  NodeDriver driver_;
+  Processes processes_;
+  std::unique_ptr<WorkerChannel> channel_;
+  WorkerPlace common_;
+  int last_worker_ = 0;
+  int last_round_dir_ = 0;
+};
+
+}  // namespace dlaunch
