@@ -1,5 +1,7 @@
 #include "launcher/node.h"
 
+#include "base/log.h"
+#include "launcher/process_tree.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -35,7 +37,8 @@ Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration
       parts.loop, node->common_.agent_socket,
       [node](int worker) { return node->processes_.slot_of_worker(worker).has_value(); },
       [node](const Ready& ready, pid_t pid) { node->on_ready(ready, pid); },
-      [node](const ProgressNotice& progress) { node->on_progress(progress); });
+      [node](const ProgressNotice& progress) { node->on_progress(progress); },
+      [node](int worker) { node->on_cut_off(worker); });
   if (!channel) return channel.error();
   node->channel_ = std::move(*channel);
   return made;
@@ -47,12 +50,24 @@ void Node::on_ready(const Ready& ready, pid_t pid) {
   const auto slot = processes_.slot_of_worker(ready.worker);
   if (!slot) return;
   processes_.set_program_pid(*slot, pid);
+  processes_.set_waits(*slot, true);
   tell(JobCore::Ready{*slot, ready.left, ready.version});
 }
 
 void Node::on_progress(const ProgressNotice& progress) {
   const auto slot = processes_.slot_of_worker(progress.worker);
   if (slot) tell(JobCore::Progress{*slot, progress.version});
+}
+
+// A process that ends closes what it has open when it is on its way out already. One that is not
+// could be told of no round any more, and the others would wait for it.
+void Node::on_cut_off(int worker) {
+  const auto slot = processes_.slot_of_worker(worker);
+  if (!slot || is_ending(processes_.program_pid(*slot))) return;
+  const int rank = processes_.place(*slot).rank;
+  log_warn("{} (pid {}) runs, but has cut its connection to dlaunch: it is replaced",
+           rank < 0 ? "a spare" : "rank " + std::to_string(rank), processes_.program_pid(*slot));
+  tell(JobCore::Replace{*slot, FailureKind::lost});
 }
 
 // -- What the job wants

@@ -63,6 +63,7 @@ class Node final : private NodeDriver::Hands {
   Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Listener listener);
   void on_ready(const Ready& ready, pid_t pid);
   void on_progress(const ProgressNotice& progress);
+  void on_cut_off(int worker);
   void on_ended(Slot slot, const WorkerEnd& end);
   Result<std::string> round_dir(int round);
 

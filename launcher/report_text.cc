@@ -34,6 +34,7 @@ std::string signal_name(int signal) {
 
 std::string how_it_ended(const WorkerEnd& worker) {
   if (!worker.hung.empty()) return "it hung, and dlaunch killed it";
+  if (worker.oom_evidence) return "killed by SIGKILL (out of memory)";
   if (worker.signal != 0) {
     return fmt::format("killed by {}{}", describe_signal(worker.signal),
                        worker.core_dumped ? ", core dumped" : "");

@@ -179,6 +179,10 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
   // Where rank 0 has ended it has said before why, if it could.
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
   auto verdict = receive_link_message(peer(0).link.get(), deadline_);
+  // Who gave up in the middle of the exchange may find rank 0's part of it before the verdict.
+  if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
+    verdict = receive_link_message(peer(0).link.get(), deadline_);
+  }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
   return failed_at(0, sent ? verdict.error() : sent.error()).error;
