@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -90,11 +91,13 @@ class Worker {
       columns[sample % 64] += static_cast<double>(sample * 7919u % 1009);
     }
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = columns[i % 64];
-    for (const Death& death : options_.deaths) {
-      // All have committed the steps before: what only the dead had committed is done again.
-      if (death.step == step_) comm_.barrier();
+    const auto& deaths = options_.deaths;
+    const auto now = [this](const Death& death) { return death.step == step_; };
+    // All have committed the steps before: what only the dead had committed is done again.
+    if (std::any_of(deaths.begin(), deaths.end(), now)) comm_.barrier();
+    for (const Death& death : deaths) {
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
-      if (meant && death.step == step_) ::raise(SIGKILL);
+      if (meant && now(death)) ::raise(SIGKILL);
     }
     if (options_.step_ms > 0) {
       const timespec pace{static_cast<time_t>(options_.step_ms / 1000),
