@@ -1,5 +1,7 @@
 #include "launcher/node.h"
 
+#include "base/log.h"
+#include "launcher/process_tree.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -35,7 +37,8 @@ Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration
       parts.loop, node->common_.agent_socket,
       [node](int worker) { return node->processes_.slot_of_worker(worker).has_value(); },
       [node](const Ready& ready, pid_t pid) { node->on_ready(ready, pid); },
-      [node](const ProgressNotice& progress) { node->on_progress(progress); });
+      [node](const ProgressNotice& progress) { node->on_progress(progress); },
+      [node](int worker) { node->on_cut_off(worker); });
   if (!channel) return channel.error();
   node->channel_ = std::move(*channel);
   return made;
@@ -47,6 +50,7 @@ void Node::on_ready(const Ready& ready, pid_t pid) {
   const auto slot = processes_.slot_of_worker(ready.worker);
   if (!slot) return;
   processes_.set_program_pid(*slot, pid);
+  processes_.set_waits(*slot, true);
   tell(JobCore::Ready{*slot, ready.left, ready.version});
 }
 
@@ -55,29 +59,56 @@ void Node::on_progress(const ProgressNotice& progress) {
   if (slot) tell(JobCore::Progress{*slot, progress.version});
 }
 
+// A process that ends closes what it has open when it is on its way out already. One that is not
+// could be told of no round any more, and the others would wait for it.
+void Node::on_cut_off(int worker) {
+  const auto slot = processes_.slot_of_worker(worker);
+  if (!slot || is_ending(processes_.program_pid(*slot))) return;
+  const int rank = processes_.place(*slot).rank;
+  log_warn("{} (pid {}) runs, but has cut its connection to dlaunch: it is replaced",
+           rank < 0 ? "a spare" : "rank " + std::to_string(rank), processes_.program_pid(*slot));
+  tell(JobCore::Replace{*slot, FailureKind::lost});
+}
+
 // -- What the job wants
 
-void Node::fence(const JobCore::Fence& fence) {
+void Node::start(const NodeStart& start) {
+  common_.size = start.size;
+  common_.local_size = start.local_size;
+  common_.node_rank = start.node_rank;
+  common_.nodes = start.nodes;
+  std::vector<JobCore::Place> places;
+  for (const auto& place : start.places) {
+    places.push_back({place.slot, place.rank});
+    local_ranks_[place.slot] = place.local_rank;
+  }
+  driver_.start(start.round, places);
+}
+
+void Node::fence(int round, int lost) {
   for (const Slot slot : processes_.running_slots()) {
-    channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
+    channel_->send(processes_.place(slot).worker, FenceNotice{round, lost});
   }
 }
 
-bool Node::announce(int round, int size, const std::vector<JobCore::Place>& places) {
-  auto dir = round_dir(round);
+bool Node::announce(const NodeAnnounce& announce) {
+  auto dir = round_dir(announce.round);
   if (!dir) {
-    listener_.start_failed(places.at(0).slot, {Stage::stdio, 0, dir.error().what});
-    driver_.never_ran(places.at(0).slot);
+    const Slot first = announce.places.at(0).slot;
+    listener_.start_failed(first, {Stage::stdio, 0, dir.error().what});
+    driver_.never_ran(first);
     return false;
   }
-  for (const auto& [slot, rank] : places) {
-    processes_.move(slot, rank, *dir);
-    channel_->send(processes_.place(slot).worker, RoundNotice{.round = round,
-                                                              .rank = rank,
-                                                              .size = size,
-                                                              .local_cores = common_.usable_cores,
-                                                              .store_url = common_.store_url,
-                                                              .round_dir = *dir});
+  for (const auto& place : announce.places) {
+    if (!processes_.running(place.slot)) continue;
+    processes_.move(place.slot, place.rank, *dir);
+    channel_->send(processes_.place(place.slot).worker,
+                   RoundNotice{.round = announce.round,
+                               .rank = place.rank,
+                               .size = announce.size,
+                               .local_cores = common_.usable_cores,
+                               .store_url = common_.store_url,
+                               .round_dir = *dir});
   }
   return true;
 }
@@ -107,6 +138,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   WorkerPlace place = common_;
   place.round = round;
   place.rank = rank;
+  place.local_rank = local_ranks_[slot];
   place.worker = ++last_worker_;
   place.round_dir = *dir;
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";

@@ -139,7 +139,10 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
   // Nobody wants it; of a spare that may change.
   if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
   if (logged) {
-    if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) return ok.error();
+    if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) {
+      if (round == 1) return ok.error();
+      log_warn("{}; the job goes on without this file", ok.error().what);
+    }
   }
   // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
   const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(plan.nproc));

@@ -46,7 +46,8 @@ class OutputHub {
   OutputHub& operator=(const OutputHub&) = delete;
 
   // The descriptors a worker gets as 0, 1 and 2; the caller closes them once it has spawned.
-  // Creates log files first: a full or read-only disk is an Error naming the file.
+  // Creates log files first: in round 1 a full or read-only disk is an Error naming the file, later
+  // one warning.
   struct WorkerStdio {
     UniqueFd in, out, err;
   };

@@ -178,6 +178,19 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
   }
 }
 
+bool is_ending(pid_t pid) {
+  constexpr unsigned long kExiting = 4;  // PF_EXITING, proc(5)
+  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = text.rfind(')');
+  char state = 'X';
+  unsigned long flags = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(text.c_str() + name_end, ") %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2) {
+    return true;
+  }
+  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
+}
+
 std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
   const std::string all = '\0' + read_proc("/proc/" + std::to_string(pid) + "/environ");
   const auto at = all.find('\0' + name + "=");

@@ -25,6 +25,9 @@ void kill_descendants_of(pid_t ancestor);
 // As /proc has it; nullopt: it has gone, or we read its stacks just now.
 std::optional<ProcessState> state_of_process(pid_t pid);
 
+// It has begun to end, or has gone.
+bool is_ending(pid_t pid);
+
 // A variable of the environment that a process was started with; nullopt: it has none, or has gone.
 std::optional<std::string> environment_of(pid_t pid, const std::string& name);
 

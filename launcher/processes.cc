@@ -98,6 +98,7 @@ SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
 }
 
 void Processes::move(Slot slot, int rank, std::string round_dir) {
+  at(slot).waits = false;
   at(slot).place.rank = rank;
   at(slot).place.round_dir = std::move(round_dir);
   hub_.set_rank(slot, rank);

@@ -51,6 +51,9 @@ class Processes {
   // The process that has linked libdlring, if one has told: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
+  // It waits for its next round, in which move() puts it.
+  bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
+  void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
   // Why the worker is about to be killed; stands in what is told of its end.
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
   const WorkerPlace& place(Slot slot) const;
@@ -70,6 +73,7 @@ class Processes {
     TimePoint started{};
     int signal_sent = 0;
     bool running = false;
+    bool waits = false;
     WorkerPlace place;
   };
   void watch(Slot slot);

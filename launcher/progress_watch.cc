@@ -56,6 +56,7 @@ ProgressWatch::ProgressWatch(asio::io_context& loop, const Processes& processes,
 void ProgressWatch::new_round(const StragglerJudge::NewRound& round,
                               std::optional<Duration> recovered) {
   feed(HangJudge::NewRound{});
+  left_.clear();
   digest_.reset();
   feed(StragglerJudge::Event(round));
   if (recovered) feed(StragglerJudge::Event(StragglerJudge::Recovered{*recovered}));
@@ -77,11 +78,21 @@ void ProgressWatch::stop() {
   timer_.cancel();
 }
 
+// Who waits for the next round hangs in none; one that does not leave the round it is in may.
+void ProgressWatch::note_leavers() {
+  for (const Slot slot : processes_.members()) {
+    const int rank = processes_.place(slot).rank;
+    if (processes_.waits(slot) && left_.insert(rank).second) feed(HangJudge::Gone{rank});
+  }
+}
+
 void ProgressWatch::look() {
   if (stopped_) return;
+  note_leavers();
   HangJudge::Samples samples;
   for (const Slot slot : processes_.members()) {
     const auto& place = processes_.place(slot);
+    if (left_.contains(place.rank)) continue;
     const auto state = state_of_process(processes_.program_pid(slot));
     if (state) add_samples(place.rank, *state, read_positions(flight_record_of(place)), samples);
   }

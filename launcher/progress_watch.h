@@ -41,6 +41,7 @@ class ProgressWatch {
   void stop();
 
  private:
+  void note_leavers();
   void feed(const HangJudge::Event& event);
   void feed(const StragglerJudge::Event& event);
   void arm();
@@ -52,6 +53,7 @@ class ProgressWatch {
   const Duration interval_;
   HangJudge hangs_;
   StragglerJudge stragglers_;
+  std::set<int> left_;  // ranks that wait for the next round
   StepDigest digest_;
   Listener listener_;
   asio::steady_timer timer_;

@@ -34,6 +34,7 @@ std::string signal_name(int signal) {
 
 std::string how_it_ended(const WorkerEnd& worker) {
   if (!worker.hung.empty()) return "it hung, and dlaunch killed it";
+  if (worker.oom_evidence) return "killed by SIGKILL (out of memory)";
   if (worker.signal != 0) {
     return fmt::format("killed by {}{}", describe_signal(worker.signal),
                        worker.core_dumped ? ", core dumped" : "");
@@ -47,7 +48,8 @@ std::string how_it_ended(const WorkerEnd& worker) {
 }
 
 std::string who(const JobFacts& facts, const WorkerEnd& worker) {
-  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid, facts.host);
+  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid,
+                     worker.host.empty() ? facts.host : worker.host);
 }
 
 // -- Quoting what workers wrote

@@ -11,21 +11,23 @@ namespace dlaunch {
 
 Result<std::unique_ptr<WorkerChannel>> WorkerChannel::open(asio::io_context& loop,
                                                            const std::string& path, Knows knows,
-                                                           OnReady on_ready,
-                                                           OnProgress on_progress) {
+                                                           OnReady on_ready, OnProgress on_progress,
+                                                           OnCutOff on_cut_off) {
   auto listener = listen_unix_path(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
   if (!listener) return listener.error();
-  return std::unique_ptr<WorkerChannel>(new WorkerChannel(
-      loop, std::move(*listener), std::move(knows), std::move(on_ready), std::move(on_progress)));
+  return std::unique_ptr<WorkerChannel>(
+      new WorkerChannel(loop, std::move(*listener), std::move(knows), std::move(on_ready),
+                        std::move(on_progress), std::move(on_cut_off)));
 }
 
 WorkerChannel::WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows,
-                             OnReady on_ready, OnProgress on_progress)
+                             OnReady on_ready, OnProgress on_progress, OnCutOff on_cut_off)
     : loop_(loop),
       listener_(loop, listener.release()),
       knows_(std::move(knows)),
       on_ready_(std::move(on_ready)),
-      on_progress_(std::move(on_progress)) {
+      on_progress_(std::move(on_progress)),
+      on_cut_off_(std::move(on_cut_off)) {
   accept();
 }
 
@@ -66,6 +68,11 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
     on_progress_(*progress);
     return true;
   }
+  const auto* goodbye = message ? std::get_if<Goodbye>(&*message) : nullptr;
+  if (goodbye != nullptr) {
+    connection->goodbye = goodbye->worker == connection->worker;
+    return false;
+  }
   const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
   if (ready == nullptr) return false;
   auto& known = workers_[ready->worker];
@@ -86,6 +93,7 @@ void WorkerChannel::drop(const ConnectionPtr& connection) {
   if (connection->worker >= 0) workers_.erase(connection->worker);
   asio::error_code ec;
   connection->socket.close(ec);
+  if (connection->worker >= 0 && !connection->goodbye) on_cut_off_(connection->worker);
 }
 
 void WorkerChannel::send(int worker, const WorkerMessage& message) {

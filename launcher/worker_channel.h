@@ -23,11 +23,15 @@ class WorkerChannel {
   // `pid`: the process that speaks for the worker.
   using OnReady = std::function<void(const Ready&, pid_t pid)>;
   using OnProgress = std::function<void(const ProgressNotice&)>;
+  // It has closed its end without a goodbye, or says what makes no sense. Its process may be
+  // ending.
+  using OnCutOff = std::function<void(int worker)>;
   // Is the number one of a worker that runs?
   using Knows = std::function<bool(int worker)>;
   static Result<std::unique_ptr<WorkerChannel>> open(asio::io_context& loop,
                                                      const std::string& path, Knows knows,
-                                                     OnReady on_ready, OnProgress on_progress);
+                                                     OnReady on_ready, OnProgress on_progress,
+                                                     OnCutOff on_cut_off);
 
   // To that worker, if it is connected.
   void send(int worker, const WorkerMessage& message);
@@ -40,11 +44,12 @@ class WorkerChannel {
     Socket socket;
     pid_t pid = -1;
     int worker = -1;
+    bool goodbye = false;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
   WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows, OnReady on_ready,
-                OnProgress on_progress);
+                OnProgress on_progress, OnCutOff on_cut_off);
   void accept();
   void read(const ConnectionPtr& connection);
   bool take_packet(const ConnectionPtr& connection);
@@ -55,6 +60,7 @@ class WorkerChannel {
   const Knows knows_;
   const OnReady on_ready_;
   const OnProgress on_progress_;
+  const OnCutOff on_cut_off_;
   std::map<int, ConnectionPtr> workers_;
 };
 

@@ -39,10 +39,11 @@ std::string flight_record_of(const WorkerPlace& place) {
   return read_left_file(flight_file(place.round_dir, place.rank));
 }
 
-void note_out_of_memory(WorkerEnd& end, const OomCounter& before) {
+void note_out_of_memory(WorkerEnd& end, OomCounter& before) {
   if (end.signal != SIGKILL || end.signal_we_sent == SIGKILL) return;
   end.oom_text = describe_oom(before, read_oom_counter());
   end.oom_evidence = !end.oom_text.empty();
+  if (end.oom_evidence) ++before.kills;
 }
 
 std::string read_left_file(const std::string& path) {

@@ -20,8 +20,9 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 void note_left_files(WorkerEnd& end, const WorkerPlace& place);
 
 // That the kernel killed it for lack of memory, if our memory cgroup counted such a kill since
-// `before` and nobody here had sent the SIGKILL.
-void note_out_of_memory(WorkerEnd& end, const OomCounter& before);
+// `before` and nobody here had sent the SIGKILL. It then counts in `before`, and is not put down to
+// the next one that dies.
+void note_out_of_memory(WorkerEnd& end, OomCounter& before);
 
 // Its flight record, for base/flight.h to read; "" if there is none.
 std::string flight_record_of(const WorkerPlace& place);

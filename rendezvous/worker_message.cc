@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-enum class Kind : std::uint8_t { ready = 1, round = 2, fence = 3, progress = 4 };
+enum class Kind : std::uint8_t { ready = 1, round = 2, fence = 3, progress = 4, goodbye = 5 };
 
 constexpr std::size_t kMaxText = 4096;
 
@@ -35,6 +35,11 @@ void put(Writer& out, const ProgressNotice& progress) {
   out.put(static_cast<std::uint8_t>(Kind::progress));
   out.put(progress.worker);
   out.put(progress.version);
+}
+
+void put(Writer& out, const Goodbye& goodbye) {
+  out.put(static_cast<std::uint8_t>(Kind::goodbye));
+  out.put(goodbye.worker);
 }
 
 Ready get_ready(Reader& in) {
@@ -100,6 +105,9 @@ Result<WorkerMessage> decode_worker_message(std::string_view packet) {
       break;
     case Kind::progress:
       message = get_progress(in);
+      break;
+    case Kind::goodbye:
+      message = Goodbye{in.get<std::int32_t>()};
       break;
     default:
       return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};

@@ -2,7 +2,8 @@
 // socket of whole packets in the job's private folder. Whoever can open that folder is the user.
 //
 // The worker says Ready when it wants to be in a round; the agent answers with RoundNotice once the
-// round has formed, however long that takes. FenceNotice may come at any time.
+// round has formed, however long that takes. FenceNotice may come at any time. A worker whose end
+// of the socket closes without a Goodbye before it is dying can be in no round any more.
 //
 // A packet: u8 kind, then the fields in order; strings with a u32 length.
 #pragma once
@@ -44,7 +45,12 @@ struct ProgressNotice {
   std::uint64_t version = 0;
 };
 
-using WorkerMessage = std::variant<Ready, RoundNotice, FenceNotice, ProgressNotice>;
+// From the worker, its last words: it is in no round any more, and wants to be in none.
+struct Goodbye {
+  std::int32_t worker = 0;
+};
+
+using WorkerMessage = std::variant<Ready, RoundNotice, FenceNotice, ProgressNotice, Goodbye>;
 
 inline constexpr std::size_t kMaxWorkerMessage = 16 << 10;
 inline constexpr const char* kAgentSocket = "agent";  // its name in the job's folder

@@ -1,5 +1,8 @@
 // The C API over Communicator: no exception leaves it, and every error becomes a code and a text.
+#include <algorithm>
+#include <cerrno>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +31,8 @@ struct dl_comm {
   std::unique_ptr<dlaunch::Membership> membership;
   dlaunch::JobView job;  // what does not change from round to round
   std::unique_ptr<dlaunch::Communicator> impl;
+  // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
+  std::map<void*, std::shared_ptr<void>> memory;
   ~dl_comm() {
     if (membership) membership->on_over({});
   }
@@ -199,6 +204,14 @@ bool is_final(Errc code) {
          code == Errc::mismatch;
 }
 
+// This process lacks descriptors, memory, threads or a port: another round would not bring them,
+// though what is in the way may be gone after a few attempts.
+bool lacks_means(const Error& error) {
+  constexpr int kMeans[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, ENOSPC, EADDRINUSE};
+  return std::find(std::begin(kMeans), std::end(kMeans), error.os_errno) != std::end(kMeans);
+}
+constexpr int kAttempts = 3;
+
 // Into the next round whose members really meet.
 Result<void> join_next_round(dl_comm& comm, std::uint64_t version) {
   comm.membership->on_over({});
@@ -207,11 +220,13 @@ Result<void> join_next_round(dl_comm& comm, std::uint64_t version) {
     comm.impl = Communicator::ended(error);
     return error;
   };
-  while (true) {
+  for (int vain = 0;;) {
     auto notice = comm.membership->next_round(version);
     if (!notice) return failed(notice.error());
     dlaunch::AbortFlag over;
-    comm.membership->on_over([&over](const Error& why) { over.raise(why); });
+    // Nothing can have been done in it before all have met: it is left at once, whatever ends it.
+    comm.membership->on_over([&over](const Error& why) { over.raise(why); },
+                             dlaunch::Membership::Ends::all);
     auto joined = Communicator::join(in_round(comm.job, *notice), &over);
     comm.membership->on_over({});
     if (joined) {
@@ -220,7 +235,8 @@ Result<void> join_next_round(dl_comm& comm, std::uint64_t version) {
           [impl = comm.impl.get()](const Error& why) { impl->end_round(why); });
       return {};
     }
-    if (is_final(joined.error().code)) return failed(joined.error());
+    vain = lacks_means(joined.error()) ? vain + 1 : 0;
+    if (is_final(joined.error().code) || vain == kAttempts) return failed(joined.error());
   }
 }
 
@@ -523,6 +539,30 @@ dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
     if (*made == nullptr) return {};
     *group = new dl_comm;
     (*group)->impl = std::move(*made);
+    return {};
+  });
+}
+
+dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (memory == nullptr) return Error{.code = Errc::usage, .what = "dl_alloc: memory is null"};
+    *memory = nullptr;
+    auto made = impl.allocate(bytes);
+    if (!made) return made.error();
+    *memory = made->get();
+    comm->memory.emplace(*memory, std::move(*made));
+    return {};
+  });
+}
+
+dl_result dl_free(dl_comm* comm, void* memory) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (memory == nullptr) return {};
+    if (!comm->memory.contains(memory)) {
+      return Error{.code = Errc::usage, .what = "dl_free: this is no memory of dl_alloc()"};
+    }
+    impl.release(memory);
+    comm->memory.erase(memory);
     return {};
   });
 }

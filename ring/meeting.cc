@@ -117,9 +117,11 @@ LinkMessage Meeting::try_sharing() {
   }
   if (answer.answer != Answer::yes) return answer;
   const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
-  auto plane = make_shm_plane(static_cast<int>(place - met_.locals.begin()), locals, *control,
-                              std::move(*own), std::move(data), abort_,
-                              {.usable_cores = usable_cores(job_), .names = met_.locals});
+  const int local_rank = static_cast<int>(place - met_.locals.begin());
+  met_.regions = std::make_shared<ShmRegions>(local_rank);
+  auto plane = make_shm_plane(
+      local_rank, locals, *control, std::move(*own), std::move(data), abort_,
+      {.usable_cores = usable_cores(job_), .names = met_.locals, .regions = met_.regions});
   if (!plane) return no(self + plane.error().what);
   met_.shm = std::move(*plane);
   return {};
@@ -177,6 +179,10 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
   // Where rank 0 has ended it has said before why, if it could.
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
   auto verdict = receive_link_message(peer(0).link.get(), deadline_);
+  // Who gave up in the middle of the exchange may find rank 0's part of it before the verdict.
+  if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
+    verdict = receive_link_message(peer(0).link.get(), deadline_);
+  }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
   return failed_at(0, sent ? verdict.error() : sent.error()).error;

@@ -38,6 +38,8 @@ Membership::Membership(UniqueFd socket, UniqueFd stop, int worker)
 
 Membership::~Membership() {
   if (!thread_.joinable()) return;
+  const std::string goodbye = encode(Goodbye{worker_});
+  (void)::send(socket_.get(), goodbye.data(), goodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::eventfd_write(stop_.get(), 1);
   thread_.join();
 }
@@ -67,9 +69,10 @@ bool Membership::over() const {
   return why_over().has_value();
 }
 
-void Membership::on_over(Tell tell) {
+void Membership::on_over(Tell tell, Ends ends) {
   const std::lock_guard lock(mutex_);
   tell_ = std::move(tell);
+  told_ends_ = ends;
   tell_if_over();
 }
 
@@ -84,7 +87,8 @@ std::optional<Error> Membership::why_over() const {
 // Where nobody was lost, members leave when they have come to a commit.
 void Membership::tell_if_over() {
   const auto why = why_over();
-  if (tell_ && why && (!closed_.empty() || fence_.lost >= 0)) tell_(*why);
+  const bool any = told_ends_ == Ends::all || !closed_.empty();
+  if (tell_ && why && (any || fence_.lost >= 0)) tell_(*why);
 }
 
 void Membership::read() {

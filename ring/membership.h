@@ -42,7 +42,8 @@ class Membership {
   // where it is already. Replaces the call that was set before, which is not running any more when
   // this returns. `tell` must not block nor call back.
   using Tell = std::function<void(const Error& why)>;
-  void on_over(Tell tell);
+  enum class Ends { by_loss, all };  // all: also by a change that waits for the next commit
+  void on_over(Tell tell, Ends ends = Ends::by_loss);
 
  private:
   Membership(UniqueFd socket, UniqueFd stop, int worker);
@@ -64,6 +65,7 @@ class Membership {
   std::string closed_;  // why; empty: it is not
   TimePoint told_{};    // of progress
   Tell tell_;
+  Ends told_ends_ = Ends::by_loss;
   std::thread thread_;
 };
 

@@ -13,11 +13,12 @@ expect_code 0; expect_result 4
 # Replaced: two at once that are no neighbours, later another one.
 run dlaunch --nproc 4 --max-restarts 9 "${worker[@]}" --die-at 20:1 --die-at 20:3 --die-at 40:0 --log replaced
 expect_code 0; expect_result 4
-# Survivors keep their process and go on from the last commit.
+# Survivors keep their process and go on from the last commit, or the one before it if a shard of
+# the last was lost.
 survivor=$(grep '^round 1 rank 2 ' replaced | grep -o 'pid [0-9]*') || fail "rank 2 was not in round 1"
-grep -Eq "^round [2-9] rank 2 size 4 $survivor step 20$" replaced || { cat replaced; fail "rank 2 has not kept its process and its steps"; }
-grep -q ' step 40$' replaced || { cat replaced; fail "rank 0 was not lost at step 40"; }
-! grep -E '^round [2-9] .* step ([0-9]|1[0-9])$' replaced || fail "committed steps were done again"
+grep -Eq "^round [2-9] rank 2 size 4 $survivor step (19|20)$" replaced || { cat replaced; fail "rank 2 has not kept its process and its steps"; }
+grep -Eq ' step (39|40)$' replaced || { cat replaced; fail "rank 0 was not lost at step 40"; }
+! grep -E '^round [2-9] .* step ([0-9]|1[0-8])$' replaced || fail "committed steps were done again"
 
 # Fewer: the shards are cut anew.
 run dlaunch --nproc 4 --min-nproc 2 --max-restarts 0 "${worker[@]}" --die-at 30:2 --log fewer

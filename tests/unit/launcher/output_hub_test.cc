@@ -309,6 +309,8 @@ TEST_CASE("a log folder that cannot be made is an error that names it") {
   const auto stdio = h.hub->open_worker(1, 0, 0);
   REQUIRE_FALSE(stdio);
   CHECK(stdio.error().what.find("/proc/none/1/0") != std::string::npos);
+  // A job that runs does not end for it.
+  CHECK(h.hub->open_worker(2, 0, 0));
 }
 
 TEST_CASE("the flags of descriptors that we share stay as they were") {

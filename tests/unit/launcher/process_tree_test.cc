@@ -84,4 +84,15 @@ TEST_CASE("a tree that keeps forking is caught up with") {
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+TEST_CASE("a process that has ended, or is gone, is ending; one that lives is not") {
+  CHECK_FALSE(is_ending(::getpid()));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  CHECK(is_ending(child));
+  ::waitpid(child, nullptr, 0);
+  CHECK(is_ending(child));
+}
+
 TEST_CASE("with nothing to kill there is nothing to do") { CHECK(kill_descendants()); }

@@ -69,6 +69,8 @@ TEST_CASE("out of memory is told with its evidence; an unexplained SIGKILL says 
         "dmesg)");
   root.oom_evidence = true;
   root.oom_text = "memory cgroup /j: out-of-memory kills rose from 0 to 1";
+  CHECK(text(facts({root}))[0].find("killed by SIGKILL (out of memory) after") !=
+        std::string::npos);
   CHECK(text(facts({root}))[1] ==
         "  out of memory: memory cgroup /j: out-of-memory kills rose from 0 to 1; give the job "
         "more memory "

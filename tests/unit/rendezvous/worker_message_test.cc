@@ -32,6 +32,10 @@ TEST_CASE("what worker and agent tell each other survives the way") {
   CHECK(std::get<ProgressNotice>(*progress).worker == 7);
   CHECK(std::get<ProgressNotice>(*progress).version == 99);
 
+  const auto goodbye = decode_worker_message(encode(Goodbye{7}));
+  REQUIRE(goodbye);
+  CHECK(std::get<Goodbye>(*goodbye).worker == 7);
+
   const auto fence = decode_worker_message(encode(FenceNotice{5, -1}));
   REQUIRE(fence);
   CHECK(std::get<FenceNotice>(*fence).round == 5);
