@@ -1,11 +1,12 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
 // the next round when one is lost.
 //
-//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK] [--slow RANK]
+//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK [--how WAY]] [--slow RANK]
 //
-// --hang: that rank of round 1 never comes to its sixth step. --slow: in round 1 each step takes
-// that rank three times as long. Says in which round it is as whom, and at the end how many steps
-// all have done.
+// --hang: that rank of round 1 never comes to its sixth step, but computes for ever (busy), waits
+// for a lock whose owner waits for one of its own (deadlock), or sleeps so that signals do not wake
+// it (blocked; vfork() is used for it). --slow: in round 1 each step takes that rank three times as
+// long. Says in which round it is as whom, and at the end how many steps all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include <dlaunch/ring.hpp>
@@ -23,6 +27,7 @@ struct Options {
   std::int64_t steps = 100;
   int step_ms = 0;
   int hang = -1;
+  std::string how = "busy";
   int slow = -1;
 };
 
@@ -32,13 +37,41 @@ Options parse(int argc, char** argv) {
     if (std::strcmp(argv[i], "--steps") == 0) options.steps = std::atoll(argv[i + 1]);
     if (std::strcmp(argv[i], "--step-ms") == 0) options.step_ms = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--slow") == 0) options.slow = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--how") == 0) options.how = argv[i + 1];
     if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
   }
   return options;
 }
 
-[[noreturn, gnu::noinline]] void hang_forever() {
+[[gnu::noinline]] void compute_forever() {
   for (volatile bool hangs = true; hangs;) continue;
+}
+
+[[gnu::noinline]] void deadlock() {
+  std::mutex mine, other;
+  const std::lock_guard held(mine);
+  std::promise<void> has_other;
+  std::thread([&] {
+    const std::lock_guard held_there(other);
+    has_other.set_value();
+    const std::lock_guard never(mine);
+  }).detach();
+  has_other.get_future().wait();
+  const std::lock_guard never(other);
+}
+
+// A parent sleeps uninterruptibly until its vfork()ed child has gone.
+[[gnu::noinline]] void sleep_uninterruptibly() {
+  if (::vfork() == 0) {
+    while (true) ::pause();
+  }
+}
+
+[[noreturn, gnu::noinline]] void hang_forever(const std::string& how) {
+  if (how == "busy") compute_forever();
+  if (how == "deadlock") deadlock();
+  if (how == "blocked") sleep_uninterruptibly();
+  std::fprintf(stderr, "rounds_worker: does not hang, or cannot %s\n", how.c_str());
   std::abort();
 }
 
@@ -63,7 +96,8 @@ int main(int argc, char** argv) try {
       std::int64_t most[] = {done[0]};
       comm.all_reduce(std::span<std::int64_t>(most), dl::Op::max);
       done[0] = most[0] + 1;
-      if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang) hang_forever();
+      if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang)
+        hang_forever(options.how);
       const bool slow = comm.round() == 1 && comm.rank() == options.slow;
       std::this_thread::sleep_for(std::chrono::milliseconds(options.step_ms * (slow ? 3 : 1)));
       std::int64_t over[] = {comm.round_over() ? 1 : 0};
