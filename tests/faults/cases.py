@@ -300,6 +300,8 @@ def wrecks_its_descriptors(start, random):
     job.struck.update(of.pids.values())  # nonsense may fail who believes it
     job.settled(of.number)
     job.finish()
+    if death == "close" and "has cut its connection" not in job.errors():
+        raise Broken(f"that it cut its connection is not told\n{job.errors()}")
 
 
 @case(43)
@@ -313,8 +315,9 @@ def output_that_nobody_reads(start, random):
     with open(job.out, "wb") as out:
         copy = subprocess.Popen(["tr", "-d", "\\377"], stdin=job.process.stdout, stdout=out)
         job.process.stdout.close()
-        job.finish(keeps=False)
+        open(job.until, "w").close()
         copy.wait(60)
+    job.finish(keeps=False)
 
 
 @case(46)
