@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/version.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
-#include "cli/version.h"
 #include "launcher/agent.h"
 
 namespace dlaunch {

@@ -17,86 +17,25 @@ Result<void> PlanDraft::need_topology() {
   return {};
 }
 
-namespace {
-
-// Sizes and restarts of programs that go on when a worker is lost.
-Result<void> plan_elastic(PlanDraft& draft) {
-  const Options& options = draft.options;
-  Plan& plan = draft.plan();
-  plan.min_nproc = plan.max_nproc = plan.nproc;
-  struct Row {
-    const Text& option;
-    int& field;
-    int low, high;
-  };
-  for (const Row& row : {Row{options.spares, plan.spares, 0, 1024},
-                         Row{options.min_nproc, plan.min_nproc, 1, plan.nproc},
-                         Row{options.max_nproc, plan.max_nproc, plan.nproc, kMaxWorkers}}) {
-    if (!row.option) continue;
-    auto number = parse_int(*row.option, row.low, row.high, row.option.source);
-    if (!number) return number.error();
-    row.field = *number;
-  }
-  if (options.hang_timeout) {
-    auto duration = parse_duration(*options.hang_timeout);
-    if (!duration) return refuse("{}: {}", options.hang_timeout.source, duration.error().what);
-    if (*duration > Duration::zero()) plan.hang_timeout = *duration;
-  }
-  if (options.straggler) {
-    using enum StragglerMode;
-    constexpr auto kModes = std::to_array<std::pair<std::string_view, StragglerMode>>(
-        {{"off", off}, {"warn", warn}, {"restart", restart}, {"evict", evict}});
-    auto mode = one_of(options.straggler, kModes);
-    if (!mode) return mode.error();
-    plan.straggler = *mode;
-  }
-  if (options.straggler_ratio) {
-    auto ratio = parse_number(*options.straggler_ratio, 1.01, 100, options.straggler_ratio.source);
-    if (!ratio) return ratio.error();
-    plan.straggler_ratio = *ratio;
-  }
-  if (options.straggler_window) {
-    auto window = parse_duration(*options.straggler_window);
-    if (!window) return refuse("{}: {}", options.straggler_window.source, window.error().what);
-    plan.straggler_window = *window;
-  }
-  if (options.chaos) {
-    auto chaos = parse_chaos(*options.chaos, options.chaos.source);
-    if (!chaos) return chaos.error();
-    plan.chaos = *chaos;
-  }
-  if (options.no_restart_codes) {
-    auto codes = parse_rank_set(*options.no_restart_codes, 256);
-    if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);
-    plan.final_exit_codes = std::set<int>(codes->begin(), codes->end());
-  }
-  if (options.restart_scope) {
-    using enum RestartScope;
-    constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(
-        {{"auto", automatic}, {"worker", worker}, {"node", node}, {"job", job}});
-    auto scope = one_of(options.restart_scope, kScopes);
-    if (!scope) return scope.error();
-    plan.restart_scope = *scope;
-  }
+Result<void> set_duration(const Text& option, Duration& field) {
+  if (!option) return {};
+  auto duration = parse_duration(*option);
+  if (!duration) return refuse("{}: {}", option.source, duration.error().what);
+  field = *duration;
   return {};
 }
-
-}  // namespace
 
 Result<void> plan_endings(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
+  Duration unused{};
   for (const auto& [option, field] :
        {std::pair(&options.grace, &plan.grace), std::pair(&options.timeout, &plan.timeout),
-        std::pair(&options.join_timeout, &plan.join_timeout)}) {
-    if (!*option) continue;
-    auto duration = parse_duration(**option);
-    if (!duration) return refuse("{}: {}", option->source, duration.error().what);
-    *field = *duration;
+        std::pair(&options.join_timeout, &plan.join_timeout),
+        std::pair(&options.monitor_interval, &unused)}) {
+    if (auto set = set_duration(*option, *field); !set) return set;
   }
   if (options.monitor_interval) {
-    auto unused = parse_duration(*options.monitor_interval);
-    if (!unused) return refuse("{}: {}", options.monitor_interval.source, unused.error().what);
     draft.built.notes.push_back(fmt::format("{}: not needed, the kernel tells when a worker ends",
                                             options.monitor_interval.source));
   }
@@ -145,8 +84,8 @@ Result<void> plan_general(PlanDraft& draft) {
 
 Result<BuiltPlan> build_plan(const Options& options, const Machine& machine) {
   PlanDraft draft{.options = options, .machine = machine};
-  for (const auto part : {plan_general, plan_hosts, plan_workers, plan_rendezvous, plan_placement,
-                          plan_output, plan_endings}) {
+  for (const auto part : {plan_general, plan_nodes, plan_hosts, plan_workers, plan_rendezvous,
+                          plan_placement, plan_output, plan_endings}) {
     if (auto done = part(draft); !done) return done.error();
   }
   return std::move(draft.built);

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
+#include "base/endpoint.h"
 #include "cli/plan_builder.h"
 
 namespace dlaunch {
@@ -29,12 +31,20 @@ struct PlanDraft {
   Result<void> need_topology();
 };
 
+Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
 Result<void> plan_hosts(PlanDraft& draft);       // --hosts … and the default of nproc
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
 Result<void> plan_output(PlanDraft& draft);
 Result<void> plan_endings(PlanDraft& draft);  // times, restarts, error file
+Result<void> plan_elastic(PlanDraft& draft);  // sizes, hangs, stragglers, chaos
+
+// Of --rdzv tcp://HOST:PORT.
+Result<Endpoint> rdzv_endpoint(const Text& rdzv);
+
+// A time that an option gives, if it is there.
+Result<void> set_duration(const Text& option, Duration& field);
 
 template <class... Args>
 Error refuse(fmt::format_string<Args...> format, Args&&... args) {

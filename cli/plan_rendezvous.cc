@@ -8,49 +8,48 @@
 namespace dlaunch {
 namespace {
 
-// torchrun's port where an endpoint names none.
-constexpr std::uint16_t kDefaultPort = 29400;
-
 Result<std::string> our_address(const PlanDraft& draft, const Text& option,
                                 const std::string& host) {
   auto address = draft.machine.local_address(host);
   if (address) return address;
-  return refuse("{}: '{}' is not an address of this machine; this version runs on one machine",
+  return refuse("{}: '{}' is not an address of this machine; for a job on several say --nnodes",
                 option.source, host);
 }
 
+// Where the store of a job on one host listens.
 Result<void> plan_store(PlanDraft& draft) {
   const Text& rdzv = draft.options.rdzv;
-  std::string_view place = *rdzv;
-  if (const auto scheme = place.find("://"); scheme != place.npos) {
-    if (place.substr(0, scheme) != "tcp") {
-      return refuse("{}: '{}' is not tcp://HOST:PORT, the only rendezvous of this version",
-                    rdzv.source, *rdzv);
-    }
-    place.remove_prefix(scheme + 3);
-  }
-  auto endpoint = parse_endpoint(place, kDefaultPort);
-  if (!endpoint) return refuse("{}: {}", rdzv.source, endpoint.error().what);
+  auto endpoint = rdzv_endpoint(rdzv);
+  if (!endpoint) return endpoint.error();
   auto address = our_address(draft, rdzv, endpoint->host);
   if (!address) return address.error();
   draft.plan().store_listen = to_string(Endpoint{*address, endpoint->port});
   return {};
 }
 
-Result<void> plan_nodes(const PlanDraft& draft) {
+Result<void> plan_backend(PlanDraft& draft) {
+  const Text& backend = draft.options.rdzv_backend;
+  if (!backend) return {};
+  if (*backend != "c10d" && *backend != "static") {
+    return refuse("{}: '{}' is not one of c10d, static", backend.source, *backend);
+  }
+  draft.built.notes.push_back(
+      fmt::format("{} {}: workers meet at dlaunch's own store", backend.source, *backend));
+  return {};
+}
+
+Result<void> plan_master(PlanDraft& draft) {
   const Options& options = draft.options;
-  if (options.nnodes && *options.nnodes != "1" && *options.nnodes != "1:1") {
-    return refuse("{} {}: this version runs on one machine (1 or 1:1)", options.nnodes.source,
-                  *options.nnodes);
+  Plan& plan = draft.plan();
+  if (options.master_addr) {
+    auto address = our_address(draft, options.master_addr, *options.master_addr);
+    if (!address) return address.error();
+    plan.master_addr = *address;
   }
-  if (options.node_rank && *options.node_rank != "0") {
-    return refuse("{} {}: this version runs on one machine, whose rank is 0",
-                  options.node_rank.source, *options.node_rank);
-  }
-  if (options.rdzv_backend && *options.rdzv_backend != "c10d" &&
-      *options.rdzv_backend != "static") {
-    return refuse("{}: '{}' is not one of c10d, static", options.rdzv_backend.source,
-                  *options.rdzv_backend);
+  if (options.master_port) {
+    auto port = parse_int(*options.master_port, 0, 65535, options.master_port.source);
+    if (!port) return port.error();
+    plan.master_port = *port;
   }
   return {};
 }
@@ -68,23 +67,13 @@ bool is_job_id(const std::string& id) {
 Result<void> plan_rendezvous(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
-  if (auto done = plan_nodes(draft); !done) return done.error();
-  if (options.rdzv_backend) {
-    draft.built.notes.push_back(fmt::format("{} {}: workers meet at dlaunch's own store",
-                                            options.rdzv_backend.source, *options.rdzv_backend));
-  }
-  if (options.rdzv) {
+  const bool one_host = plan.nodes.max == 1;
+  if (auto done = plan_backend(draft); !done) return done.error();
+  if (options.rdzv && one_host) {
     if (auto done = plan_store(draft); !done) return done.error();
   }
-  if (options.master_addr) {
-    auto address = our_address(draft, options.master_addr, *options.master_addr);
-    if (!address) return address.error();
-    plan.master_addr = *address;
-  }
-  if (options.master_port) {
-    auto port = parse_int(*options.master_port, 0, 65535, options.master_port.source);
-    if (!port) return port.error();
-    plan.master_port = *port;
+  if (one_host) {
+    if (auto done = plan_master(draft); !done) return done.error();
   }
   const auto store = parse_endpoint(plan.store_listen);
   if (store && plan.master_port != 0 && store->port == plan.master_port) {
@@ -95,7 +84,9 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
     return refuse("{}: '{}' is not a name of 1 to 128 letters, digits and . _ : @ + = -",
                   options.job_id.source, *options.job_id);
   }
-  plan.job_id = options.job_id ? *options.job_id : draft.machine.new_job_id();
+  // On several hosts it is the same for all.
+  const std::string job_id = one_host ? draft.machine.new_job_id() : "default";
+  plan.job_id = options.job_id ? *options.job_id : job_id;
   if (options.secret_file) {
     if (auto good = draft.machine.check_secret(*options.secret_file); !good) {
       Error error = good.error();

@@ -130,6 +130,18 @@ Result<void> plan_workers(PlanDraft& draft) {
     if (!number) return number.error();
     total = *number;
   }
+  const int nodes = draft.plan().nodes.max;
+  if (total && nodes > 1) {
+    if (*total % nodes != 0) {
+      return refuse("{} {}: that many workers cannot be shared out to {} hosts alike",
+                    options.np.source, *total, nodes);
+    }
+    *total /= nodes;
+  }
+  if (*nproc && total && **nproc != *total && nodes > 1) {
+    return refuse("{} asks for {} workers on each host and {} for {}", options.nproc.source,
+                  **nproc, options.np.source, *total);
+  }
   if (*nproc && total && **nproc != *total) {
     return refuse("{} asks for {} workers and {} for {}, on one machine these are the same",
                   options.nproc.source, **nproc, options.np.source, *total);

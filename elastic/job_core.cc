@@ -13,6 +13,10 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
+// Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
+// which nobody waits, those that they need to recover.
+constexpr Duration kHeadStart = std::chrono::milliseconds(3);
+constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
 JobOn kind_of(const JobCore::Event& event) {
   struct Kind {
@@ -28,6 +32,8 @@ JobOn kind_of(const JobCore::Event& event) {
     }
     JobOn operator()(const JobCore::Resize&) const { return JobOn::change; }
     JobOn operator()(const JobCore::Replace&) const { return JobOn::change; }
+    JobOn operator()(const JobCore::NodeLost&) const { return JobOn::node; }
+    JobOn operator()(const JobCore::NodeBack&) const { return JobOn::node; }
     JobOn operator()(const JobCore::Clock&) const { return JobOn::clock; }
   };
   return std::visit(Kind{}, event);
@@ -36,6 +42,7 @@ JobOn kind_of(const JobCore::Event& event) {
 RestartPolicyConfig restarts_of(const JobConfig& config) {
   RestartPolicyConfig restarts = config.restarts;
   restarts.slots = JobCore::slots(config);
+  for (const int node : config.nodes) restarts.nodes = std::max(restarts.nodes, node + 1);
   return restarts;
 }
 
@@ -49,6 +56,7 @@ JobCore::JobCore(JobConfig config)
     : config_(config),
       processes_(static_cast<std::size_t>(slots(config))),
       target_size_(config.size),
+      wished_size_(config.size),
       policy_(restarts_of(config)) {
   DL_ASSERT(config.size > 0 && config.min_size <= config.size && config.size <= config.max_size);
 }
@@ -71,6 +79,7 @@ std::optional<TimePoint> JobCore::deadline() const {
   for (const auto& process : processes_) {
     const bool waits = process.life == Life::waiting && process.start_at > now_;
     if (waits) next = std::min(next, process.start_at);
+    next = std::min(next, given_up_at(process));
     if (is_late(process, kNever)) next = std::min(next, process.join_by);
   }
   return next == kNever ? std::nullopt : std::optional(next);
@@ -177,19 +186,23 @@ void JobCore::on(const Signal& event) {
 }
 
 void JobCore::on(const Resize& event) {
-  target_size_ = std::clamp(event.size, 1, config_.max_size);
+  target_size_ = wished_size_ = std::clamp(event.size, 1, config_.max_size);
   if (target_size_ < size()) {
     while (size() > target_size_) leave_roster(size() - 1);
     return form(-1);
   }
   // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
   int more = target_size_ - size() + config_.spares;
-  for (const auto& process : processes_) more -= process.wanted && process.rank < 0;
-  for (Slot slot = 0; slot < slots(config_) && more > 0; ++slot) {
-    if (at(slot).wanted) continue;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    more -= at(slot).wanted && at(slot).rank < 0 && reachable(slot);
+  }
+  for (Slot slot = 0; slot < slots() && more > 0; ++slot) {
+    if (at(slot).wanted || !reachable(slot)) continue;
     want(slot, -1, now_);
     --more;
   }
+  // What no node has room for is not waited for; it will be when one is back.
+  if (!lost_nodes_.empty()) target_size_ -= std::clamp(more, 0, target_size_ - size());
 }
 
 void JobCore::on(const Replace& event) {
@@ -199,8 +212,38 @@ void JobCore::on(const Replace& event) {
   lose(event.slot, failure_of(event.slot, event.kind));
 }
 
+// What ran there is nobody's any more: it is fenced by the number of its round, and its agent ends
+// it.
+void JobCore::on(const NodeLost& event) {
+  if (!lost_nodes_.emplace(event.node, now_).second) return;
+  std::vector<Slot> lost;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (node_of(slot) != event.node) continue;
+    Process& process = at(slot);
+    if (process.life == Life::done || process.life == Life::waiting) continue;
+    const bool ran = is_up(process), stopping = process.life == Life::stopping;
+    process.life = process.wanted && stopping ? Life::waiting : Life::absent;
+    process.linked = process.ready = false;
+    process.in_round = 0;
+    const int left = std::exchange(process.leaving, -1);
+    if (left >= 0) actions_.push_back(Fence{round_, left});
+    if (process.wanted && ran) lost.push_back(slot);
+  }
+  if (!lost.empty() && state_ != JobState::ending) lose_members(event.node, lost);
+}
+
+void JobCore::on(const NodeBack& event) {
+  if (lost_nodes_.erase(event.node) == 0 || wished_size_ <= size()) return;
+  if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
+}
+
 void JobCore::on(const Clock&) {
   if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
+  for (const auto& process : processes_) {
+    if (given_up_at(process) > now_) continue;
+    why_no_restart_ = "its host did not come back within --join-timeout";
+    return end(JobEnding::worker_failed, SIGTERM);
+  }
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     if (state_ == JobState::forming && is_late(at(slot), now_)) {
       on(Replace{slot, FailureKind::lost});
@@ -219,7 +262,11 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
-  return {.round = at(slot).round, .slot = slot, .kind = kind, .version = commits_};
+  return {.round = at(slot).round,
+          .slot = slot,
+          .node = node_of(slot),
+          .kind = kind,
+          .version = commits_};
 }
 
 bool JobCore::is_refused(const RestartDecision& decision) {
@@ -240,15 +287,46 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     target_size_ = size();
     return form(rank);
   }
+  const TimePoint spare_at = deadline_after(now_, std::max(decision.delay, kSpareDelay));
+  if (any_linked()) decision.delay = std::max(decision.delay, kHeadStart);
   const TimePoint start_at = deadline_after(now_, decision.delay);
-  if (rank < 0) return want(slot, -1, start_at);
-  if (const auto spare = best_spare()) {
-    roster_[static_cast<std::size_t>(rank)] = *spare;
-    at(*spare).rank = rank;
-    process.rank = -1;
-  }
-  want(slot, process.rank, start_at);
+  if (rank < 0) return want(slot, -1, spare_at);
+  if (hand_to_spare(rank)) process.rank = -1;
+  want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
+}
+
+// All that was lost with a node is one failure.
+void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
+  const auto refused = is_refused(policy_.failed(
+      now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));
+  int lost_rank = -1;
+  for (const Slot slot : lost) {
+    Process& process = at(slot);
+    const int rank = process.rank;
+    if (rank >= 0 && lost_rank < 0) lost_rank = rank;
+    if (rank < 0) {
+      want(slot, -1, now_);
+    } else if (!refused && hand_to_spare(rank)) {
+      want(slot, -1, now_);
+    } else if (refused ? may_shrink() : size() > config_.min_size && !any_member_done()) {
+      leave_roster(rank);
+      target_size_ = size();
+    } else if (refused) {
+      return end(JobEnding::worker_failed, SIGTERM);
+    } else {
+      want(slot, rank, now_);
+    }
+  }
+  if (lost_rank >= 0) form(lost_rank);
+}
+
+bool JobCore::hand_to_spare(int rank) {
+  const auto spare = best_spare();
+  if (!spare) return false;
+  roster_[static_cast<std::size_t>(rank)] = *spare;
+  at(*spare).rank = rank;
+  return true;
 }
 
 // The others can go on without one of them.
@@ -358,14 +436,14 @@ void JobCore::start_due() {
   for (const Slot slot : roster_) {
     const Process& process = at(slot);
     some_go |= process.life == Life::stopping;
-    all_due &= process.life != Life::waiting || process.start_at <= now_;
+    all_due &= process.life != Life::waiting || may_start(process);
   }
   const bool together = !some_stay();
   if (together && (some_go || !all_due)) return;
   StartWorkers start{round_, {}, together};
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     Process& process = at(slot);
-    if (process.life != Life::waiting || process.start_at > now_) continue;
+    if (process.life != Life::waiting || !may_start(process)) continue;
     process.life = Life::starting;
     process.version = 0;
     process.round = round_;
@@ -373,6 +451,21 @@ void JobCore::start_due() {
     start.places.push_back({slot, process.rank});
   }
   if (!start.places.empty()) actions_.push_back(std::move(start));
+}
+
+bool JobCore::may_start(const Process& process) const {
+  return process.start_at <= now_ && reachable(static_cast<Slot>(&process - processes_.data()));
+}
+
+// A member that waits for its node: until when.
+TimePoint JobCore::given_up_at(const Process& process) const {
+  if (lost_nodes_.empty() || process.life != Life::waiting || process.rank < 0) return kNever;
+  const auto lost = lost_nodes_.find(node_of(static_cast<Slot>(&process - processes_.data())));
+  return lost == lost_nodes_.end() ? kNever : deadline_after(lost->second, config_.join_timeout);
+}
+
+int JobCore::node_of(Slot slot) const {
+  return config_.nodes.empty() ? 0 : config_.nodes[static_cast<std::size_t>(slot)];
 }
 
 // Takes those into the roster that a larger size was waiting for, once all of them are there.
@@ -445,6 +538,10 @@ bool JobCore::any_member_waits() const {
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
 }
 
+bool JobCore::any_linked() const {
+  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
+}
+
 bool JobCore::all_members_are(Life life) const {
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return at(slot).life == life; });
@@ -456,7 +553,7 @@ std::string JobCore::life_of(Slot slot) const {
     case Life::absent:
       return "absent";
     case Life::waiting:
-      return "to be started";
+      return reachable(slot) ? "to be started" : "waiting for its host";
     case Life::starting:
       return "starting";
     case Life::running:
@@ -481,6 +578,7 @@ std::string JobCore::waits_for() const {
     std::string how = "to leave its round";
     if (process.life == Life::stopping) how = "to end";
     if (process.life == Life::waiting) how = "to be started again";
+    if (process.life == Life::waiting && !reachable(slot)) how = "to have its host back";
     if (process.life == Life::starting) how = "to start";
     if (process.life == Life::running && process.in_round == 0) how = "to ask for its round";
     if (!text.empty()) text += ", ";

@@ -14,10 +14,14 @@
 // A round is announced when every member of its roster is there. Whom to expect is known, so no
 // clock decides; only a newcomer that does not come within join_timeout is replaced, at the cost of
 // a restart. Ranks are sticky: a replacement takes the lost rank.
+//
+// A lost node is one failure. Spares take its ranks; else the job goes on without them if it may
+// shrink, and grows again when the node is back; else it waits for the node, join_timeout long.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -45,6 +49,7 @@ struct JobConfig {
   int spares = 0;    // linked processes that wait for a place
   RestartScope scope = RestartScope::automatic;
   RestartPolicyConfig restarts;  // its nodes and slots are set here
+  std::vector<int> nodes;        // by slot: the node it is on, from 0; empty: all on one
   Duration timeout{};            // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
 };
@@ -99,9 +104,17 @@ class JobCore {
     Slot slot;
     FailureKind kind = FailureKind::hung;
   };
+  // Nothing is heard of its agent any more, which ends its workers when it notices that; or, before
+  // Start: it is not there yet. Nothing is started on it until NodeBack.
+  struct NodeLost {
+    int node;
+  };
+  struct NodeBack {  // nothing of the job runs there
+    int node;
+  };
   struct Clock {};  // deadline() has passed
   using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Progress,
-                             Signal, Resize, Replace, Clock>;
+                             Signal, Resize, Replace, NodeLost, NodeBack, Clock>;
 
   // -- Actions, to be performed in order
   struct Place {
@@ -197,8 +210,12 @@ class JobCore {
   void on(const Signal& event);
   void on(const Resize& event);
   void on(const Replace& event);
+  void on(const NodeLost& event);
+  void on(const NodeBack& event);
   void on(const Clock& event);
 
+  void lose_members(int node, const std::vector<Slot>& lost);
+  bool hand_to_spare(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;
   void note_version(std::uint64_t version);
@@ -218,10 +235,16 @@ class JobCore {
   std::optional<Slot> best_spare() const;
   bool may_shrink() const;
   bool stays(Slot slot) const;
+  // Its node is there.
+  bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
+  int node_of(Slot slot) const;
+  bool may_start(const Process& process) const;
+  TimePoint given_up_at(const Process& process) const;
   bool is_late(const Process& process, TimePoint by) const;
   bool any_alive() const;
   bool any_member_done() const;
   bool any_member_waits() const;
+  bool any_linked() const;
   bool all_members_are(Life life) const;
   static bool is_up(const Process& process);
   Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }
@@ -233,8 +256,10 @@ class JobCore {
   std::vector<Process> processes_;  // by slot
   std::vector<Slot> roster_;        // by rank: of the newest round
   int round_ = 0;
-  bool announced_ = false;  // that round
-  int target_size_;         // a larger one than the roster is being prepared
+  bool announced_ = false;               // that round
+  int target_size_;                      // a larger one than the roster is being prepared
+  int wished_size_;                      // by the user; less while nodes are lost
+  std::map<int, TimePoint> lost_nodes_;  // since when
   RestartPolicy policy_;
   std::uint64_t version_ = 0;  // the newest that a member holds
   std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again

@@ -28,10 +28,11 @@ enum class JobOn {
   stop,     // the user's signal to end
   pass,     // the user's signal to hand on
   change,   // another size, or a worker to be replaced
+  node,     // a node was lost, or is back
   clock,    // the deadline came
 };
 inline constexpr std::size_t kJobStates = 5;
-inline constexpr std::size_t kJobEvents = 9;
+inline constexpr std::size_t kJobEvents = 10;
 
 struct JobMove {
   JobState from;
@@ -47,6 +48,7 @@ inline constexpr auto kJobMoves = [] {
   return std::array{
       JobMove{idle, On::start, forming},
       JobMove{idle, On::stop, ended},
+      JobMove{idle, On::node, idle},  // not all nodes are there at the start
 
       JobMove{forming, On::spawned, forming},
       JobMove{forming, On::spawned, active},  // programs that do not meet through the launcher
@@ -67,6 +69,10 @@ inline constexpr auto kJobMoves = [] {
       JobMove{forming, On::change, forming},
       JobMove{forming, On::change, active},
       JobMove{forming, On::change, ending},
+      JobMove{forming, On::node, forming},
+      JobMove{forming, On::node, active},  // the others go on without it
+      JobMove{forming, On::node, ending},
+      JobMove{forming, On::node, ended},
       JobMove{forming, On::clock, forming},
       JobMove{forming, On::clock, active},
       JobMove{forming, On::clock, ending},
@@ -88,6 +94,10 @@ inline constexpr auto kJobMoves = [] {
       JobMove{active, On::change, active},
       JobMove{active, On::change, forming},
       JobMove{active, On::change, ending},  // it is to be replaced, and no restart is left
+      JobMove{active, On::node, active},    // a spare was there, or nobody
+      JobMove{active, On::node, forming},
+      JobMove{active, On::node, ending},
+      JobMove{active, On::node, ended},
       JobMove{active, On::clock, active},
       JobMove{active, On::clock, ending},
 
@@ -98,6 +108,8 @@ inline constexpr auto kJobMoves = [] {
       JobMove{ending, On::well, ended},
       JobMove{ending, On::stop, ending},
       JobMove{ending, On::pass, ending},
+      JobMove{ending, On::node, ending},
+      JobMove{ending, On::node, ended},
   };
 }();
 
@@ -117,7 +129,7 @@ inline constexpr auto kJobIgnored = [] {
       JobPair{ending, On::clock}, JobPair{ended, On::start},   JobPair{ended, On::spawned},
       JobPair{ended, On::failed}, JobPair{ended, On::well},    JobPair{ended, On::member},
       JobPair{ended, On::stop},   JobPair{ended, On::pass},    JobPair{ended, On::change},
-      JobPair{ended, On::clock},
+      JobPair{ended, On::node},   JobPair{ended, On::clock},
   };
 }();
 

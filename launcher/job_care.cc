@@ -13,7 +13,8 @@ namespace {
 
 ProgressWatch::Options watch_options(const Plan& plan) {
   ProgressWatch::Options options{.hang_timeout = plan.hang_timeout, .stragglers = {}};
-  options.stragglers.mode = plan.straggler;
+  // The workers of one host are all it sees.
+  options.stragglers.mode = plan.nodes.max > 1 ? StragglerMode::off : plan.straggler;
   options.stragglers.detection.ratio = plan.straggler_ratio;
   options.stragglers.detection.window_time = plan.straggler_window;
   return options;

@@ -148,11 +148,12 @@ WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};
-  if (!job_.processes.running(slot)) return worker;
-  worker.pid = job_.processes.program_pid(slot);
-  worker.ran = now - job_.processes.started(slot);
+  const auto own = job_.own_slot(slot);
+  if (!own || !job_.processes.running(*own)) return worker;
+  worker.pid = job_.processes.program_pid(*own);
+  worker.ran = now - job_.processes.started(*own);
   if (worker.up) worker.state = state_in_words(worker.state, worker.pid);
-  const WorkerPlace& place = job_.processes.place(slot);
+  const WorkerPlace& place = job_.processes.place(*own);
   auto flight = read_flight(flight_record_of(place));
   if (!flight.empty() && place.rank >= 0) worker.operation = std::move(flight.back());
   return worker;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <asio/io_context.hpp>
@@ -22,7 +23,8 @@ class JobControl {
   struct Job {
     const Plan& plan;
     const JobCore& core;
-    const Processes& processes;
+    const Processes& processes;                         // of this host
+    std::function<std::optional<Slot>(Slot)> own_slot;  // theirs; none: it is of another host
     std::function<void(JobCore::Event)> feed;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,

@@ -72,27 +72,43 @@ void Node::on_cut_off(int worker) {
 
 // -- What the job wants
 
-void Node::fence(const JobCore::Fence& fence) {
+void Node::start(const NodeStart& start) {
+  common_.size = start.size;
+  common_.local_size = start.local_size;
+  common_.node_rank = start.node_rank;
+  common_.nodes = start.nodes;
+  std::vector<JobCore::Place> places;
+  for (const auto& place : start.places) {
+    places.push_back({place.slot, place.rank});
+    local_ranks_[place.slot] = place.local_rank;
+  }
+  driver_.start(start.round, places);
+}
+
+void Node::fence(int round, int lost) {
   for (const Slot slot : processes_.running_slots()) {
-    channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
+    channel_->send(processes_.place(slot).worker, FenceNotice{round, lost});
   }
 }
 
-bool Node::announce(int round, int size, const std::vector<JobCore::Place>& places) {
-  auto dir = round_dir(round);
+bool Node::announce(const NodeAnnounce& announce) {
+  auto dir = round_dir(announce.round);
   if (!dir) {
-    listener_.start_failed(places.at(0).slot, {Stage::stdio, 0, dir.error().what});
-    driver_.never_ran(places.at(0).slot);
+    const Slot first = announce.places.at(0).slot;
+    listener_.start_failed(first, {Stage::stdio, 0, dir.error().what});
+    driver_.never_ran(first);
     return false;
   }
-  for (const auto& [slot, rank] : places) {
-    processes_.move(slot, rank, *dir);
-    channel_->send(processes_.place(slot).worker, RoundNotice{.round = round,
-                                                              .rank = rank,
-                                                              .size = size,
-                                                              .local_cores = common_.usable_cores,
-                                                              .store_url = common_.store_url,
-                                                              .round_dir = *dir});
+  for (const auto& place : announce.places) {
+    if (!processes_.running(place.slot)) continue;
+    processes_.move(place.slot, place.rank, *dir);
+    channel_->send(processes_.place(place.slot).worker,
+                   RoundNotice{.round = announce.round,
+                               .rank = place.rank,
+                               .size = announce.size,
+                               .local_cores = common_.usable_cores,
+                               .store_url = common_.store_url,
+                               .round_dir = *dir});
   }
   return true;
 }
@@ -122,6 +138,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   WorkerPlace place = common_;
   place.round = round;
   place.rank = rank;
+  place.local_rank = local_ranks_[slot];
   place.worker = ++last_worker_;
   place.round_dir = *dir;
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "elastic/job_core.h"
 #include "elastic/node_driver.h"
 #include "launcher/job_dir.h"
+#include "launcher/node_message.h"
 #include "launcher/output_hub.h"
 #include "launcher/processes.h"
 #include "launcher/worker_channel.h"
@@ -44,15 +46,13 @@ class Node final : private NodeDriver::Hands {
   static Result<std::unique_ptr<Node>> open(const Parts& parts, int slots, Duration grace,
                                             const WorkerPlace& common, Listener listener);
 
-  // Of the job, to all that are started from now on.
-  void set_size(int size) { common_.size = size; }
-
-  // -- What the job wants: call these from within an event of the pump.
+  // -- What the job wants: call these, and the driver, from within an event of the pump.
   NodeDriver& driver() { return driver_; }
-  // Every round before that is over.
-  void fence(const JobCore::Fence& fence);
-  // The workers in these slots are members of the round; false: it cannot be announced here.
-  bool announce(int round, int size, const std::vector<JobCore::Place>& places);
+  void start(const NodeStart& start);
+  // Every round before that is over; lost: the rank that is the reason, or -1.
+  void fence(int round, int lost);
+  // False: it cannot be announced here.
+  bool announce(const NodeAnnounce& announce);
 
   // SIGKILL for what workers that have ended left behind.
   void kill_leftovers() { processes_.kill_leftovers(); }
@@ -79,6 +79,7 @@ class Node final : private NodeDriver::Hands {
   Processes processes_;
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;
+  std::map<Slot, int> local_ranks_;  // of those that are being started
   int last_worker_ = 0;
   int last_round_dir_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/units.h"
+#include "base/version.h"
 
 namespace dlaunch {
 namespace {
@@ -41,6 +42,10 @@ std::string stdin_of(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string what_must_agree(const Plan& plan) {
+  return fmt::format("dlaunch {}, --nnodes {}:{}", DLAUNCH_VERSION, plan.nodes.min, plan.nodes.max);
+}
 
 std::string describe(const Plan& plan) {
   std::string out;

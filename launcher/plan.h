@@ -40,11 +40,21 @@ enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket };
 
+// The hosts of the job.
+struct NodesPlan {
+  enum class Lead { yes, if_free, no };  // if_free: follow if somebody listens there already
+  int min = 1, max = 1;
+  int rank = -1;  // of this one; -1: as it comes
+  Lead lead = Lead::yes;
+  std::string endpoint;  // host:port of the dlaunch that leads; "": on one host
+};
+
 struct Plan {
   std::vector<std::string> argv;  // program and arguments, macros not yet expanded
   int nproc = 1;                  // workers on this node
-  std::string job_id;             // never empty
-  std::string host;               // this node's name, for prefixes and the report
+  NodesPlan nodes;
+  std::string job_id;  // never empty
+  std::string host;    // this node's name, for prefixes and the report
   std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
   std::string chdir;                                     // "": stay
   BindPolicy bind = BindPolicy::none;
@@ -79,6 +89,9 @@ struct Plan {
   std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
   bool quiet = false;
 };
+
+// What must be alike on all hosts of a job, in words.
+std::string what_must_agree(const Plan& plan);
 
 // The plan as --dry-run prints it: one "key: value" line each, then argv and environment per rank.
 std::string describe(const Plan& plan);

@@ -19,6 +19,7 @@ struct WorkerEnd {
   int rank = 0;
   int local_rank = 0;
   int pid = 0;
+  std::string host;  // "": the job's own
   TimePoint started{};
   TimePoint ended{};  // when its pidfd told us
   int exit_code = 0;  // valid if signal == 0

@@ -45,7 +45,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   json out = {{"role", role},
               {"rank", worker.rank},
               {"local_rank", worker.local_rank},
-              {"host", facts.host},
+              {"host", worker.host.empty() ? facts.host : worker.host},
               {"pid", worker.pid},
               {"ended_ns", (worker.ended - facts.started).count()},
               {"ran_s", seconds(worker.ended - worker.started)}};

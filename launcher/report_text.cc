@@ -48,7 +48,8 @@ std::string how_it_ended(const WorkerEnd& worker) {
 }
 
 std::string who(const JobFacts& facts, const WorkerEnd& worker) {
-  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid, facts.host);
+  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid,
+                     worker.host.empty() ? facts.host : worker.host);
 }
 
 // -- Quoting what workers wrote

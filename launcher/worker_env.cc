@@ -47,11 +47,13 @@ bool stale(std::string_view name) {
 }
 
 std::string expand(const std::string& text, const Plan& plan, const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.rank), size = std::to_string(place.size);
-  const std::pair<std::string_view, std::string_view> macros[] = {
-      {"${rank}", rank},         {"${local_rank}", rank},
-      {"${world_size}", size},   {"${local_world_size}", size},
-      {"${node_rank}", "0"},     {"${host}", plan.host},
+  const std::pair<std::string_view, std::string> macros[] = {
+      {"${rank}", std::to_string(place.rank)},
+      {"${local_rank}", std::to_string(place.local_rank)},
+      {"${world_size}", std::to_string(place.size)},
+      {"${local_world_size}", std::to_string(place.local_size)},
+      {"${node_rank}", std::to_string(place.node_rank)},
+      {"${host}", plan.host},
       {"${job_id}", plan.job_id}};
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -83,14 +85,21 @@ void set_rank(Variables& env, const char* name, int rank) {
     env[name] = std::to_string(rank);
 }
 
+using Names = std::initializer_list<const char*>;
+
+void set_numbers(Variables& env, Names names, int rank) {
+  for (const char* name : names) set_rank(env, name, rank);
+}
+
 void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
-  const std::string size = std::to_string(place.size);
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) set_rank(env, name, place.rank);
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) env[name] = size;
-  env["GROUP_RANK"] = env["NODE_RANK"] = "0";
-  env["GROUP_WORLD_SIZE"] = "1";
+  set_numbers(env, {"RANK", "ROLE_RANK"}, place.rank);
+  set_numbers(env, {"LOCAL_RANK"}, place.local_rank);
+  set_numbers(env, {"WORLD_SIZE", "ROLE_WORLD_SIZE"}, place.size);
+  set_numbers(env, {"LOCAL_WORLD_SIZE"}, place.local_size);
+  set_numbers(env, {"GROUP_RANK", "NODE_RANK"}, place.node_rank);
+  set_numbers(env, {"GROUP_WORLD_SIZE"}, place.nodes);
   env["ROLE_NAME"] = "default";
-  env["MASTER_ADDR"] = plan.master_addr;
+  env["MASTER_ADDR"] = place.master_addr;
   env["MASTER_PORT"] = std::to_string(place.master_port);
   env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.round - 1);
   env["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(plan.max_restarts.restarts);
@@ -104,17 +113,14 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
 // What scripts of other worlds read to learn their place. PMI_* is not among it: a linked MPI
 // library would take that as an invitation to join a job that does not exist.
 void set_other_worlds(Variables& env, const WorkerPlace& place) {
-  const std::string size = std::to_string(place.size);
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-                           "OMPI_COMM_WORLD_NODE_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}) {
-    set_rank(env, name, place.rank);
-  }
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_SIZE",
-                           "HOROVOD_LOCAL_SIZE"}) {
-    env[name] = size;
-  }
-  env["HOROVOD_CROSS_RANK"] = "0";
-  env["HOROVOD_CROSS_SIZE"] = "1";
+  set_numbers(env, {"OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"}, place.rank);
+  set_numbers(env,
+              {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "HOROVOD_LOCAL_RANK"},
+              place.local_rank);
+  set_numbers(env, {"OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"}, place.size);
+  set_numbers(env, {"OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"}, place.local_size);
+  set_numbers(env, {"HOROVOD_CROSS_RANK"}, place.node_rank);
+  set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
 }
 
 void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
@@ -123,7 +129,7 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_AGENT"] = place.agent_socket;
   env["DLAUNCH_WORKER"] = std::to_string(place.worker);
   env["DLAUNCH_RDZV"] = place.store_url;
-  env["DLAUNCH_SECRET_FILE"] = place.secret_file;
+  if (!place.secret_file.empty()) env["DLAUNCH_SECRET_FILE"] = place.secret_file;
   env["DLAUNCH_ROUND_DIR"] = place.round_dir;
   env["DLAUNCH_TRANSPORT"] = plan.transport;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;

@@ -10,10 +10,15 @@ namespace dlaunch {
 
 // What the agent knows beyond the Plan when it starts a worker.
 struct WorkerPlace {
-  int round = 1;   // from 1
-  int rank = 0;    // -1: a spare, which will be told
-  int size = 1;    // of the round
+  int round = 1;       // from 1
+  int rank = 0;        // -1: a spare, which will be told
+  int size = 1;        // of the round
+  int local_rank = 0;  // among those of this node; -1: a spare
+  int local_size = 1;
+  int node_rank = 0;  // among the nodes that have members
+  int nodes = 1;
   int worker = 0;  // this process among all of the job: never used again
+  std::string master_addr;
   int master_port = 0;
   int usable_cores = 1;   // of the whole node
   std::string store_url;  // "tcp://127.0.0.1:40000"

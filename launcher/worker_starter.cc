@@ -69,8 +69,8 @@ SpawnRequest WorkerStarter::request_for(const WorkerPlace& place) const {
   SpawnRequest request;
   request.argv = worker_arguments(*plan_, place);
   request.chdir = plan_->chdir;
-  const auto index = static_cast<std::size_t>(std::max(place.rank, 0));
-  if (place.rank >= 0 && index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
+  const auto index = static_cast<std::size_t>(std::max(place.local_rank, 0));
+  if (place.local_rank >= 0 && index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
   return request;
 }
 

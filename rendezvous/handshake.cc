@@ -44,6 +44,8 @@ Error protocol_error(const char* what) {
   return Error{.code = Errc::protocol, .what = std::string("handshake: ") + what};
 }
 
+bool is_of_ring(Purpose purpose) { return purpose != Purpose::store && purpose != Purpose::node; }
+
 // Why the acceptor does not want this connector; "" if it does.
 std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity& got) {
   if (got.job_id != expected.job_id) {
@@ -51,7 +53,7 @@ std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity
                        escaped(got.job_id));
   }
   // Links and data sockets of one ring come to one listener, in any order.
-  if ((got.purpose == Purpose::store) != (expected.purpose == Purpose::store)) {
+  if (is_of_ring(got.purpose) != is_of_ring(expected.purpose)) {
     return fmt::format("{} wants another kind of connection than this socket serves", got.who);
   }
   if (got.round != expected.round) {

@@ -22,9 +22,15 @@
 
 namespace dlaunch {
 
-// What a connection is for. An acceptor of a ring takes links and data sockets alike; peer() tells
-// which one came.
-enum class Purpose : std::uint8_t { store = 1, ring_link = 2, ring_data = 3, ring_messages = 4 };
+// What a connection is for. An acceptor of a ring takes all that are a ring's, one of the store
+// those of the store and of nodes (launcher/node_message.h); peer() tells which one came.
+enum class Purpose : std::uint8_t {
+  store = 1,
+  ring_link = 2,
+  ring_data = 3,
+  ring_messages = 4,
+  node = 5
+};
 
 struct HandshakeIdentity {
   Purpose purpose = Purpose::store;

@@ -40,6 +40,8 @@ struct Session {
   std::string address = "?";  // of the peer
   Handshake handshake;
   bool proven = false;
+  bool node = false;    // of Purpose::node
+  bool ending = false;  // to be closed once all is sent
   bool closed = false;
   const TimePoint since = steady_now();
   FrameBuffer frames;
@@ -220,16 +222,29 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   bytes.remove_prefix(*used);
   if (!session->handshake.done()) return true;
   session->proven = true;
+  session->node = session->handshake.peer().purpose == Purpose::node;
   unproven.erase(session->id);
   sessions.emplace(session->id, session);
   accept();
-  return true;
+  if (!session->node) return true;
+  if (!options.nodes) {
+    session->node = false;
+    complain(*session, "this job runs on one host; refused " + session->handshake.peer().who);
+    return false;
+  }
+  options.nodes->opened(session->id, session->address);
+  return !session->closed;
 }
 
 bool StoreServer::Impl::on_frames(const SessionPtr& session) {
   while (true) {
     const auto message = session->frames.next();
     if (message && !message->has_value()) return true;
+    if (message && session->node) {
+      options.nodes->message(session->id, **message);
+      if (session->closed) return false;
+      continue;
+    }
     auto request = message ? decode_request(**message) : message.error();
     if (!request) {
       ++dropped;
@@ -285,7 +300,8 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
                       session->sending.clear();
                       if (alive.expired() || session->closed) return;
                       if (ec) return close(session);
-                      if (!session->unsent.empty()) flush(session);
+                      if (!session->unsent.empty()) return flush(session);
+                      if (session->ending) close(session);
                     });
 }
 
@@ -301,9 +317,9 @@ void StoreServer::Impl::close(const SessionPtr& session) {
     keep->socket.close(ec);
   else
     keep->socket.shutdown(tcp::socket::shutdown_receive, ec);
-  if (sessions.erase(keep->id) > 0) {
-    deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
-  }
+  const bool known = sessions.erase(keep->id) > 0;
+  if (known && keep->node) options.nodes->closed(keep->id);
+  if (known && !keep->node) deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   accept();
 }
 
@@ -330,6 +346,19 @@ Result<std::unique_ptr<StoreServer>> StoreServer::open(asio::io_context& loop,
   auto impl = std::make_unique<Impl>(loop, std::move(options));
   if (auto listening = impl->listen(); !listening) return listening.error();
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
+}
+
+void StoreServer::send(NodeListener::Link link, const std::string& frame) {
+  const auto found = impl_->sessions.find(link);
+  if (found != impl_->sessions.end()) impl_->send(SessionPtr(found->second), frame);
+}
+
+void StoreServer::close(NodeListener::Link link) {
+  const auto found = impl_->sessions.find(link);
+  if (found == impl_->sessions.end()) return;
+  const SessionPtr session = found->second;
+  session->ending = true;
+  if (session->sending.empty()) impl_->close(session);
 }
 
 Endpoint StoreServer::endpoint() const { return impl_->options.listen; }

@@ -11,8 +11,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <asio/io_context.hpp>
 
@@ -22,10 +25,20 @@
 
 namespace dlaunch {
 
+// Who hears of connections of Purpose::node, which come to the same port; their frames mean nothing
+// to the store. A link is one connection, by a number that is never used again.
+struct NodeListener {
+  using Link = std::uint64_t;
+  std::function<void(Link, const std::string& address)> opened;
+  std::function<void(Link, std::string_view frame)> message;
+  std::function<void(Link)> closed;  // also after close()
+};
+
 struct StoreServerOptions {
   Endpoint listen;  // port 0: the kernel picks one; endpoint() tells
   std::string job_id;
   Secret secret;
+  std::optional<NodeListener> nodes;  // none: such connections are closed
 };
 
 class StoreServer {
@@ -39,6 +52,11 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const;
+  // To a node; a link that has been closed is no error.
+  void send(NodeListener::Link link, const std::string& frame);
+  // Once what was sent is out.
+  void close(NodeListener::Link link);
+
   // Connections that failed the handshake, broke the protocol or did not read.
   std::uint64_t dropped() const;
 

@@ -11,17 +11,21 @@ Error AbortFlag::error() const {
 }
 
 bool AbortFlag::raise(Error error) {
-  const std::lock_guard lock(mutex_);
-  if (raised()) return false;
-  error_ = std::move(error);
-  raised_.store(true, std::memory_order_seq_cst);
+  {
+    const std::lock_guard lock(mutex_);
+    if (raised()) return false;
+    error_ = std::move(error);
+    raised_.store(true, std::memory_order_seq_cst);
+  }
+  // The list stays as it is from now on. Without the lock: who is woken asks for the error at once,
+  // and would sleep again until this thread has its turn.
   for (const auto& wake : wakers_) wake();
   return true;
 }
 
 void AbortFlag::on_raise(std::function<void()> wake) {
   const std::lock_guard lock(mutex_);
-  if (raised()) wake();
+  if (raised()) return wake();
   wakers_.push_back(std::move(wake));
 }
 

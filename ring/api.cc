@@ -31,6 +31,8 @@ struct dl_comm {
   std::unique_ptr<dlaunch::Membership> membership;
   dlaunch::JobView job;  // what does not change from round to round
   std::unique_ptr<dlaunch::Communicator> impl;
+  // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
+  std::map<void*, std::shared_ptr<void>> memory;
   ~dl_comm() {
     if (membership) membership->on_over({});
   }
@@ -537,6 +539,30 @@ dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
     if (*made == nullptr) return {};
     *group = new dl_comm;
     (*group)->impl = std::move(*made);
+    return {};
+  });
+}
+
+dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (memory == nullptr) return Error{.code = Errc::usage, .what = "dl_alloc: memory is null"};
+    *memory = nullptr;
+    auto made = impl.allocate(bytes);
+    if (!made) return made.error();
+    *memory = made->get();
+    comm->memory.emplace(*memory, std::move(*made));
+    return {};
+  });
+}
+
+dl_result dl_free(dl_comm* comm, void* memory) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (memory == nullptr) return {};
+    if (!comm->memory.contains(memory)) {
+      return Error{.code = Errc::usage, .what = "dl_free: this is no memory of dl_alloc()"};
+    }
+    impl.release(memory);
+    comm->memory.erase(memory);
     return {};
   });
 }

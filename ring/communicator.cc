@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -140,16 +141,21 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   const auto open = [&](std::vector<UniqueFd> sockets) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options);
   };
-  auto for_data = open(std::move(data)), for_messages = open(std::move(messages));
-  if (!for_data) return for_data.error();
+  auto for_messages = open(std::move(messages));
   if (!for_messages) return for_messages.error();
-  plane_ = make_stream_plane(std::move(*for_data), [this](std::uint64_t seq) {
-    return links_ ? links_->call_roll(seq) : RollCall{};
-  });
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   if (met->shared && one_host) {
     plane_ = std::move(met->shm);
-  } else if (!one_host) {
+    regions_ = std::move(met->regions);
+    exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(data), abort_);
+  } else {
+    auto for_data = open(std::move(data));
+    if (!for_data) return for_data.error();
+    plane_ = make_stream_plane(std::move(*for_data), [this](std::uint64_t seq) {
+      return links_ ? links_->call_roll(seq) : RollCall{};
+    });
+  }
+  if (!one_host) {
     // Before the links are watched: a rank that is done with this may leave or abort at once, and
     // what it told is there all the same for those that are not.
     auto layered = layer(met->locals, met->shared, std::move(met->shm));
@@ -399,6 +405,65 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
     done = std::move(error);
   }
   return finish(std::move(done));
+}
+
+// -- Memory that the others read where it lies
+
+// Tells the others whether this rank has what it needs, and learns how much each of them has.
+Result<std::vector<std::size_t>> Communicator::all_have(std::size_t bytes,
+                                                        const Result<void>& own) {
+  struct Told {
+    std::uint64_t bytes = 0;
+    char lacks[120] = "";
+  };
+  Told told{.bytes = bytes};
+  if (!own) told.lacks[own.error().what.copy(told.lacks, sizeof told.lacks - 1)] = '\0';
+  std::vector<Told> all(static_cast<std::size_t>(job_.size));
+  auto exchanged = collective({.collective = Collective::all_gather,
+                               .in = &told,
+                               .out = all.data(),
+                               .count = sizeof told,
+                               .dtype = DL_UINT8});
+  if (!exchanged) return exchanged.error();
+  std::vector<std::size_t> sizes;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].lacks[0] != '\0') {
+      return Error{.code = Errc::io,
+                   .what = fmt::format("dl_alloc: rank {}: {}", r, all[r].lacks),
+                   .rank = static_cast<int>(r)};
+    }
+    sizes.push_back(static_cast<std::size_t>(all[r].bytes));
+  }
+  return sizes;
+}
+
+Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
+  if (forked_) return forked_error();
+  if (abort_.raised()) return finish(abort_.error()).error();
+  constexpr std::size_t kPage = 4096;
+  if (bytes > PTRDIFF_MAX - kPage) return usage("dl_alloc: so much memory does not exist");
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  if (!regions_) {
+    void* const memory = std::aligned_alloc(kPage, whole);
+    if (memory == nullptr) return Error{.code = Errc::io, .what = "dl_alloc: out of memory"};
+    std::memset(memory, 0, whole);
+    return std::shared_ptr<void>(memory, std::free);
+  }
+  auto own = make_shm_segment("dlring-memory", whole);
+  const auto sizes = all_have(whole, own ? Result<void>() : own.error());
+  if (!sizes) return sizes.error();
+  const auto memory = own->writable;
+  auto region =
+      exchange_->exchange(std::move(*own), *sizes, deadline_after(steady_now(), job_.op_timeout));
+  if (!region && region.error().code != Errc::io) return finish(region.error()).error();
+  const auto mapped = all_have(whole, region ? Result<void>() : region.error());
+  if (!mapped) return mapped.error();
+  regions_->add(std::move(*region));
+  return memory;
+}
+
+void Communicator::release(const void* memory) {
+  if (regions_) regions_->remove(memory);
 }
 
 // The first failure ends the communicator for everybody: peers that wait in the same operation

@@ -19,10 +19,12 @@
 #include "ring/bootstrap.h"
 #include "ring/flight_recorder.h"
 #include "ring/links.h"
+#include "ring/meeting.h"
 #include "ring/messenger.h"
 #include "ring/operation.h"
 #include "ring/plane.h"
 #include "ring/process_hooks.h"
+#include "ring/shm_regions.h"
 
 namespace dlaunch {
 
@@ -64,6 +66,13 @@ class Communicator : private ProcessEvents {
   // then by rank; a negative color: none, null.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
 
+  // Collective. Zeroed memory, of which the ranks may ask for different amounts. On one host with
+  // shared memory the others read it where it lies, until it is released; elsewhere it is ordinary.
+  // A lack of memory on some rank is Errc::io on all, and the communicator goes on.
+  Result<std::shared_ptr<void>> allocate(std::size_t bytes);
+  // Ordinary from now on. On all ranks at the same place among their collectives.
+  void release(const void* memory);
+
   // Buffers of the call are not looked at.
   Result<std::string> explain(const Call& call) const;
 
@@ -77,6 +86,7 @@ class Communicator : private ProcessEvents {
 
   Result<void> connect(const AbortFlag* parent);
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local);
+  Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
   Result<void> run(Call call);
@@ -101,7 +111,9 @@ class Communicator : private ProcessEvents {
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};
-  std::vector<int> data_sockets_;  // the plane's and the messenger's
+  std::vector<int> data_sockets_;          // the plane's and the messenger's
+  std::shared_ptr<ShmRegions> regions_;    // of allocate(); null: its memory is ordinary
+  std::unique_ptr<ShmExchange> exchange_;  // likewise
   std::uint64_t seq_ = 0;
   std::uint64_t splits_ = 0;
   std::uint32_t group_hash_ = 0;  // FlightRecord::group

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/quiet_thread.h"
+#include "base/short_turns.h"
 #include "base/socket.h"
 
 namespace dlaunch {
@@ -65,6 +66,7 @@ Links::~Links() {
 }
 
 void Links::watch() try {
+  ask_for_short_turns();
   epoll_event events[16];
   while (true) {
     const int n = ::epoll_wait(epoll_.get(), events, 16, reset_peer_ >= 0 ? kResetPatienceMs : -1);

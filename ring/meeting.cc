@@ -117,9 +117,11 @@ LinkMessage Meeting::try_sharing() {
   }
   if (answer.answer != Answer::yes) return answer;
   const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
-  auto plane = make_shm_plane(static_cast<int>(place - met_.locals.begin()), locals, *control,
-                              std::move(*own), std::move(data), abort_,
-                              {.usable_cores = usable_cores(job_), .names = met_.locals});
+  const int local_rank = static_cast<int>(place - met_.locals.begin());
+  met_.regions = std::make_shared<ShmRegions>(local_rank);
+  auto plane = make_shm_plane(
+      local_rank, locals, *control, std::move(*own), std::move(data), abort_,
+      {.usable_cores = usable_cores(job_), .names = met_.locals, .regions = met_.regions});
   if (!plane) return no(self + plane.error().what);
   met_.shm = std::move(*plane);
   return {};

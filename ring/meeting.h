@@ -11,14 +11,16 @@
 #include "ring/bootstrap.h"
 #include "ring/mesh.h"
 #include "ring/plane.h"
+#include "ring/shm_regions.h"
 
 namespace dlaunch {
 
 struct Met {
   Mesh mesh;
-  std::vector<int> locals;     // the ranks of this host, ascending
-  bool shared = false;         // the ranks of every host share memory
-  std::unique_ptr<Plane> shm;  // of the locals, if they share and are more than one
+  std::vector<int> locals;              // the ranks of this host, ascending
+  bool shared = false;                  // the ranks of every host share memory
+  std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
+  std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this

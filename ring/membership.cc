@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/quiet_thread.h"
+#include "base/short_turns.h"
 #include "base/socket.h"
 
 namespace dlaunch {
@@ -91,6 +92,7 @@ void Membership::tell_if_over() {
 }
 
 void Membership::read() {
+  ask_for_short_turns();
   pollfd fds[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   while (true) {
     if (::poll(fds, 2, -1) < 0) continue;  // EINTR

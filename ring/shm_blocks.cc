@@ -42,7 +42,7 @@ Part ShmPlane::slice(std::size_t block, int r) const {
 
 Result<void> ShmPlane::stage(std::size_t block) {
   const std::uint64_t number = base_ + block;
-  if (auto free = await_free_slot(number); !free) return free;
+  if (auto free = await_free_slot(number); !free || direct_) return free;
   for (int r = 0; r < n_; ++r) {
     if (r == rank_) continue;
     const Part s = slice(block, r);
@@ -55,20 +55,20 @@ Result<void> ShmPlane::stage(std::size_t block) {
 Result<void> ShmPlane::reduce_chunk(std::size_t block) {
   const std::uint64_t number = base_ + block;
   for (int r = 0; r < n_; ++r) {
-    if (r == rank_) continue;
+    if (r == rank_ || direct_) continue;
     if (auto there = await(r, &ShmRank::staged, number + 1); !there) return there;
   }
   const Part s = slice(block, rank_);
   // Only this rank sees a reduce_scatter's result, or what the root of a reduce works out itself.
   const bool shared = call_.collective == Collective::all_reduce ||
                       (call_.collective == Collective::reduce && call_.root != rank_);
-  char* const result = memory_.own + layout_.result(number);
+  char* const result = const_cast<char*>(result_of(rank_, number, s));
   const std::size_t own_part = static_cast<std::size_t>(rank_) * call_.count;
   const bool scatter = call_.collective == Collective::reduce_scatter;
   each_piece(s.first, s.count, [&](const char* in, char* out, std::size_t done, std::size_t n) {
     for (int r = 0; r < n_; ++r) {
       operands_[static_cast<std::size_t>(r)] =
-          r == rank_ ? in : staged_by(r, number, rank_) + done * element_;
+          r == rank_ ? in : operand_of(r, number, s) + done * element_;
     }
     if (scatter) out -= own_part * element_;
     char* const to = shared ? result + done * element_ : out;
@@ -92,8 +92,7 @@ Result<void> ShmPlane::copy_results(std::size_t block) {
     const int r = (rank_ + step) % n_;  // each starts elsewhere
     if (auto there = await(r, &ShmRank::reduced, number + 1); !there) return there;
     const Part s = slice(block, r);
-    write_output(s.first, memory_.data[static_cast<std::size_t>(r)] + layout_.result(number),
-                 s.count);
+    write_output(s.first, result_of(r, number, s), s.count);
   }
   publish(&ShmRank::done, number + 1);
   return {};
@@ -114,7 +113,7 @@ Result<void> ShmPlane::reduce_in_blocks() {
     }
   }
   base_ += blocks;
-  return {};
+  return direct_ ? await_takers() : Result<void>();
 }
 
 // -- Moving data
@@ -169,7 +168,7 @@ Result<void> ShmPlane::take_block(std::size_t block) {
     const Delivery d = delivery(shape_, r, rank_);
     if (!d.exists) continue;
     if (auto there = await_entry(r); !there) return there;
-    if (lent_by(r) != 0) {
+    if (const Loan loan = loan_of(r); loan.address != 0 || loan.in_region != 0) {
       if (block > 0) continue;
       if (auto taken = take_lent(r, d); !taken) return taken;
       continue;

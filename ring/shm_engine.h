@@ -1,6 +1,6 @@
 // ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
 // large ones, in blocks; shm_exchange.cc: all_reduce of two ranks; shm_lend.cc: large ones that are
-// copied once.
+// read where they lie.
 //
 // Small messages go in one shot: each rank puts its input where all can read it and, once everybody
 // has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
@@ -22,6 +22,10 @@
 // input, by its address in its arrival, the takers read from there, and it waits until they have.
 // Otherwise it goes in blocks, too, through the staging slots.
 //
+// Buffers in memory of dl_alloc() are read in place: the arrival says where they are. Where all
+// ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
+// others' inputs, and they copy it from its output. Whoever lends waits until the others have read.
+//
 // Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
 // has read what it needed, an exchange slot when its owner has taken the result out; an entry or
 // small slot kEntries calls later, when every rank has entered the call after the one it served.
@@ -35,6 +39,7 @@
 #include "ring/plane.h"
 #include "ring/shm_memory.h"
 #include "ring/shm_plane.h"
+#include "ring/shm_regions.h"
 #include "ring/shm_wait.h"
 
 namespace dlaunch {
@@ -50,6 +55,8 @@ class ShmPlane : public Plane {
         meet_(options.usable_cores < n_),
         waiter_(abort, !meet_),
         names_(options.names),
+        regions_(options.regions),
+        lent_(static_cast<std::size_t>(n_)),
         operands_(static_cast<std::size_t>(n_)) {
     // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
     abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
@@ -95,10 +102,21 @@ class ShmPlane : public Plane {
   Result<void> take_block(std::size_t block);
   // shm_lend.cc
   bool may_lend(const Shape& shape, const ShmPlan& plan) const;
-  void lend_input();
-  std::uint64_t lent_by(int r) const;
+  // What a rank tells of its buffers when it arrives at a large call.
+  struct Loan {
+    std::uint64_t address = 0;  // of the input; 0: not lent
+    std::uint64_t in_offset = 0, out_offset = 0;
+    std::uint32_t in_region = 0, out_region = 0;  // 0: not memory of dl_alloc()
+  };
+  static_assert(sizeof(Loan) <= kInlineBytes);
+  void lend();
+  void lend_by_address(Loan& loan);
+  Loan loan_of(int r) const;
+  Result<bool> all_in_regions();
   Result<void> take_lent(int r, const Delivery& delivery);
+  Result<void> take_from_region(int r, const Loan& loan, const Delivery& delivery);
   Result<void> await_takers();
+  Error not_there(int r) const;
   // The part of a delivery that a block holds, as elements from its start.
   Part piece(const Delivery& delivery, std::size_t block) const;
 
@@ -128,6 +146,19 @@ class ShmPlane : public Plane {
   void each_piece(std::size_t first, std::size_t count, Visit visit) const;
   void read_input(void* to, std::size_t first, std::size_t count) const;
   void write_output(std::size_t first, const void* from, std::size_t count) const;
+  // What rank r gives of a block's slice to this one.
+  const char* operand_of(int r, std::uint64_t block, const Part& slice) const {
+    if (direct_) return lent_[static_cast<std::size_t>(r)].in + slice.first * element_;
+    return staged_by(r, block, rank_);
+  }
+  // What rank r has reduced of it.
+  const char* result_of(int r, std::uint64_t block, const Part& slice) const {
+    const auto i = static_cast<std::size_t>(r);
+    if (direct_ && call_.collective == Collective::all_reduce) {
+      return lent_[i].out + slice.first * element_;
+    }
+    return memory_.data[i] + layout_.result(block);
+  }
   const char* staged_by(int r, std::uint64_t block, int chunk) const {
     return memory_.data[static_cast<std::size_t>(r)] + layout_.staging(block, chunk);
   }
@@ -141,7 +172,14 @@ class ShmPlane : public Plane {
   const bool meet_;  // more ranks than cores
   Waiter waiter_;
   const std::vector<int> names_;
+  const std::shared_ptr<const ShmRegions> regions_;
 
+  // A rank's buffers in regions, as mapped here; of this call, where all are.
+  struct Lent {
+    const char* in = nullptr;
+    const char* out = nullptr;
+  };
+  std::vector<Lent> lent_;
   Call call_;  // the one being run
   std::size_t element_ = 1;
   bool streaming_ = false;
@@ -156,6 +194,7 @@ class ShmPlane : public Plane {
   std::uint64_t meetings_ = 0;
   int core_ = -1;                   // as told to the others
   bool lends_ = false;              // in this call
+  bool direct_ = false;             // all reduce from regions, in this call
   const void* readable_ = nullptr;  // the input that was last found to be so
   std::size_t readable_bytes_ = 0;
   std::vector<iovec> pieces_;  // scratch

@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <new>
+#include <string>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -26,10 +31,28 @@ std::size_t second_level_cache() {
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
 }
 
+constexpr std::size_t kLargeSegment = 16 << 20;
+
+// What can be had without taking it from anybody.
+std::size_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    if (line.starts_with("MemAvailable:")) return std::strtoull(&line[13], nullptr, 10) << 10;
+  }
+  // Without /proc: what is free, which is less.
+  return static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return errno_error("shared memory: memfd_create", errno);
-  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later.
+  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. Of a
+  // large segment it would first push everything else out.
+  if (bytes > kLargeSegment && bytes > available_memory()) {
+    return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
+  }
   if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);
   }
@@ -61,6 +84,32 @@ ShmShape shape_for(int ranks) {
           .exchange_bytes = ranks == 2 ? std::min(chunk, kExchangeChunk) : 0};
 }
 
+namespace {
+
+// Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
+void cut_in_blocks(ShmPlan& plan, const Shape& shape, std::size_t ranks, std::size_t least,
+                   std::size_t most) {
+  const auto& traits = traits_of(shape.collective);
+  const std::size_t wanted = plan.input_bytes / (4 * ranks) / 64 * 64;
+  plan.chunk = std::clamp(wanted, std::min(most, least), most) / shape.element_bytes;
+  // A block of a reduction without parts holds a chunk for each rank.
+  const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? ranks : 1);
+  std::size_t count = shape.count;
+  for (const std::size_t c : shape.counts) count = std::max(count, c);
+  plan.blocks = (count + per_block - 1) / per_block;
+}
+
+}  // namespace
+
+ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
+  ShmPlan plan = plan_shm(shape, ranks, layout);
+  plan.way = ShmPlan::Way::blocks;
+  // The inputs come from afar, the results go there: both are to find room in the cache.
+  const std::size_t most = std::min<std::size_t>(layout.chunk_bytes, 128 << 10);
+  cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks), 16 << 10, most);
+  return plan;
+}
+
 ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
   if (shape.collective == Collective::barrier) return {};
   const auto& traits = traits_of(shape.collective);
@@ -76,14 +125,8 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
   if (plan.input_bytes <= (exchange ? kExchangeAbove : layout.small_bytes)) return plan;
 
   plan.way = exchange ? ShmPlan::Way::exchange : ShmPlan::Way::blocks;
-  // Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
-  const std::size_t wanted = plan.input_bytes / (4 * n) / 64 * 64;
-  const std::size_t most = exchange ? layout.exchange_bytes : layout.chunk_bytes;
-  const std::size_t least = std::min<std::size_t>(most, exchange ? 4 << 10 : 16 << 10);
-  plan.chunk = std::clamp(wanted, least, most) / shape.element_bytes;
-  // A block of a reduction without parts holds a chunk for each rank.
-  const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? n : 1);
-  plan.blocks = (count + per_block - 1) / per_block;
+  exchange ? cut_in_blocks(plan, shape, n, 4 << 10, layout.exchange_bytes)
+           : cut_in_blocks(plan, shape, n, 16 << 10, layout.chunk_bytes);
   return plan;
 }
 
@@ -121,21 +164,30 @@ Result<UniqueFd> make_shm_control(int ranks) {
   return fd;
 }
 
-Result<ShmData> make_shm_data(int ranks) {
-  const ShmShape shape = shape_for(ranks);
-  const std::size_t bytes = shape.data_bytes();
-  auto fd = make_memfd("dlring-data", bytes);
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes) {
+  auto fd = make_memfd(name, bytes);
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
-  auto* const probe =
-      reinterpret_cast<ReadProbe*>(static_cast<char*>(mapping->get()) + shape.probe());
-  *probe = make_read_probe(&probe->word);
   // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
   // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
   // same.
   ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
   return ShmData{std::move(*fd), std::move(*mapping), bytes};
+}
+
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes) {
+  return map(fd.get(), bytes, PROT_READ);
+}
+
+Result<ShmData> make_shm_data(int ranks) {
+  const ShmShape shape = shape_for(ranks);
+  auto made = make_shm_segment("dlring-data", shape.data_bytes());
+  if (!made) return made;
+  auto* const probe =
+      reinterpret_cast<ReadProbe*>(static_cast<char*>(made->writable.get()) + shape.probe());
+  *probe = make_read_probe(&probe->word);
+  return made;
 }
 
 Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,

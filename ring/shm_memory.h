@@ -97,6 +97,13 @@ struct ShmPlan {
   std::size_t blocks = 0;
 };
 ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout);
+// For a reduction in blocks from memory that is read in place.
+ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout);
+
+// A segment of so many bytes of this rank, mapped writable here and by nobody else.
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes);
+// Another rank's, read-only.
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes);
 
 // Mappings of one rank. Freed together.
 struct ShmMemory {

@@ -24,14 +24,19 @@ Result<void> ShmPlane::run(const Call& call) {
   verified_.assign(static_cast<std::size_t>(n_), false);
   verified_[static_cast<std::size_t>(rank_)] = true;
   started_ = steady_now();
+  direct_ = false;
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan_shm(shape_, n_, layout_);
   if (plan_.way < ShmPlan::Way::blocks) return one_shot();
   streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
-  if (!traits_of(call.collective).reduces) lend_input();
+  lend();
   arrive(0);
-  if (plan_.way == ShmPlan::Way::exchange) return exchange_in_blocks();
-  return traits_of(call.collective).reduces ? reduce_in_blocks() : deliver_in_blocks();
+  if (!traits_of(call.collective).reduces) return deliver_in_blocks();
+  const auto direct = all_in_regions();
+  if (!direct) return direct.error();
+  direct_ = *direct;
+  if (direct_) plan_ = plan_direct(shape_, n_, layout_);
+  return plan_.way == ShmPlan::Way::exchange ? exchange_in_blocks() : reduce_in_blocks();
 }
 
 std::string ShmPlane::explain(const Call& call) const {

@@ -15,12 +15,16 @@
 
 namespace dlaunch {
 
+class ShmRegions;
+
 struct ShmOptions {
   // Cores the ranks of this host may use together; fewer than ranks: no spinning (see wait policy).
   int usable_cores = 1;
   // What errors call the ranks: those of the communicator, where this plane has some of them only.
   // Empty: as they are numbered here.
   std::vector<int> names = {};
+  // Memory that the ranks read where it lies; null: none.
+  std::shared_ptr<const ShmRegions> regions = nullptr;
 };
 
 // A new control segment for n ranks, zeroed; one rank makes it.

@@ -166,6 +166,18 @@ std::size_t differing(const char* got, const std::vector<char>& period, std::siz
   return wrong;
 }
 
+Memory make_memory(std::size_t bytes, dl_comm* comm) {
+  void* memory = nullptr;
+  if (comm == nullptr) {
+    memory = std::calloc(bytes, 1);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, bytes);  // the pages, too, are there from now on
+    return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
+  }
+  if (dl_alloc(comm, bytes, &memory) != DL_OK) throw std::bad_alloc();
+  return {static_cast<char*>(memory), [comm](char* p) { dl_free(comm, p); }};
+}
+
 }  // namespace
 
 const std::vector<std::string> kDtypeNames(std::begin(dlaunch::kDtypeNames),
@@ -231,22 +243,25 @@ double bus_factor(Kind kind, int ranks) {
   }
 }
 
-Buffers::Buffers(int rank, int ranks, std::size_t max_bytes)
-    : rank_(rank), ranks_(ranks), in_(max_bytes + 64), out_(max_bytes + 64) {}
+Buffers::Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm)
+    : rank_(rank),
+      ranks_(ranks),
+      in_(make_memory(max_bytes + 64, comm)),
+      out_(make_memory(max_bytes + 64, comm)) {}
 
 // In place, the smaller of the two buffers is this rank's part of the larger one.
 char* Buffers::output(const Case& c, bool in_place) {
-  if (!in_place) return out_.data();
+  if (!in_place) return out_.get();
   const auto& kind = info(c.kind);
   const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
-  return kind.in_parts && !kind.out_parts ? in_.data() + part : in_.data();
+  return kind.in_parts && !kind.out_parts ? in_.get() + part : in_.get();
 }
 
 char* Buffers::input(const Case& c, bool in_place) {
   const auto& kind = info(c.kind);
   const std::size_t part = c.count * dl_dtype_bytes(c.dtype) * static_cast<std::size_t>(rank_);
   const bool in_output = in_place && kind.out_parts && !kind.in_parts;
-  return in_output && gets_output(c) ? in_.data() + part : in_.data();
+  return in_output && gets_output(c) ? in_.get() + part : in_.get();
 }
 
 bool Buffers::gives_input(const Case& c) const {
@@ -260,8 +275,8 @@ bool Buffers::gets_output(const Case& c) const {
 }
 
 void Buffers::fill(const Case& c, bool in_place) {
-  std::memset(out_.data(), 0x5a, c.bytes);
-  if (in_place) std::memset(in_.data(), 0x5a, c.bytes);
+  std::memset(out_.get(), 0x5a, c.bytes);
+  if (in_place) std::memset(in_.get(), 0x5a, c.bytes);
   if (!gives_input(c)) return;
   const std::size_t parts = info(c.kind).in_parts ? static_cast<std::size_t>(ranks_) : 1;
   fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, c.count * parts,
@@ -286,7 +301,7 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
       return dl_gather(comm, in, out, c.count, c.dtype, c.root);
     case Kind::scatter:
       // In place on the root; the others write to the start.
-      if (in_place && rank_ != c.root) out = in_.data();
+      if (in_place && rank_ != c.root) out = in_.get();
       return dl_scatter(comm, in, out, c.count, c.dtype, c.root);
     case Kind::all_to_all:
       return dl_all_to_all(comm, in, out, c.count, c.dtype);
@@ -333,10 +348,10 @@ std::size_t Buffers::wrong(const Case& c, bool in_place) const {
       return wrong;
     }
     case Kind::scatter:
-      if (in_place && rank_ != c.root) got = in_.data();
+      if (in_place && rank_ != c.root) got = in_.get();
       return differing_from(c.root, 0, own_part);
     case Kind::broadcast:
-      return differing(in_.data(), input_period(c, c.root, ranks_), 0, c.count, element);
+      return differing(in_.get(), input_period(c, c.root, ranks_), 0, c.count, element);
     case Kind::sendrecv:
       if (ranks_ == 1) return 0;
       return differing_from((rank_ + ranks_ - 1) % ranks_, 0, 0);

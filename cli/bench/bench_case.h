@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,10 +57,15 @@ Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes,
 // busbw / algbw, as nccl-tests' PERFORMANCE.md derives it.
 double bus_factor(Kind kind, int ranks);
 
+// Zeroed memory of one rank.
+using Memory = std::unique_ptr<char[], std::function<void(char*)>>;
+
 // The buffers of one rank, large enough for every case up to max_bytes.
 class Buffers {
  public:
-  Buffers(int rank, int ranks, std::size_t max_bytes);
+  // comm: whose dl_alloc() they come from, collectively; null: from nobody's.
+  // Throws std::bad_alloc, then on all ranks alike.
+  Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm = nullptr);
 
   // Writes the input where this form of the collective takes it, and something else into the
   // output.
@@ -77,7 +84,7 @@ class Buffers {
   char* output(const Case& c, bool in_place);
 
   int rank_, ranks_;
-  std::vector<char> in_, out_;
+  Memory in_, out_;
 };
 
 }  // namespace bench

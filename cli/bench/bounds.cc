@@ -5,28 +5,33 @@
 namespace bench {
 namespace {
 
+constexpr double kGbsUs = 1e3;  // 1 GB/s is so many bytes in a microsecond
+constexpr double kStagingSet = 256 << 10;
+
 // Bytes of one rank, averaged over the ranks.
 struct Traffic {
   double loads = 0, stores = 0;
 };
 struct Work {
-  Traffic buffers;  // inputs and outputs: all of the absolute bound
-  Traffic all;      // with what goes through shared memory
+  Traffic buffers;    // inputs and outputs: all of the absolute bound
+  Traffic all;        // with what goes through shared memory
+  double passed = 0;  // from one rank to another
 };
 
 std::optional<Work> work(const Case& c, bool in_place, double n) {
   const auto s = static_cast<double>(c.bytes);
+  const double others = (n - 1) / n * s;
   switch (c.kind) {
     case Kind::all_reduce:
-      return Work{{s, s}, {(3 * n - 2) / n * s, 2 * s}};
+      return Work{{s, s}, {(3 * n - 2) / n * s, 2 * s}, 2 * others};
     case Kind::reduce_scatter:
-      return Work{{s, s / n}, {(2 * n - 1) / n * s, s}};
+      return Work{{s, s / n}, {(2 * n - 1) / n * s, s}, others};
     case Kind::all_gather: {
-      const double output = in_place ? (n - 1) / n * s : s;
-      return Work{{s / n, output}, {s, output + s / n}};
+      const double output = in_place ? others : s;
+      return Work{{s / n, output}, {s, output + s / n}, others};
     }
     case Kind::broadcast:
-      return Work{{s / n, (n - 1) / n * s}, {s, s}};
+      return Work{{s / n, others}, {s, s}, others};
     default:
       return std::nullopt;
   }
@@ -34,10 +39,9 @@ std::optional<Work> work(const Case& c, bool in_place, double n) {
 
 double time_us(const Traffic& traffic, const Rates& rates) {
   const double both = std::min(traffic.loads, traffic.stores);
-  const double gbs_us = 1e3;  // 1 GB/s is so many bytes in a microsecond
   return (both / rates.copy + (traffic.loads - both) / rates.read +
           (traffic.stores - both) / rates.write) /
-         gbs_us;
+         kGbsUs;
 }
 
 // What one operation after the other touches of a rank's own buffers.
@@ -71,10 +75,14 @@ std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place,
   const auto& message = ranks <= limits.cores ? limits.handoff_us : limits.switch_us;
   const double latency = message ? *message : 0;
   const Rates& core = limits.levels.front().together;
+  const Rates& staging = rates_for(limits, kStagingSet);
   const Rates& memory = rates_for(limits, working_set(c, in_place, n, buffer_pairs));
   const double buffers = time_us(bytes->buffers, memory);
+  const double m = std::min(ranks, limits.cores);
+  const double crossing = n > 1 ? bytes->passed * (m - 1) / m * n / (n - 1) : 0;
+  const double passing = limits.pass_gbs ? crossing / *limits.pass_gbs / kGbsUs : 0;
   return Bounds{latency + share * std::max(time_us(bytes->buffers, core), buffers),
-                latency + share * std::max(time_us(bytes->all, core), buffers)};
+                latency + share * std::max({time_us(bytes->all, staging), buffers, passing})};
 }
 
 }  // namespace bench

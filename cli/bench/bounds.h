@@ -6,22 +6,26 @@
 // the bound for this API. For S bytes (Case::bytes) and n ranks, as bytes per rank:
 //
 //                    absolute             private buffers, in all
-//                    loads    stores      loads          stores
-//   all_reduce       S        S           (3n-2)/n S     2 S
-//   reduce_scatter   S        S/n         (2n-1)/n S     S
-//   all_gather       S/n      S *         S              S + S/n *
-//   broadcast        S/n      (n-1)/n S   S              S
+//                    loads    stores      loads          stores         passed
+//   all_reduce       S        S           (3n-2)/n S     2 S            2 (n-1)/n S
+//   reduce_scatter   S        S/n         (2n-1)/n S     S              (n-1)/n S
+//   all_gather       S/n      S *         S              S + S/n *      (n-1)/n S
+//   broadcast        S/n      (n-1)/n S   S              S              (n-1)/n S
 //                    * less S/n in place, where a rank's own part is there already
 //
 // all_reduce with private buffers, as an example: a rank owns one of n slices. It stages the other
 // n-1 (loads and stores (n-1)/n S), reduces its own from n inputs (loads S), stores that both for
-// itself and for the others (2/n S), and copies out what they reduced ((n-1)/n S of each).
+// itself and for the others (2/n S), and copies out what they reduced ((n-1)/n S of each). What
+// others have staged or reduced passes from their caches to this core's.
 //
-// The work of n ranks is spread over min(n, cores) cores, each as fast as it was measured while so
-// many were at work. All bytes pass the core at the rates of the smallest working set, and those of
-// the buffers at the rates of a working set as large as the buffers: the slower of the two counts,
-// since a core can overlap them. As many loads as stores take a copy's time, the rest that of reads
-// or writes. To that comes one message: a line hand-off, or with more ranks than cores a switch.
+// The work of n ranks is spread over m = min(n, cores) cores, each as fast as it was measured while
+// so many were at work. Of the absolute bound all bytes pass the core at the rates of the smallest
+// working set; what is staged comes from the second cache at best, since no core has another one's
+// first, hence at the rates of 256 KiB; and of what is passed only the share (m-1)/m * n/(n-1) that
+// comes from another core, at the rate measured for that. Those of the buffers go at the rates of a
+// working set as large as the buffers. The slowest of these counts, since a core can overlap them.
+// As many loads as stores take a copy's time, the rest that of reads or writes. To that comes one
+// message: a line hand-off, or with more ranks than cores a switch.
 #pragma once
 
 #include <optional>

@@ -120,9 +120,15 @@ Limits calibrate(const std::vector<int>& cores, int ranks) {
     levels.push_back({bytes, alone, busy > 1 ? move_data(several, bytes) : alone});
   }
   const Loopback tcp = tcp_loopback(cores);
-  return {
-      static_cast<int>(cores.size()), static_cast<int>(busy),    levels,  line_handoff_us(cores),
-      futex_wake_us(cores),           futex_switch_us(cores[0]), tcp.gbs, tcp.rtt_us};
+  return {.cores = static_cast<int>(cores.size()),
+          .busy = static_cast<int>(busy),
+          .levels = levels,
+          .pass_gbs = pass_gbs(cores),
+          .handoff_us = line_handoff_us(cores),
+          .wake_us = futex_wake_us(cores),
+          .switch_us = futex_switch_us(cores[0]),
+          .tcp_gbs = tcp.gbs,
+          .tcp_rtt_us = tcp.rtt_us};
 }
 
 }  // namespace bench

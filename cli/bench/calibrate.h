@@ -27,6 +27,7 @@ double median(std::vector<double> values);
 // Parts of it.
 Rates move_data(const std::vector<int>& cores, std::size_t working_set);
 dlaunch::Result<double> line_handoff_us(const std::vector<int>& cores);
+dlaunch::Result<double> pass_gbs(const std::vector<int>& cores);
 dlaunch::Result<double> futex_wake_us(const std::vector<int>& cores);
 double futex_switch_us(int core);
 struct Loopback {

@@ -6,9 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 
 #include "base/unique_fd.h"
@@ -168,6 +170,60 @@ dlaunch::Result<double> line_handoff_us(const std::vector<int>& cores) {
         while (word.load(std::memory_order_acquire) != i) {
         }
       });
+}
+
+namespace {
+
+// Loads from every line, asking for lines ahead: what a copy of it could not beat.
+void fetch_lines(const char* data, std::size_t bytes) {
+  constexpr std::size_t kLine = 64, kAhead = 16 * kLine;
+  std::uint64_t sum = 0;
+  for (std::size_t at = 0; at < bytes; at += kLine) {
+    __builtin_prefetch(data + std::min(at + kAhead, bytes - 1));
+    std::uint64_t word;
+    std::memcpy(&word, data + at, sizeof word);
+    sum += word;
+  }
+  asm volatile("" : : "r"(sum) : "memory");
+}
+
+}  // namespace
+
+// Two cores store to a piece of memory each, then load what the other one has stored, and again, as
+// staging slots go back and forth; both at once. The loads alone count: stores may run beside them.
+dlaunch::Result<double> pass_gbs(const std::vector<int>& cores) {
+  if (cores.size() < 2) return takes_two_cores();
+  constexpr std::size_t kBytes = 256 << 10;
+  constexpr std::uint32_t kTurns = 200;
+  struct Side {
+    Line step;
+    std::vector<char> data = std::vector<char>(kBytes);
+  };
+  Side sides[2];
+  std::vector<double> rates;
+  const auto play = [&](std::size_t which) {
+    pin(cores[which]);
+    Side &own = sides[which], &other = sides[1 - which];
+    std::uint32_t step = 0;
+    const auto meet = [&] {
+      own.step.word.store(++step, std::memory_order_release);
+      while (other.step.word.load(std::memory_order_acquire) < step) {
+      }
+    };
+    for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+      std::memset(own.data.data(), static_cast<int>(turn), kBytes);
+      meet();
+      const double started = now_us();
+      fetch_lines(other.data.data(), kBytes);
+      if (which == 0) rates.push_back(kBytes / (now_us() - started) / 1e3);
+      meet();
+    }
+  };
+  {
+    const std::jthread second([&] { play(1); });
+    const std::jthread first([&] { play(0); });
+  }
+  return median(rates);
 }
 
 dlaunch::Result<double> futex_wake_us(const std::vector<int>& cores) {

@@ -29,6 +29,7 @@ std::vector<LimitRow> rows(const Limits& limits) {
                        const char* bounds) {
     all.push_back({name, value, 0, unit, bounds});
   };
+  one("pass 256 KiB", limits.pass_gbs, "GB/s", "what a rank stages for another one to load");
   one("line hand-off", limits.handoff_us, "us", "small operations, a core per rank");
   one("futex wake", limits.wake_us, "us", "a rank that waits long enough to sleep");
   one("futex switch", limits.switch_us, "us", "small operations, more ranks than cores");

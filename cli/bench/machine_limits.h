@@ -27,6 +27,7 @@ struct Limits {
   int cores = 1;                       // usable ones
   int busy = 1;                        // cores that moved data together
   std::vector<Level> levels;           // by growing working set, from the first cache to memory
+  dlaunch::Result<double> pass_gbs;    // that a core loads of what another one has just stored
   dlaunch::Result<double> handoff_us;  // one core's store seen by another's load
   dlaunch::Result<double> wake_us;     // a sleeper on another core runs again
   dlaunch::Result<double> switch_us;   // a sleeper on the waker's own core runs instead of it

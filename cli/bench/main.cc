@@ -126,31 +126,58 @@ int start_printer(dl_comm* comm, const Options& options, const Plan& plan,
   return exit_code == 0 ? 0 : refuse(comm, failure);
 }
 
-// Returns the number of wrong elements.
-std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
-                        std::optional<Printer>& printer) {
-  std::size_t wrong = 0;
+// visit(dtype, op, size) for each line of the table.
+template <class Visit>
+void each_case(const Plan& plan, Visit visit) {
   for (const std::size_t size : plan.sizes) {
     for (const int d : plan.dtypes) {
       for (const int o : plan.ops) {
         const auto dtype = static_cast<dl_dtype>(d);
         const auto op = static_cast<dl_op>(o);
         if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // has no meaning
-        Row row{make_case(plan.kind->kind, dtype, op, root, size, ranks), {}, {}};
-        if (plan.kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
-        if (plan.kind->in_place) row.in_place = bench.measure(row.c, true);
-        wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
-        if (printer) printer->row(row);
+        visit(dtype, op, size);
       }
     }
   }
+}
+
+// Returns the number of wrong elements.
+std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
+                        std::optional<Printer>& printer) {
+  std::size_t wrong = 0;
+  each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
+    Row row{make_case(plan.kind->kind, dtype, op, root, size, ranks), {}, {}};
+    if (plan.kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
+    if (plan.kind->in_place) row.in_place = bench.measure(row.c, true);
+    wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
+    if (printer) printer->row(row);
+  });
   return wrong;
+}
+
+// How each case would be done, by rank 0.
+int tell_plan(dl_comm* comm, const Plan& plan, int root) {
+  each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
+    if (dl_rank(comm) != 0) return;
+    const Case c = make_case(plan.kind->kind, dtype, op, root, size, dl_size(comm));
+    char text[256];
+    require(dl_explain(comm, plan.kind->name, c.count, dtype, op, root, text, sizeof text), comm);
+    std::printf("%12zu %12zu %9s %6s  %s\n", c.bytes, c.count,
+                kDtypeNames[static_cast<std::size_t>(dtype)].c_str(),
+                plan.kind->reduces ? kOpNames[static_cast<std::size_t>(op)].c_str() : "none", text);
+  });
+  require(dl_barrier(comm), comm);  // nobody leaves before it has been told
+  if (std::fflush(stdout) != 0) {
+    throw Failure{dlaunch::kExitCannotCreate, "the plan could not be written completely"};
+  }
+  return 0;
 }
 
 int run(const Options& options, dl_comm* comm, const Plan& plan) {
   if (options.root >= dl_size(comm)) {
     return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
   }
+  if (options.plan) return tell_plan(comm, plan, options.root);
   if (options.calibrate && dl_transport(comm) != std::string("shm")) {
     return refuse(comm, {dlaunch::kExitUsage,
                          "--calibrate: bounds are known for shared memory, and "
@@ -180,8 +207,8 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   return wrong == 0 ? 0 : 1;
 }
 
-int run(const Options& options) {
-  const Plan plan = make_plan(options);
+int run(const CLI::App& app, const Options& options) {
+  const Plan plan = make_plan(app, options);
   dl_comm* comm = nullptr;
   require(dl_init(nullptr, nullptr, &comm), nullptr);
   const int exit_code = run(options, comm, plan);
@@ -222,7 +249,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (options.collective.empty()) return bench::run_calibration(app, options);
-    return bench::run(options);
+    return bench::run(app, options);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return speaks ? app.exit(e) : 0;  // --help
     return bench::refuse({dlaunch::kExitUsage, std::string(e.what()) + "; see --help"});

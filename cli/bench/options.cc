@@ -59,6 +59,15 @@ double parse_skew(const std::string& text) {
   return std::chrono::duration<double, std::micro>(*skew).count();
 }
 
+// --plan measures nothing.
+void check_plan(const CLI::App& app, const KindInfo& kind) {
+  if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
+  for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
+                           "--calibrate", "--csv", "--json"}) {
+    if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
+  }
+}
+
 // Combinations that have no meaning.
 void check_modes(const Options& options, const KindInfo& kind) {
   if (options.calibrate && !has_bounds(kind.kind)) {
@@ -71,8 +80,11 @@ void check_modes(const Options& options, const KindInfo& kind) {
   if (options.overlap && !options.skew.empty()) {
     throw usage("--overlap and --skew cannot be combined");
   }
-  if (options.rotate > 1 && kind.kind == Kind::barrier) {
-    throw usage("--rotate: a barrier has no buffers");
+  if ((options.rotate > 1 || options.alloc) && kind.kind == Kind::barrier) {
+    throw usage(std::string(options.alloc ? "--alloc" : "--rotate") + ": a barrier has no buffers");
+  }
+  if (options.alloc && kind.kind == Kind::sendrecv) {
+    throw usage("--alloc: messages do not gain by memory of dl_alloc");
   }
   if (options.cpu && (options.csv == "-" || options.json == "-")) {
     throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
@@ -104,6 +116,8 @@ void declare_sizes(CLI::App& app, Options& options) {
 void declare_modes(CLI::App& app, Options& options) {
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));
+  app.add_flag("--plan", options.plan, "tell how each size would be done, and measure nothing");
+  app.add_flag("--alloc", options.alloc, "buffers from dl_alloc, which ranks of a host share");
   app.add_option("--skew", options.skew, "rank 0 comes so much later; time counts from then on")
       ->type_name("DURATION");
   app.add_flag("--overlap", options.overlap, "how much of an all_reduce computing can hide");
@@ -147,13 +161,14 @@ void check_without_collective(const CLI::App& app, const Options& options) {
   check_outputs(options);
 }
 
-Plan make_plan(const Options& options) {
+Plan make_plan(const CLI::App& app, const Options& options) {
   Plan plan{find_kind(options.collective), {}, {}, {}, 0};
   if (plan.kind == nullptr) {
     std::string known;
     for (const auto& k : kinds()) known += std::string(" ") + k.name;
     throw usage("'" + options.collective + "' is none of:" + known);
   }
+  if (options.plan) check_plan(app, *plan.kind);
   check_modes(options, *plan.kind);
   plan.skew_us = parse_skew(options.skew);
   plan.dtypes = select("-d", options.dtype, kDtypeNames);

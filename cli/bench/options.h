@@ -21,7 +21,7 @@ struct Options {
   std::string dtype = "float", op = "sum";
   int rotate = 1;
   std::string skew;  // "": none
-  bool calibrate = false, overlap = false, cpu = false;
+  bool plan = false, alloc = false, calibrate = false, overlap = false, cpu = false;
   std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 
@@ -41,6 +41,6 @@ struct Plan {
 void declare(CLI::App& app, Options& options);
 // Throws a Failure. Without a collective, `app` must have none of the options that need one.
 void check_without_collective(const CLI::App& app, const Options& options);
-Plan make_plan(const Options& options);
+Plan make_plan(const CLI::App& app, const Options& options);
 
 }  // namespace bench

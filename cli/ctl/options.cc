@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
-#include "cli/version.h"
+#include "base/version.h"
 
 namespace dlaunch::ctl {
 namespace {

@@ -36,7 +36,7 @@ run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
 run dlaunch-bench --calibrate; expect_code 0; expect_out 'futex wake'; expect_out 'TCP round trip'
 run dlaunch-bench --calibrate --json
 expect_code 0
-python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 17' || fail "the limits as JSON"
+python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 18' || fail "the limits as JSON"
 run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
 expect_code 0; expect_out 'line hand-off .*not measured: it takes two usable cores'
 run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
@@ -53,6 +53,19 @@ for c in all_reduce all_gather reduce_scatter broadcast; do
 done
 run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no bound is known for gather'
 run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'bounds are known for shared memory'
+
+# How it would be done.
+run dlaunch --nproc 2 --transport tcp --output raw dlaunch-bench all_reduce -b 8 -e 1M -f 131072 --plan
+expect_code 0; expect_out '^ +8 +2 +float +sum  tcp: each with each$'; expect_out '^ +[0-9]+ .* tcp: straight to whoever'
+run dlaunch --nproc 2 dlaunch-bench all_reduce --plan -n 3; expect_code 64; expect_err 'leave out -n'
+run dlaunch --nproc 2 dlaunch-bench sendrecv --plan; expect_code 64; expect_err 'no collective'
+
+# Buffers of dl_alloc.
+for c in all_reduce all_gather; do
+  run dlaunch --nproc 2 --output raw dlaunch-bench $c -b 256K -n 5 --alloc; expect_code 0; expect_out 'values : 0 OK'
+done
+run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T --alloc; expect_code 71; expect_err 'no memory for the buffers'
+run dlaunch --nproc 2 dlaunch-bench barrier --alloc; expect_code 64; expect_err 'a barrier has no buffers'
 
 # Cold buffers, a late rank, computing in the background, CPU time.
 run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 8 --rotate 3 --cpu

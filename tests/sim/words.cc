@@ -31,6 +31,12 @@ struct EventWords {
     return fmt::format("resize to {}", e.size);
   }
   std::string operator()(const Core::Replace& e) const { return fmt::format("replace {}", e.slot); }
+  std::string operator()(const Core::NodeLost& e) const {
+    return fmt::format("node {} is lost", e.node);
+  }
+  std::string operator()(const Core::NodeBack& e) const {
+    return fmt::format("node {} is back", e.node);
+  }
   std::string operator()(const Core::Clock&) const { return "clock"; }
 };
 

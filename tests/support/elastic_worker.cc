@@ -129,6 +129,8 @@ class Worker {
     witness[2] = static_cast<double>(step_);
     witness[3] = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
     for (const Death& death : options_.deaths) {
+      // All have committed the steps before: what only the dead had committed is done again.
+      if (death.step == step_) comm_.barrier();
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
       if (!meant || death.step != step_) continue;
       append(options_.log, "dies pid " + std::to_string(::getpid()) + "\n");

@@ -14,10 +14,21 @@
 //   PID end TIME ROUND RANK SIZE
 //
 // Without arguments it prints the time at which main() has begun, and that is all.
+//
+//   recovery_probe --bare TIMES
+//
+// What the machine itself needs now: as often, kills a process that only sleeps and holds an end of
+// a socket, and prints after how many ns another process, asleep at the other end, runs.
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -112,6 +123,56 @@ class Probe {
   bool wrong_ = false;
 };
 
+// -- The machine alone
+
+// Tells at `woke` when the other end of the socket is gone.
+[[noreturn]] void watch_end(int socket, std::atomic<std::int64_t>& woke) {
+  const int epoll = ::epoll_create1(0);
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, socket, &event) != 0) ::_exit(1);
+  const bool seen = ::epoll_wait(epoll, &event, 1, -1) == 1;
+  woke = now_ns();
+  ::_exit(seen ? 0 : 1);
+}
+
+// -1: something failed.
+std::int64_t kill_bare_process(std::atomic<std::int64_t>& woke) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  const pid_t victim = ::fork();
+  if (victim == 0) {
+    ::close(ends[1]);
+    while (true) ::pause();
+  }
+  const pid_t watcher = ::fork();
+  if (watcher == 0) {
+    ::close(ends[0]);
+    watch_end(ends[1], woke);
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // both are asleep, most likely
+  const std::int64_t killed = now_ns();
+  ::kill(victim, SIGKILL);
+  int status = 1;
+  ::waitpid(watcher, &status, 0);
+  ::waitpid(victim, nullptr, 0);
+  return status == 0 ? woke - killed : -1;
+}
+
+int kill_bare_processes(int times) {
+  void* memory = ::mmap(nullptr, sizeof(std::atomic<std::int64_t>), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 1;
+  auto& woke = *new (memory) std::atomic<std::int64_t>;
+  for (int i = 0; i < times; ++i) {
+    const std::int64_t took = kill_bare_process(woke);
+    if (took < 0) return 1;
+    std::printf("%lld\n", static_cast<long long>(took));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -120,6 +181,7 @@ int main(int argc, char** argv) try {
     std::printf("%lld\n", static_cast<long long>(began));
     return 0;
   }
+  if (argc == 3 && std::string(argv[1]) == "--bare") return kill_bare_processes(std::atoi(argv[2]));
   const char* step = std::getenv("RECOVERY_STEP_US");
   return Probe(argv[1], std::chrono::microseconds(step ? std::atoi(step) : 1000), began).run();
 } catch (const dl::Error& error) {

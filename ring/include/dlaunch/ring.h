@@ -276,6 +276,23 @@ DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);
 /* Waits for all of them, and returns the first error in their order. */
 DL_API dl_result dl_wait_all(size_t n, dl_request** requests);
 
+/* Memory for buffers of collectives that the ranks of one host read where it lies: they copy it
+ * once, or not at all, in place of twice. Zeroed, aligned to pages, at least `bytes` of it (each
+ * rank may ask for another amount; 0 is allowed). Collective. Any call takes such buffers, whole or
+ * in part, and mixed with others, with the same bits as result; a reduction gains by it where all
+ * ranks give such an `in` (all_reduce: and `out`), anything else for each rank whose `in` it is.
+ * Lists of tensors do not gain. Over sockets, on several hosts and for other communicators than
+ * comm, groups of it included, it is ordinary memory; so it is after dl_rejoin(), which keeps its
+ * contents.
+ * The memory is committed at once and belongs to this rank; others can read all of it at any time,
+ * none can write it. A forked child shares it with its parent. DL_ERR_IO: some rank lacks the
+ * memory; all ranks get this, and the communicator goes on. */
+DL_API dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory);
+/* Frees memory of dl_alloc(); dl_finalize() frees what is left. Not collective, but every rank
+ * frees at the same place among its collectives, after those in the background have been waited
+ * for: giving memory that another rank has freed already is DL_ERR_MISMATCH. NULL is allowed. */
+DL_API dl_result dl_free(dl_comm* comm, void* memory);
+
 /* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of
  * their keys, then of their ranks in comm. With a negative color *group is NULL. It may take as
  * long as the shorter of comm's two time limits. Groups are independent of comm and of each other:

@@ -140,6 +140,33 @@ class Request {
   dl_comm* comm_ = nullptr;
 };
 
+// Memory of dl_alloc() for so many elements, zeroed. It must not outlive its communicator.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::span<T> elements, dl_comm* comm) : elements_(elements), comm_(comm) {}
+  Buffer(Buffer&& other) noexcept
+      : elements_(std::exchange(other.elements_, {})), comm_(other.comm_) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(elements_, other.elements_);
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Buffer() {
+    if (elements_.data() != nullptr) dl_free(comm_, elements_.data());
+  }
+
+  std::span<T> span() const { return elements_; }
+  T* data() const { return elements_.data(); }
+  std::size_t size() const { return elements_.size(); }
+  T& operator[](std::size_t i) const { return elements_[i]; }
+
+ private:
+  std::span<T> elements_;
+  dl_comm* comm_ = nullptr;
+};
+
 class Communicator {
  public:
   static Communicator init(const char* url = nullptr, const Options& options = {}) {
@@ -308,6 +335,16 @@ class Communicator {
     return Communicator(group);
   }
   bool valid() const { return comm_ != nullptr; }
+  // Collective: see dl_alloc().
+  template <class T>
+  Buffer<T> alloc(std::size_t count) {
+    if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
+      throw Error(DL_ERR_INVALID, "alloc: so much memory does not exist");
+    }
+    void* memory = nullptr;
+    check(dl_alloc(get(), count * sizeof(T), &memory));
+    return {{static_cast<T*>(memory), count}, get()};
+  }
 
   template <class T>
   void send(std::span<const T> buf, int peer, int tag = 0) {

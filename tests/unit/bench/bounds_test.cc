@@ -9,7 +9,15 @@ namespace {
 // In the cache a byte costs a nanosecond however it is moved, in memory ten times as much.
 Limits machine(int cores) {
   const Rates fast{1, 1, 1}, slow{0.1, 0.1, 0.1};
-  return {cores, cores, {{1 << 10, fast, fast}, {1 << 20, slow, slow}}, 2.0, 9.0, 5.0, 1.0, 1.0};
+  return {.cores = cores,
+          .busy = cores,
+          .levels = {{1 << 10, fast, fast}, {1 << 20, slow, slow}},
+          .pass_gbs = 1.0,
+          .handoff_us = 2.0,
+          .wake_us = 9.0,
+          .switch_us = 5.0,
+          .tcp_gbs = 1.0,
+          .tcp_rtt_us = 1.0};
 }
 Case of(Kind kind, std::size_t bytes) {
   Case c;
@@ -43,6 +51,28 @@ TEST_CASE("more ranks than cores share them, and switch instead of handing over"
   const auto two = bounds(machine(2), of(Kind::all_reduce, 4000), true, 4, 1);
   CHECK(two->absolute_us == doctest::Approx(5 + 2 * 4));
   CHECK(two->private_us == doctest::Approx(5 + 2 * 10));
+}
+
+TEST_CASE("what is staged comes from the second cache, and what others have stored from theirs") {
+  Limits limits = machine(4);
+  limits.levels.insert(limits.levels.begin() + 1, {256 << 10, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}});
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->absolute_us == doctest::Approx(6));
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->private_us ==
+        doctest::Approx(2 + 20));
+  // Of 4 ranks 6 KB of 4 are passed to each in an all_reduce, half of it in the others.
+  limits.pass_gbs = 0.1;
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->private_us ==
+        doctest::Approx(2 + 60));
+  CHECK(bounds(limits, of(Kind::broadcast, 4000), true, 4, 1)->private_us ==
+        doctest::Approx(2 + 30));
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->absolute_us == doctest::Approx(6));
+  // On two cores half of the ranks, itself among them, are on the own one; each works for two.
+  limits.cores = 2;
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->private_us ==
+        doctest::Approx(5 + 2 * 40));
+  limits.cores = 1;
+  CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->private_us ==
+        doctest::Approx(5 + 4 * 20));
 }
 
 TEST_CASE("large or rotated buffers are bound by memory, what is staged is not") {

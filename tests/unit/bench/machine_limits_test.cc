@@ -9,7 +9,7 @@ namespace {
 
 Limits one_core() {
   const dlaunch::Error why{dlaunch::Errc::unsupported, "it takes two usable cores"};
-  return {1, 1, {{4 << 20, {30, 20, 10}, {30, 20, 10}}}, why, why, 0.8, 3.0, 4.0};
+  return {1, 1, {{4 << 20, {30, 20, 10}, {30, 20, 10}}}, why, why, why, 0.8, 3.0, 4.0};
 }
 
 TEST_CASE("a limit that was not measured is listed with the reason") {

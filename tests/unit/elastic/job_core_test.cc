@@ -23,6 +23,14 @@ class World {
   }
 
   void feed(const JobCore::Event& event) {
+    feed_now(event);
+    // What is put off only so that others go first.
+    while (core.deadline() && *core.deadline() > now && *core.deadline() <= now + 10ms) {
+      now = *core.deadline();
+      feed_now(JobCore::Clock{});
+    }
+  }
+  void feed_now(const JobCore::Event& event) {
     for (const auto& action : core.step(now, event)) {
       std::visit([this](const auto& what) { perform(what); }, action);
     }
@@ -121,6 +129,24 @@ JobConfig of(int size, int restarts = 0, int spares = 0) {
 
 using Slots = std::vector<Slot>;
 
+// So many workers on each of two nodes.
+JobConfig on_two_nodes(int each, int restarts, int min_size) {
+  JobConfig config = of(2 * each, restarts);
+  config.min_size = min_size;
+  for (Slot slot = 0; slot < config.size; ++slot) config.nodes.push_back(slot / each);
+  return config;
+}
+
+// All that runs there is gone, and nobody tells.
+void lose_node(World& world, int node, const JobConfig& config) {
+  for (Slot slot = 0; slot < config.size; ++slot) {
+    if (config.nodes[static_cast<std::size_t>(slot)] != node) continue;
+    world.running.erase(slot);
+    world.left.erase(slot);
+  }
+  world.feed(JobCore::NodeLost{node});
+}
+
 }  // namespace
 
 TEST_CASE("a job whose workers all end well succeeds") {
@@ -174,6 +200,19 @@ TEST_CASE("of an elastic job only the lost worker is replaced, and takes the los
   CHECK(world.core.waits_for().empty());
 }
 
+TEST_CASE("the survivors hear of a loss before the replacement is started") {
+  World world(of(3, 5));
+  world.running.erase(1);
+  world.feed_now(JobCore::Ended{1, false});
+  CHECK(world.fences == std::vector<int>{2});
+  CHECK_FALSE(world.running.contains(1));
+  REQUIRE(world.core.deadline());
+  CHECK(*world.core.deadline() <= world.now + 5ms);
+  world.now = *world.core.deadline();
+  world.feed_now(JobCore::Clock{});
+  CHECK(world.running.contains(1));
+}
+
 TEST_CASE("a spare takes the lost rank, and another process waits in its stead") {
   World world(of(3, 5, 1));
   CHECK(world.running.at(3) == -1);
@@ -181,6 +220,10 @@ TEST_CASE("a spare takes the lost rank, and another process waits in its stead")
   world.rejoin(0);
   world.rejoin(2);
   CHECK(world.roster == Slots{0, 3, 2});
+  CHECK_FALSE(world.running.contains(1));  // not while the others need the cores
+  REQUIRE(world.core.deadline());
+  world.now = *world.core.deadline();
+  world.feed(JobCore::Clock{});
   CHECK(world.running.at(1) == -1);
   world.fail(3);
   world.rejoin_all();
@@ -530,4 +573,102 @@ TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   world.feed(JobCore::Resize{0});
   world.rejoin_all();
   CHECK(world.roster == Slots{0});
+}
+
+TEST_CASE("a lost node is waited for, and its ranks come back with it") {
+  const auto config = on_two_nodes(2, 1, 4);
+  World world(config);
+  lose_node(world, 1, config);
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1});
+  CHECK(world.losts == std::vector<int>{2});
+  CHECK(world.core.waits_for() == "rank 2 to have its host back, rank 3 to have its host back");
+  CHECK(world.core.deadline() == kStart + 600s);
+  CHECK(world.starts == 4);
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.starts == 6);
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.core.restarts_used() == 1);
+  CHECK(world.stopped.empty());
+}
+
+TEST_CASE("a node that does not come back ends the job") {
+  const auto config = on_two_nodes(2, 5, 4);
+  World world(config);
+  lose_node(world, 0, config);
+  world.rejoin_all();
+  world.now += 600s;
+  world.feed(JobCore::Clock{});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+  CHECK(world.finish->why.find("did not come back") != std::string::npos);
+}
+
+TEST_CASE("a job that may shrink goes on without the lost node, and grows when it is back") {
+  for (const int restarts : {0, 3}) {
+    const auto config = on_two_nodes(2, restarts, 1);
+    World world(config);
+    lose_node(world, 0, config);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{2, 3});
+    CHECK(world.announced == std::vector<int>{1, 2});
+    world.feed(JobCore::NodeBack{0});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{2, 3, 0, 1});
+    CHECK(world.core.size() == 4);
+    for (const Slot slot : world.core_members()) world.succeed(slot);
+    CHECK(world.finish->end == JobEnding::succeeded);
+  }
+}
+
+TEST_CASE("spares on another node take a lost node's ranks") {
+  JobConfig config = of(2, 3, 1);
+  config.nodes = {0, 1, 0};
+  World world(config);
+  lose_node(world, 1, config);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 2});
+  CHECK_FALSE(world.running.contains(1));  // the next spare, once its node is back
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.running.at(1) == -1);
+}
+
+TEST_CASE("plain programs go on together, with fewer where they may") {
+  auto config = on_two_nodes(2, 1, 2);
+  World world(config, false);
+  lose_node(world, 1, config);
+  CHECK(world.core.size() == 2);
+  CHECK(world.starts == 6);
+  config.min_size = 4;
+  World all(config, false);
+  lose_node(all, 1, config);
+  CHECK(all.running.empty());
+  all.feed(JobCore::NodeBack{1});
+  CHECK(all.starts == 8);
+  CHECK(all.core.state() == JobState::active);
+}
+
+TEST_CASE("a node that is lost while the job ends has ended") {
+  const auto config = on_two_nodes(1, 0, 2);
+  World world(config);
+  world.stubborn = {1};
+  world.fail(0);
+  CHECK_FALSE(world.finish);
+  lose_node(world, 1, config);
+  CHECK(world.finish.has_value());
+}
+
+TEST_CASE("a job does not grow beyond the nodes that are there") {
+  auto config = on_two_nodes(2, 0, 1);
+  config.size = 2;
+  JobCore core(config);
+  CHECK(core.step(kStart, JobCore::NodeLost{1}).empty());
+  World world(config);
+  lose_node(world, 1, config);
+  world.feed(JobCore::Resize{4});
+  CHECK(world.core.target_size() == 2);
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.core.size() == 4);
 }

@@ -32,7 +32,10 @@ Plan plan() {
 const WorkerPlace kPlace{.round = 2,
                          .rank = 1,
                          .size = 4,
+                         .local_rank = 1,
+                         .local_size = 4,
                          .worker = 9,
+                         .master_addr = "127.0.0.1",
                          .master_port = 4711,
                          .usable_cores = 8,
                          .store_url = "tcp://127.0.0.1:1",
@@ -84,7 +87,7 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
 
 TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
   WorkerPlace spare = kPlace;
-  spare.rank = -1;
+  spare.rank = spare.local_rank = -1;
   Plan p = plan();
   p.env.clear();
   const auto env = worker_environment(p, spare, {"RANK=7", "LOCAL_RANK=7"});

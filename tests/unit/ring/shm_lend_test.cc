@@ -80,6 +80,23 @@ TEST_CASE("shm: an input is the giver's own again as soon as its call returns") 
   }
 }
 
+TEST_CASE("shm: more ranks than cores lend what goes to one rank, and stage what goes to all") {
+  ShmWorld world(4, 2, true);
+  std::uint64_t seq = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    for (const Collective collective : kMoving) {
+      CAPTURE(collective_name(collective));
+      const Call call = moving(collective, ++seq);
+      const bool to_one =
+          collective != Collective::all_gather && collective != Collective::broadcast;
+      if (reading_is_allowed()) {
+        CHECK((world.plane(0).explain(call) == "shm: read from whoever gives it") == to_one);
+      }
+      world.each([&](int rank) { CHECK(right(world.plane(rank), call, rank, 4)); });
+    }
+  }
+}
+
 TEST_CASE("shm: an input that nobody can read in place is passed through shared memory") {
   const std::size_t bytes = (kCount * sizeof(std::int32_t) + 4095) / 4096 * 4096;
   void* const hidden = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,6 +119,40 @@ TEST_CASE("shm: an input that nobody can read in place is passed through shared 
     CHECK(first == std::vector<std::int32_t>(kCount / 2, 0));
     CHECK(second == std::vector<std::int32_t>(kCount / 2, 10));
   });
+}
+
+TEST_CASE("shm: reductions read memory of all ranks in place, call after call") {
+  constexpr std::size_t kFloats = 150000;
+  for (const int cores : {1, 64}) {
+    ShmWorld world(3, cores, false);
+    const auto memory = world.allocate(2 * kFloats * sizeof(float));
+    world.each([&](int rank) {
+      auto* const in = reinterpret_cast<float*>(memory[static_cast<std::size_t>(rank)]);
+      float* const out = in + kFloats;
+      for (std::uint64_t seq = 1; seq <= 12; ++seq) {
+        const std::size_t count = kFloats - seq * 1001;
+        const bool in_place = seq % 2 == 0;
+        for (std::size_t i = 0; i < count; ++i)
+          in[i] = static_cast<float>(value(seq, rank, i) % 64);
+        REQUIRE(world.plane(rank).run({.collective = Collective::all_reduce,
+                                       .in = in,
+                                       .out = in_place ? in : out,
+                                       .count = count,
+                                       .dtype = DL_FLOAT32,
+                                       .op = DL_SUM,
+                                       .seq = seq,
+                                       .deadline = steady_now() + 60s}));
+        bool equal = true;
+        for (std::size_t i = 0; i < count; ++i) {
+          float sum = 0;
+          for (int r = 0; r < 3; ++r) sum += static_cast<float>(value(seq, r, i) % 64);
+          equal = equal && (in_place ? in : out)[i] == sum;
+        }
+        CHECK(equal);
+        std::fill(in, in + 2 * kFloats, -1.0f);
+      }
+    });
+  }
 }
 
 TEST_CASE("shm: reading a process that has ended, or another one than is meant, is refused") {

@@ -12,21 +12,35 @@
 #include <vector>
 
 #include "ring/shm_memory.h"
+#include "ring/shm_regions.h"
 
 namespace dlaunch {
 
 class ShmWorld {
  public:
   ShmWorld(int ranks, int usable_cores, bool memfds, std::vector<int> names = {}) : ranks_(ranks) {
+    for (int r = 0; r < ranks; ++r) regions_.push_back(std::make_shared<ShmRegions>(r));
     for (int r = 0; r < ranks; ++r) aborts_.push_back(std::make_unique<AbortFlag>());
     auto memories = memfds ? from_memfds() : from_heap();
     for (int r = 0; r < ranks; ++r) {
       planes_.push_back(make_shm_plane(r, std::move(memories[static_cast<std::size_t>(r)]),
-                                       abort(r), ShmOptions{usable_cores, names}));
+                                       abort(r), ShmOptions{usable_cores, names, region(r)}));
     }
   }
 
   int ranks() const { return ranks_; }
+  // Memory of all ranks that they read in place, as dl_alloc() makes it; by rank.
+  std::vector<char*> allocate(std::size_t bytes) {
+    ShmRegion region;
+    std::vector<char*> memory;
+    for (int r = 0; r < ranks_; ++r) {
+      memory.push_back(static_cast<char*>(std::calloc(bytes, 1)));
+      region.ranks.emplace_back(memory.back(), std::free);
+      region.bytes.push_back(bytes);
+    }
+    for (const auto& regions : regions_) regions->add(region);
+    return memory;
+  }
   // The plane's memory and its flag stay with this object.
   std::unique_ptr<Plane> take(int rank) {
     return std::move(planes_[static_cast<std::size_t>(rank)]);
@@ -81,7 +95,12 @@ class ShmWorld {
     return memories;
   }
 
+  const std::shared_ptr<ShmRegions>& region(int rank) const {
+    return regions_[static_cast<std::size_t>(rank)];
+  }
+
   int ranks_;
+  std::vector<std::shared_ptr<ShmRegions>> regions_;
   std::vector<std::unique_ptr<AbortFlag>> aborts_;
   std::vector<std::unique_ptr<Plane>> planes_;
 };

@@ -1,0 +1,98 @@
+#include "base/units.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+namespace {
+
+// How many workers there may be.
+Result<void> plan_sizes(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  const NodesPlan& nodes = plan.nodes;
+  plan.min_nproc = plan.max_nproc = plan.nproc;
+  if (nodes.max > 1) {
+    if (options.max_nproc) {
+      return refuse("{}: on several hosts a job grows by hosts: --nnodes MIN:MAX",
+                    options.max_nproc.source);
+    }
+    // All that there are at the start, however many each host has.
+    plan.min_nproc = nodes.min < nodes.max ? nodes.min * plan.nproc : kMaxWorkers;
+  }
+  struct Row {
+    const Text& option;
+    int& field;
+    int low, high;
+  };
+  for (const Row& row : {Row{options.spares, plan.spares, 0, 1024},
+                         Row{options.min_nproc, plan.min_nproc, 1, nodes.max * plan.nproc},
+                         Row{options.max_nproc, plan.max_nproc, plan.nproc, kMaxWorkers}}) {
+    if (!row.option) continue;
+    auto number = parse_int(*row.option, row.low, row.high, row.option.source);
+    if (!number) return number.error();
+    row.field = *number;
+  }
+  return {};
+}
+
+Result<void> plan_restarts(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (options.no_restart_codes) {
+    auto codes = parse_rank_set(*options.no_restart_codes, 256);
+    if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);
+    plan.final_exit_codes = std::set<int>(codes->begin(), codes->end());
+  }
+  if (options.restart_scope) {
+    using enum RestartScope;
+    constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(
+        {{"auto", automatic}, {"worker", worker}, {"node", node}, {"job", job}});
+    auto scope = one_of(options.restart_scope, kScopes);
+    if (!scope) return scope.error();
+    plan.restart_scope = *scope;
+  }
+  return {};
+}
+
+Result<void> plan_stragglers(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (options.straggler) {
+    using enum StragglerMode;
+    constexpr auto kModes = std::to_array<std::pair<std::string_view, StragglerMode>>(
+        {{"off", off}, {"warn", warn}, {"restart", restart}, {"evict", evict}});
+    auto mode = one_of(options.straggler, kModes);
+    if (!mode) return mode.error();
+    plan.straggler = *mode;
+    if (plan.nodes.max > 1 && *mode != off) {
+      return refuse("{} {}: this version looks for slow workers on one host only",
+                    options.straggler.source, *options.straggler);
+    }
+  }
+  if (options.straggler_ratio) {
+    auto ratio = parse_number(*options.straggler_ratio, 1.01, 100, options.straggler_ratio.source);
+    if (!ratio) return ratio.error();
+    plan.straggler_ratio = *ratio;
+  }
+  return set_duration(options.straggler_window, plan.straggler_window);
+}
+
+}  // namespace
+
+Result<void> plan_elastic(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  for (const auto part : {plan_sizes, plan_restarts, plan_stragglers}) {
+    if (auto done = part(draft); !done) return done;
+  }
+  Duration hang{};
+  if (auto set = set_duration(options.hang_timeout, hang); !set) return set;
+  if (hang > Duration::zero()) plan.hang_timeout = hang;
+  if (options.chaos) {
+    auto chaos = parse_chaos(*options.chaos, options.chaos.source);
+    if (!chaos) return chaos.error();
+    plan.chaos = *chaos;
+  }
+  return {};
+}
+
+}  // namespace dlaunch

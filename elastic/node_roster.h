@@ -1,0 +1,97 @@
+// NodeRoster decides which host is which node of a job on several: waits until those that are
+// expected have come, numbers them, and knows the host that comes back. Pure: events in, actions
+// out.
+//
+// Node 0 leads. A node's number is the one it asks for (--node-rank), or the lowest that is free,
+// in the order of arrival. The job begins once max_nodes are there, or min_nodes and nobody has
+// come for `settle`. Afterwards a host takes the number it had, or one that nobody has.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+class NodeRoster {
+ public:
+  // A connection; each gets a new number.
+  using Link = std::uint64_t;
+  static constexpr Link kNone = ~Link{0};
+
+  struct Config {
+    int min_nodes = 1, max_nodes = 1;
+    Duration join_timeout = std::chrono::seconds(600);
+    Duration settle = std::chrono::seconds(3);
+  };
+  struct Node {
+    Link link = kNone;  // kNone: it is not there
+    std::string host;
+    int nproc = 0;  // 0: it was never there
+  };
+
+  // -- Events
+  struct Join {
+    Link link = kNone;
+    std::string host;
+    int number = -1;  // -1: any
+    int nproc = 1;
+  };
+  struct Gone {
+    Link link;
+  };
+  struct Clock {};
+  using Event = std::variant<Join, Gone, Clock>;
+
+  // -- Actions
+  struct Refuse {
+    Link link;
+    std::string why;
+  };
+  struct Begin {};  // with nodes() as they are
+  struct Lost {     // after Begin
+    int node;
+  };
+  struct Back {  // after Begin: it is there again, or for the first time
+    int node;
+  };
+  struct GiveUp {
+    std::string why;
+  };
+  using Action = std::variant<Refuse, Begin, Lost, Back, GiveUp>;
+
+  // self: node 0, which is there.
+  NodeRoster(TimePoint now, const Config& config, Node self);
+
+  std::vector<Action> step(TimePoint now, const Event& event);
+  std::optional<TimePoint> deadline() const;
+
+  bool begun() const { return begun_; }
+  // By number; max_nodes of them.
+  const std::vector<Node>& nodes() const { return nodes_; }
+  std::optional<int> node_of(Link link) const;
+  // "2 of 4 hosts are here (a, b)"
+  std::string who_is_here() const;
+
+ private:
+  void on(const Join& join);
+  void on(const Gone& gone);
+  void on(const Clock& clock);
+  std::optional<int> number_for(const Join& join) const;
+  void begin();
+  int here() const;
+
+  const Config config_;
+  TimePoint now_;
+  const TimePoint give_up_at_;
+  TimePoint last_came_;
+  bool begun_ = false;
+  bool over_ = false;
+  std::vector<Node> nodes_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace dlaunch

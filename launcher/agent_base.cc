@@ -1,0 +1,109 @@
+#include "launcher/agent_base.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "launcher/process_tree.h"
+
+namespace dlaunch {
+namespace {
+
+Result<void> check_kernel() {
+  const UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (self || errno != ENOSYS) return {};
+  return Error{.code = Errc::unsupported,
+               .what = "this kernel has no pidfds: dlaunch needs Linux 5.3 or later",
+               .os_errno = ENOSYS};
+}
+
+// On several hosts a secret comes from a file, for all of them alike; without one the job's name
+// keeps jobs apart.
+Result<Secret> secret_of(const Plan& plan) {
+  if (!plan.secret_file.empty()) return Secret::load(plan.secret_file);
+  if (plan.nodes.max > 1) return Secret();
+  return Secret::random();
+}
+
+}  // namespace
+
+AgentBase::AgentBase(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+                     const OriginalSignals& original)
+    : plan_(plan),
+      job_dir_(job_dir),
+      original_(original),
+      keeper_(loop_, signals.release()),
+      timer_(loop_) {}
+
+bool AgentBase::failed(int exit_code, const Error& error) {
+  log_error("{}", error.what);
+  exit_code_ = exit_code;
+  return false;
+}
+
+bool AgentBase::set_up() {
+  auto kernel = check_kernel();
+  if (!kernel) return failed(kExitSystem, kernel.error());
+  auto starter = WorkerStarter::make(plan_, original_);
+  if (!starter) return failed(kExitSystem, starter.error());
+  starter_ = std::move(*starter);
+  auto secret = secret_of(plan_);
+  if (!secret) return failed(kExitNoInput, secret.error());
+  secret_ = *secret;
+  if (secret_.empty()) return true;
+  auto file = job_dir_.write_secret(secret_);
+  if (!file) return failed(kExitCannotCreate, file.error());
+  common_.secret_file = *file;
+  return true;
+}
+
+void AgentBase::open_output() {
+  hub_ = std::make_unique<OutputHub>(loop_, plan_);
+  set_log_sink([this](LogLevel, std::string_view line) { hub_->own_line(line); });
+}
+
+Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
+  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_}, slots, plan_.grace, common_,
+                    std::move(listener));
+}
+
+// Signals come as bytes; the end of the pipe means that the keeper was killed.
+void AgentBase::watch_keeper() {
+  keeper_.async_read_some(asio::buffer(&signal_byte_, 1),
+                          [this](asio::error_code ec, std::size_t n) {
+                            if (ec || n == 0) {
+                              kill_descendants();
+                              job_dir_.remove();
+                              ::_exit(128 + SIGKILL);
+                            }
+                            on_signal(signal_byte_);
+                            watch_keeper();
+                          });
+}
+
+int AgentBase::run_loop() {
+  watch_keeper();
+  loop_.run();
+  set_log_sink({});
+  return exit_code_;
+}
+
+void AgentBase::leave(int exit_code) {
+  exit_code_ = exit_code;
+  hub_->close_stdin();
+  hub_->flush(Duration::max(), [this] { loop_.stop(); });
+}
+
+void AgentBase::arm_timer(TimePoint deadline) {
+  if (deadline == kNever) return static_cast<void>(timer_.cancel());
+  timer_.expires_at(deadline);
+  timer_.async_wait([this](asio::error_code ec) {
+    if (!ec) on_timer();
+  });
+}
+
+}  // namespace dlaunch

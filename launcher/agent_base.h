@@ -1,0 +1,66 @@
+// AgentBase: what the agent that leads a job and one that follows it have in common: the loop, the
+// user's signals as the keeper hands them on, the output, and what workers are started with.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/secret.h"
+#include "elastic/pump.h"
+#include "launcher/job_dir.h"
+#include "launcher/keeper.h"
+#include "launcher/node.h"
+#include "launcher/output_hub.h"
+#include "launcher/plan.h"
+#include "launcher/worker_starter.h"
+
+namespace dlaunch {
+
+class AgentBase {
+ protected:
+  AgentBase(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+            const OriginalSignals& original);
+  virtual ~AgentBase() = default;
+
+  // The kernel, the secret, what workers are started with. False: failed() was told.
+  bool set_up();
+  void open_output();
+  // Says so in one line. Returns false.
+  bool failed(int exit_code, const Error& error);
+  // Runs the loop until leave(); returns the exit code.
+  int run_loop();
+  // Once all output is out.
+  void leave(int exit_code);
+
+  Result<std::unique_ptr<Node>> open_node(int slots, Node::Listener listener);
+  void arm_timer(TimePoint deadline);
+
+  virtual void on_signal(int signal) = 0;
+  virtual void on_timer() = 0;
+  // All events that were there are handled.
+  virtual void on_idle() = 0;
+
+  const Plan& plan_;
+  const JobDir& job_dir_;
+  asio::io_context loop_{1};
+  Pump pump_{[this] { on_idle(); }};
+  Secret secret_;
+  WorkerPlace common_;  // what all workers are told alike
+  std::unique_ptr<OutputHub> hub_;
+  std::optional<WorkerStarter> starter_;
+  int exit_code_ = 0;
+
+ private:
+  void watch_keeper();
+
+  const OriginalSignals original_;
+  asio::posix::stream_descriptor keeper_;
+  asio::steady_timer timer_;
+  unsigned char signal_byte_ = 0;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,367 @@
+#include "launcher/crew.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace dlaunch {
+namespace {
+
+const std::string kBeatFrame(4, '\0');  // a frame of no bytes
+constexpr int kOwn = 0;
+
+NodeRoster::Config roster_config(const Plan& plan) {
+  return {
+      .min_nodes = plan.nodes.min, .max_nodes = plan.nodes.max, .join_timeout = plan.join_timeout};
+}
+
+}  // namespace
+
+Crew::Crew(asio::io_context& loop, const Plan& plan, Listener listener)
+    : loop_(loop),
+      plan_(plan),
+      listener_(std::move(listener)),
+      roster_(steady_now(), roster_config(plan), {0, plan.host, plan.nproc}),
+      beat_timer_(loop),
+      roster_timer_(loop) {}
+
+void Crew::serve(StoreServer& store, const std::string& master_addr, int master_port) {
+  store_ = &store;
+  master_addr_ = master_addr;
+  master_port_ = master_port;
+}
+
+void Crew::gather() {
+  if (plan_.nodes.max == 1) {
+    lay_out();
+    return listener_.begin();
+  }
+  log_info("waiting for hosts at {}: {}", plan_.store_listen, roster_.who_is_here());
+  beat();
+  arm();
+}
+
+// -- Connections
+
+NodeListener Crew::for_store() {
+  return {.opened = [this](Link link, const std::string& address) { opened(link, address); },
+          .message = [this](Link link, std::string_view frame) { message(link, frame); },
+          .closed = [this](Link link) { closed(link); }};
+}
+
+void Crew::opened(Link link, const std::string& address) {
+  remotes_[link] = {address, steady_now()};
+}
+
+void Crew::message(Link link, std::string_view frame) {
+  Remote& remote = remotes_.at(link);
+  remote.heard = steady_now();
+  if (frame.empty()) return;
+  const auto message = decode_node_message(frame, remote.heard);
+  if (!message) {
+    log_warn("closed the connection of {}: {}", remote.address, message.error().what);
+    return store_->close(link);
+  }
+  const auto node = roster_.node_of(link);
+  if (const auto* asks = std::get_if<NodeJoin>(&*message)) {
+    if (!node) join(link, *asks);
+  } else if (node && roster_.begun()) {
+    take(*node, *message);
+  }
+}
+
+void Crew::closed(Link link) {
+  remotes_.erase(link);
+  if (!finished_) feed(NodeRoster::Gone{link});
+}
+
+void Crew::join(Link link, const NodeJoin& join) {
+  const std::string host = escaped(join.host);
+  const std::string ours = what_must_agree(plan_);
+  if (join.job != ours) {
+    return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
+                                    escaped(join.job), ours));
+  }
+  feed(NodeRoster::Join{link, host, join.number, join.nproc});
+}
+
+void Crew::refuse(Link link, const std::string& why) {
+  log_warn("refused a host at {}: {}", remotes_.at(link).address, why);
+  store_->send(link, encode(NodeRefused{why}, steady_now()));
+  store_->close(link);
+}
+
+// Who is silent for the length of a lease is lost.
+void Crew::beat() {
+  std::vector<Link> silent;
+  for (const auto& [link, remote] : remotes_) {
+    if (steady_now() > remote.heard + kLease)
+      silent.push_back(link);
+    else
+      store_->send(link, kBeatFrame);
+  }
+  for (const Link link : silent) store_->close(link);
+  beat_timer_.expires_after(kBeat);
+  beat_timer_.async_wait([this](asio::error_code error) {
+    if (!error) beat();
+  });
+}
+
+// -- Who is there
+
+void Crew::arm() {
+  const auto deadline = roster_.deadline();
+  if (!deadline) return static_cast<void>(roster_timer_.cancel());
+  roster_timer_.expires_at(*deadline);
+  roster_timer_.async_wait([this](asio::error_code error) {
+    if (!error) feed(NodeRoster::Clock{});
+  });
+}
+
+void Crew::feed(const NodeRoster::Event& event) {
+  for (const auto& action : roster_.step(steady_now(), event)) {
+    if (const auto* no = std::get_if<NodeRoster::Refuse>(&action)) {
+      refuse(no->link, no->why);
+    } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
+      lay_out();
+      for (int node = 1; node < nodes(); ++node) welcome(node);
+      listener_.begin();
+    } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
+      log_warn("lost host {}",  // with its workers
+               roster_.nodes()[static_cast<std::size_t>(lost->node)].host);
+      listener_.tell(JobCore::NodeLost{lost->node});
+    } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
+      log_warn("host {} has joined", roster_.nodes()[static_cast<std::size_t>(back->node)].host);
+      welcome(back->node);
+      listener_.tell(JobCore::NodeBack{back->node});
+    } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
+      listener_.give_up(end->why);
+    }
+  }
+  if (!roster_.begun()) log_info("{}", roster_.who_is_here());
+  arm();
+}
+
+void Crew::welcome(int node) {
+  const auto& it = roster_.nodes()[static_cast<std::size_t>(node)];
+  if (it.link == NodeRoster::kNone) return;
+  order(node, NodeWelcome{node, slots_of(node), master_addr_, master_port_});
+}
+
+// -- Slots
+
+void Crew::lay_out() {
+  const auto& all = roster_.nodes();
+  std::vector<int> used(all.size());
+  const auto add = [&](std::size_t node) {
+    homes_.push_back({static_cast<int>(node), used[node]++});
+  };
+  for (std::size_t node = 0; node < all.size(); ++node) {
+    for (int i = 0; i < all[node].nproc; ++i) add(node);
+  }
+  size_ = static_cast<int>(homes_.size());
+  for (int i = 0; i < plan_.spares; ++i) add(static_cast<std::size_t>(i) % all.size());
+  for (std::size_t node = 0; node < all.size(); ++node) {
+    for (int i = 0; all[node].nproc == 0 && i < plan_.nproc; ++i) add(node);
+  }
+  for (int i = size_; all.size() == 1 && i < plan_.max_nproc; ++i) add(0);
+}
+
+JobConfig Crew::shape(JobConfig config) const {
+  config.size = size_;
+  config.max_size = static_cast<int>(homes_.size()) - config.spares;
+  config.min_size = std::min(config.min_size, size_);
+  for (const Home& home : homes_) config.nodes.push_back(home.node);
+  return config;
+}
+
+int Crew::slots_of(int node) const {
+  return static_cast<int>(std::count_if(homes_.begin(), homes_.end(),
+                                        [=](const Home& home) { return home.node == node; }));
+}
+
+// -1: there is none.
+Slot Crew::job_slot(int node, Slot slot) const {
+  const auto is = [=](const Home& home) { return home.node == node && home.slot == slot; };
+  const auto found = std::find_if(homes_.begin(), homes_.end(), is);
+  return found == homes_.end() ? -1 : static_cast<Slot>(found - homes_.begin());
+}
+
+std::string Crew::host_of(Slot slot) const {
+  const int node = homes_[static_cast<std::size_t>(slot)].node;
+  return roster_.nodes()[static_cast<std::size_t>(node)].host;
+}
+
+std::optional<Slot> Crew::own_slot(Slot slot) const {
+  const Home& home = homes_[static_cast<std::size_t>(slot)];
+  return home.node == kOwn ? std::optional(home.slot) : std::nullopt;
+}
+
+// -- What nodes say
+
+void Crew::take(int node, const NodeMessage& message) {
+  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
+    tell(node, JobCore::Spawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    on(node, *failed);
+  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
+    tell(node, JobCore::Ended{not_started->slot, true});
+  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
+    tell(node, JobCore::Unkillable{stuck->slot});
+  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
+    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version});
+  } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
+    tell(node, JobCore::Progress{progress->slot, progress->version});
+  } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
+    on(node, *ended);
+  } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
+    listener_.tell(JobCore::Signal{signal->number});
+  }
+}
+
+// With the job's slot in place of the node's; what names none is dropped.
+void Crew::tell(int node, JobCore::Event event) {
+  const bool known = std::visit(
+      [&](auto& what) {
+        if constexpr (requires { what.slot; }) what.slot = job_slot(node, what.slot);
+        if constexpr (requires { what.slot; }) return what.slot >= 0;
+        return true;
+      },
+      event);
+  if (known) listener_.tell(event);
+}
+
+void Crew::on(int node, const NodeEnded& ended) {
+  const Slot slot = job_slot(node, ended.slot);
+  if (slot < 0) return;
+  WorkerEnd end = ended.end;
+  if (node != kOwn) end.host = host_of(slot);
+  listener_.ended(slot, end);
+}
+
+void Crew::on(int node, const NodeStartFailed& failed) {
+  const Slot slot = job_slot(node, failed.slot);
+  if (slot < 0) return;
+  SpawnError error = failed.error;
+  error.what = fmt::format("on host {}: {}", host_of(slot), error.what);
+  listener_.start_failed(slot, error);
+  listener_.tell(JobCore::SpawnFailed{slot});
+}
+
+void Crew::own_start_failed(Slot slot, const SpawnError& error) {
+  listener_.start_failed(job_slot(kOwn, slot), error);
+}
+
+// -- What the job wants
+
+void Crew::order(int node, const NodeMessage& message) {
+  const auto& it = roster_.nodes()[static_cast<std::size_t>(node)];
+  if (it.link != NodeRoster::kNone) store_->send(it.link, encode(message, steady_now()));
+}
+
+// ranks: of all slots of the job.
+std::vector<NodePlace> Crew::places_on(int node, const std::vector<JobCore::Place>& places,
+                                       const std::vector<int>& ranks) const {
+  std::vector<NodePlace> found;
+  for (const auto& place : places) {
+    const Home& home = homes_[static_cast<std::size_t>(place.slot)];
+    if (home.node != node) continue;
+    int below = place.rank < 0 ? -1 : 0;  // of its node
+    for (std::size_t slot = 0; place.rank >= 0 && slot < ranks.size(); ++slot) {
+      below += homes_[slot].node == node && ranks[slot] >= 0 && ranks[slot] < place.rank;
+    }
+    found.push_back({home.slot, place.rank, below});
+  }
+  return found;
+}
+
+void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
+  std::vector<int> ranks, members(roster_.nodes().size());
+  for (Slot slot = 0; slot < job.slots(); ++slot) {
+    ranks.push_back(job.rank_of(slot));
+    if (ranks.back() >= 0)
+      ++members[static_cast<std::size_t>(homes_[static_cast<std::size_t>(slot)].node)];
+  }
+  NodeStart to{.round = start.round, .size = job.size()};
+  to.nodes = static_cast<int>(members.size()) -
+             static_cast<int>(std::count(members.begin(), members.end(), 0));
+  // The own node last: what fails there stops the others.
+  for (int n = 1; n <= nodes(); ++n) {
+    const int node = n % nodes();
+    to.node_rank = 0;  // among those that have members
+    for (int other = 0; other < node; ++other) {
+      to.node_rank += members[static_cast<std::size_t>(other)] > 0;
+    }
+    to.local_size = members[static_cast<std::size_t>(node)];
+    to.places = places_on(node, start.places, ranks);
+    if (to.places.empty()) continue;
+    node == kOwn ? own_->start(to) : order(node, to);
+  }
+}
+
+void Crew::stop(const JobCore::StopWorkers& stop) {
+  for (int node = 0; node < nodes(); ++node) {
+    NodeStop to{.slots = {}, .signal = stop.signal};
+    for (const Slot slot : stop.slots) {
+      const Home& home = homes_[static_cast<std::size_t>(slot)];
+      if (home.node == node) to.slots.push_back(home.slot);
+    }
+    if (to.slots.empty()) continue;
+    node == kOwn ? own_->driver().stop(to.slots, to.signal) : order(node, to);
+  }
+}
+
+void Crew::hand_on(const JobCore::HandOn& pass) {
+  for (int node = 1; node < nodes(); ++node) order(node, NodeHandOn{pass.signal});
+  own_->driver().hand_on(pass.signal);
+}
+
+void Crew::fence(const JobCore::Fence& fence) {
+  for (int node = 1; node < nodes(); ++node) order(node, NodeFence{fence.round, fence.lost});
+  own_->fence(fence.round, fence.lost);
+}
+
+bool Crew::announce(const JobCore::Announce& announce) {
+  const int size = static_cast<int>(announce.slots.size());
+  for (int n = 1; n <= nodes(); ++n) {
+    const int node = n % nodes();
+    NodeAnnounce to{announce.round, size, {}};
+    for (int rank = 0; rank < size; ++rank) {
+      const Home& home =
+          homes_[static_cast<std::size_t>(announce.slots[static_cast<std::size_t>(rank)])];
+      if (home.node == node) to.places.push_back({home.slot, rank, -1});
+    }
+    if (to.places.empty()) continue;
+    if (node != kOwn)
+      order(node, to);
+    else if (!own_->announce(to))
+      return false;
+  }
+  return true;
+}
+
+std::vector<int> Crew::absent() const {
+  std::vector<int> found;
+  for (int node = 0; node < nodes(); ++node) {
+    if (roster_.nodes()[static_cast<std::size_t>(node)].link == NodeRoster::kNone) {
+      found.push_back(node);
+    }
+  }
+  return found;
+}
+
+void Crew::finish(int exit_code, const std::string& why) {
+  finished_ = true;
+  beat_timer_.cancel();
+  roster_timer_.cancel();
+  for (int node = 1; node < nodes(); ++node) {
+    order(node, NodeFinish{exit_code, why});
+  }
+  const auto remotes = remotes_;
+  for (const auto& [link, remote] : remotes) store_->close(link);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,121 @@
+// Crew: the nodes of a job as the leading dlaunch has them: its own, and those of other hosts at
+// the end of a connection. The job speaks of slots of its own, each of which is a slot of some
+// node; the crew translates, and says who is lost and who is back. An asio shell around NodeRoster;
+// one thread, the loop's.
+//
+// The job's slots: those of the workers it starts with, node by node; then its spares, dealt out to
+// the nodes in turn; then those it may grow to, on hosts that are still to come.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "elastic/job_core.h"
+#include "elastic/node_roster.h"
+#include "launcher/node.h"
+#include "launcher/node_message.h"
+#include "launcher/plan.h"
+#include "rendezvous/store_server.h"
+
+namespace dlaunch {
+
+class Crew {
+ public:
+  struct Listener {
+    std::function<void()> begin;  // all hosts that are expected are there
+    std::function<void(const std::string& why)> give_up;
+    // To the job, with its slots.
+    std::function<void(const JobCore::Event&)> tell;
+    std::function<void(Slot, const WorkerEnd&)> ended;
+    std::function<void(Slot, const SpawnError&)> start_failed;
+  };
+  // `plan` must outlive it.
+  Crew(asio::io_context& loop, const Plan& plan, Listener listener);
+
+  // For the store that serves the other hosts, which must outlive it.
+  NodeListener for_store();
+  void serve(StoreServer& store, const std::string& master_addr, int master_port);
+  // Begins at once where there is only this host.
+  void gather();
+
+  // -- Once begun
+  // Sizes and nodes of the job's configuration.
+  JobConfig shape(JobConfig config) const;
+  // Nodes that are still to come.
+  std::vector<int> absent() const;
+  int own_slots() const { return slots_of(0); }
+  void set_own(Node& node) { own_ = &node; }
+  // The own node's listener hands these on.
+  void own_tell(const JobCore::Event& event) { tell(0, event); }
+  void own_ended(Slot slot, const WorkerEnd& end) { on(0, NodeEnded{slot, end}); }
+  void own_start_failed(Slot slot, const SpawnError& error);
+
+  // -- What the job wants
+  void start(const JobCore::StartWorkers& start, const JobCore& job);
+  void stop(const JobCore::StopWorkers& stop);
+  void hand_on(const JobCore::HandOn& pass);
+  void fence(const JobCore::Fence& fence);
+  // False: it cannot be announced.
+  bool announce(const JobCore::Announce& announce);
+  void finish(int exit_code, const std::string& why);
+
+  std::string host_of(Slot slot) const;
+  // The own node's slot that a slot of the job is.
+  std::optional<Slot> own_slot(Slot slot) const;
+  std::string who_is_here() const { return roster_.who_is_here(); }
+
+ private:
+  using Link = NodeRoster::Link;
+  struct Home {  // of a slot of the job
+    int node;
+    Slot slot;  // of that node's
+  };
+  struct Remote {
+    std::string address;
+    TimePoint heard;
+  };
+
+  void opened(Link link, const std::string& address);
+  void message(Link link, std::string_view frame);
+  void closed(Link link);
+  void feed(const NodeRoster::Event& event);
+  void on(int node, const NodeEnded& ended);
+  void on(int node, const NodeStartFailed& failed);
+  void take(int node, const NodeMessage& message);
+  void tell(int node, JobCore::Event event);
+  void join(Link link, const NodeJoin& join);
+  void refuse(Link link, const std::string& why);
+  void lay_out();
+  void welcome(int node);
+  void beat();
+  void arm();
+  // To a node; to the own one by calls.
+  void order(int node, const NodeMessage& message);
+  int slots_of(int node) const;
+  std::vector<NodePlace> places_on(int node, const std::vector<JobCore::Place>& places,
+                                   const std::vector<int>& ranks) const;
+  Slot job_slot(int node, Slot slot) const;
+  int nodes() const { return static_cast<int>(roster_.nodes().size()); }
+
+  asio::io_context& loop_;
+  const Plan& plan_;
+  const Listener listener_;
+  NodeRoster roster_;
+  Node* own_ = nullptr;
+  StoreServer* store_ = nullptr;
+  std::string master_addr_;
+  int master_port_ = 0;
+  std::map<Link, Remote> remotes_;
+  std::vector<Home> homes_;  // by slot of the job
+  int size_ = 0;             // at the start
+  bool finished_ = false;
+  asio::steady_timer beat_timer_, roster_timer_;
+};
+
+}  // namespace dlaunch

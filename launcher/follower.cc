@@ -1,0 +1,192 @@
+#include "launcher/follower.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "launcher/process_tree.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kNobodyListens = std::chrono::seconds(10);
+constexpr Duration kTellAfter = std::chrono::seconds(5);
+
+}  // namespace
+
+Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+                   const OriginalSignals& original)
+    : AgentBase(plan, job_dir, std::move(signals), original),
+      give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
+      refused_until_(give_up_at_) {}
+
+int Follower::run() {
+  if (!set_up()) return exit_code_;
+  open_output();
+  const auto endpoint = parse_endpoint(plan_.nodes.endpoint);
+  common_.store_url = "tcp://" + plan_.nodes.endpoint;
+  HandshakeIdentity self{.purpose = Purpose::node,
+                         .job_id = plan_.job_id,
+                         .who = fmt::format("dlaunch of host {} (pid {})", plan_.host, ::getpid())};
+  link_.emplace(loop_, *endpoint, std::move(self), secret_,
+                LeaderLink::Listener{
+                    .opened = [this] { on_opened(); },
+                    .message = [this](std::string_view frame) { on_frame(frame); },
+                    .lost = [this](const std::string& why) { on_lost(why); },
+                    .failed = [this](const LeaderLink::Failure& failure) { on_failed(failure); }});
+  link_->start();
+  return run_loop();
+}
+
+// -- The connection
+
+void Follower::on_opened() {
+  open_ = true;
+  join();
+}
+
+// Not while workers of an earlier time are there.
+void Follower::join() {
+  if (!open_ || joined_ || any_runs()) return;
+  send(NodeJoin{plan_.host, plan_.nodes.rank, plan_.nproc, what_must_agree(plan_)});
+}
+
+void Follower::on_lost(const std::string& why) {
+  open_ = false;
+  const bool was_in = std::exchange(joined_, false);
+  const auto now = steady_now();
+  give_up_at_ = deadline_after(now, plan_.join_timeout);
+  refused_until_ = std::min(give_up_at_, now + kNobodyListens);
+  waiting_told_ = false;
+  if (!was_in) return;
+  log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
+  pump_.post([this] {
+    std::vector<Slot> all;
+    for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
+    node_->driver().stop(all, SIGKILL);
+  });
+}
+
+void Follower::on_failed(const LeaderLink::Failure& failure) {
+  const auto now = steady_now();
+  const bool over = now > (failure.nobody_listens ? refused_until_ : give_up_at_);
+  if (failure.final || over) {
+    log_error("cannot join the job at {}", failure.why);
+    link_->stop();
+    return leave(kExitRendezvous);
+  }
+  const bool late = now > give_up_at_ - plan_.join_timeout + kTellAfter;
+  if (late && !std::exchange(waiting_told_, true)) {
+    log_warn("waiting for the leading dlaunch at {}", failure.why);
+  }
+}
+
+void Follower::on_frame(std::string_view frame) {
+  const auto message = decode_node_message(frame, steady_now());
+  if (!message) return log_warn("the leading dlaunch sent {}", message.error().what);
+  pump_.post([this, what = *message] { take(what); });
+}
+
+void Follower::send(const NodeMessage& message) { link_->send(encode(message, steady_now())); }
+
+// -- What the job wants
+
+void Follower::take(const NodeMessage& message) {
+  if (const auto* refused = std::get_if<NodeRefused>(&message)) {
+    log_error("the leading dlaunch refused this host: {}", escaped(refused->why));
+    link_->stop();
+    return leave(kExitRendezvous);
+  }
+  if (const auto* finish = std::get_if<NodeFinish>(&message)) return finished(*finish);
+  if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
+  if (!joined_) return;
+  if (const auto* start = std::get_if<NodeStart>(&message)) {
+    node_->drop_old_round_dirs();
+    node_->start(*start);
+  } else if (const auto* stop = std::get_if<NodeStop>(&message)) {
+    node_->driver().stop(stop->slots, stop->signal);
+  } else if (const auto* pass = std::get_if<NodeHandOn>(&message)) {
+    node_->driver().hand_on(pass->signal);
+  } else if (const auto* fence = std::get_if<NodeFence>(&message)) {
+    node_->fence(fence->round, fence->lost);
+  } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
+    (void)node_->announce(*announce);
+  }
+}
+
+void Follower::welcomed(const NodeWelcome& welcome) {
+  if (!node_) {
+    slots_ = welcome.slots;
+    common_.master_addr = welcome.master_addr;
+    common_.master_port = welcome.master_port;
+    auto node = open_node(
+        slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
+                 .ended =
+                     [this](Slot slot, const WorkerEnd& end) {
+                       if (joined_) send(NodeEnded{slot, end});
+                       node_->kill_leftovers();
+                       join();
+                     },
+                 .start_failed = [this](Slot slot,
+                                        const SpawnError& error) { start_errors_[slot] = error; },
+                 .child_changed = [] {}});
+    if (!node) {
+      failed(kExitCannotCreate, node.error());
+      link_->stop();
+      return leave(kExitCannotCreate);
+    }
+    node_ = std::move(*node);
+  }
+  joined_ = true;
+  log_info("joined the job as node {}", welcome.number);
+}
+
+void Follower::finished(const NodeFinish& finish) {
+  link_->stop();
+  if (node_) node_->kill_leftovers();
+  if (!finish.why.empty()) log_error("{}", escaped(finish.why));
+  leave(finish.exit_code);
+}
+
+// -- What happens here
+
+void Follower::tell(const JobCore::Event& event) {
+  if (!joined_) return join();
+  if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
+    send(NodeSpawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
+    send(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
+  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
+    send(NodeNotStarted{not_started->slot});
+  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
+    send(NodeUnkillable{stuck->slot});
+  } else if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
+    send(NodeReady{ready->slot, ready->left, ready->version});
+  } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
+    send(NodeProgress{progress->slot, progress->version});
+  }
+}
+
+// The whole job's, by way of the leader; alone, or when it is pressed, at once.
+void Follower::on_signal(int signal) {
+  const bool ends = ends_the_job(signal);
+  const bool again = ends && std::exchange(stop_signal_, signal) != 0;
+  if (joined_ && !again) return send(NodeSignal{signal});
+  if (!ends) return;
+  kill_descendants();
+  link_->stop();
+  leave(128 + signal);
+}
+
+void Follower::on_timer() { node_->driver().on_clock(); }
+
+void Follower::on_idle() {
+  if (node_) arm_timer(node_->driver().deadline().value_or(kNever));
+}
+
+}  // namespace dlaunch

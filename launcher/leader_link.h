@@ -1,0 +1,71 @@
+// LeaderLink: the connection from the dlaunch of a node to the one that leads the job. Connects,
+// proves the secret, frames bytes, and keeps the beat; tries again until it is told to stop. An
+// asio shell; one thread, the loop's.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/secret.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/wire.h"
+
+namespace dlaunch {
+
+class LeaderLink {
+ public:
+  struct Failure {  // of an attempt
+    std::string why;
+    bool final = false;           // the leader refused us, and would again
+    bool nobody_listens = false;  // its host is there
+  };
+  struct Listener {
+    std::function<void()> opened;
+    std::function<void(std::string_view frame)> message;
+    // It had been open; another attempt begins.
+    std::function<void(const std::string& why)> lost;
+    std::function<void(const Failure&)> failed;
+  };
+  LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
+             const Secret& secret, Listener listener);
+  ~LeaderLink();
+
+  void start();
+  void send(const std::string& frame);
+  // Nothing is heard of it any more. What was sent gets out.
+  void stop();
+
+ private:
+  struct Connection;
+  using ConnectionPtr = std::shared_ptr<Connection>;
+  void attempt();
+  void connected(const ConnectionPtr& connection);
+  void read(const ConnectionPtr& connection);
+  bool take(const ConnectionPtr& connection, std::string_view bytes);
+  void flush(const ConnectionPtr& connection);
+  void give_up(const ConnectionPtr& connection, Failure failure);
+  void beat();
+
+  asio::io_context& loop_;
+  const Endpoint endpoint_;
+  const HandshakeIdentity self_;
+  const Secret secret_;
+  const Listener listener_;
+  asio::steady_timer timer_;  // the beat, or a pause before the next attempt
+  ConnectionPtr connection_;
+  Duration pause_;
+  bool stopped_ = false;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,181 @@
+#include "launcher/node_message.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/codec.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMaxText = 1 << 20;  // an error file
+constexpr std::size_t kMaxItems = 16384;   // as many workers as a job may have
+
+// One list of fields serves both directions.
+class Out {
+ public:
+  explicit Out(TimePoint now) : now_(now) {}
+  template <std::integral T>
+  void operator()(const T& value) {
+    writer_.put(value);
+  }
+  void operator()(const bool& value) { writer_.put(static_cast<std::uint8_t>(value)); }
+  void operator()(const std::string& text) {
+    writer_.put_string(std::string_view(text).substr(0, kMaxText));
+  }
+  void operator()(const TimePoint& time) { writer_.put((now_ - time).count()); }
+  template <class T>
+  void list(const std::vector<T>& items) {
+    const auto size = std::min(items.size(), kMaxItems);
+    writer_.put(static_cast<std::uint32_t>(size));
+    for (std::size_t i = 0; i < size; ++i) fields(*this, items[i]);
+  }
+  std::string take() { return writer_.take(); }
+
+ private:
+  const TimePoint now_;
+  Writer writer_;
+};
+
+class In {
+ public:
+  In(std::string_view bytes, TimePoint now) : now_(now), reader_(bytes) {}
+  template <std::integral T>
+  void operator()(T& value) {
+    value = reader_.get<T>();
+  }
+  void operator()(bool& value) { value = reader_.get<std::uint8_t>() != 0; }
+  void operator()(std::string& text) { text = reader_.get_string(kMaxText); }
+  // Not from the future, and not so long ago that sums overflow.
+  void operator()(TimePoint& time) {
+    const auto age = Duration(reader_.get<Duration::rep>());
+    time = now_ - std::clamp<Duration>(age, Duration::zero(), std::chrono::hours(24 * 365));
+  }
+  template <class T>
+  void list(std::vector<T>& items) {
+    const auto size = reader_.get<std::uint32_t>();
+    if (size > kMaxItems) fits_ = false;
+    for (std::uint32_t i = 0; i < size && fits_ && reader_.ok(); ++i) {
+      fields(*this, items.emplace_back());
+    }
+  }
+  bool done() const { return fits_ && reader_.done(); }
+
+ private:
+  const TimePoint now_;
+  Reader reader_;
+  bool fits_ = true;
+};
+
+template <class A, class Enum>
+void as_byte(A& a, Enum& value, Enum last) {
+  auto byte = static_cast<std::uint8_t>(value);
+  a(byte);
+  if constexpr (!std::is_const_v<Enum>) {
+    value = static_cast<Enum>(std::min(byte, static_cast<std::uint8_t>(last)));
+  }
+}
+
+// A message or a part of one: M is it, const where it is written.
+template <class A, class M>
+void fields(A& a, M& m) {
+  using T = std::remove_const_t<M>;
+  if constexpr (std::is_same_v<T, std::string> || std::is_integral_v<T>) {
+    a(m);
+  } else if constexpr (std::is_same_v<T, NodePlace>) {
+    a(m.slot), a(m.rank), a(m.local_rank);
+  } else if constexpr (std::is_same_v<T, SpawnError>) {
+    as_byte<A, std::conditional_t<std::is_const_v<M>, const Stage, Stage>>(a, m.stage, Stage::exec);
+    a(m.os_errno), a(m.what);
+  } else if constexpr (std::is_same_v<T, FlightEntry>) {
+    a(m.what);
+    as_byte<A, std::conditional_t<std::is_const_v<M>, const FlightState, FlightState>>(
+        a, m.state, FlightState::failed);
+    a(m.started), a(m.ended);
+  } else if constexpr (std::is_same_v<T, WorkerEnd>) {
+    a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
+    a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
+    a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
+  } else if constexpr (std::is_same_v<T, NodeJoin>) {
+    a(m.host), a(m.number), a(m.nproc), a(m.job);
+  } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
+    a(m.slot), fields(a, m.error);
+  } else if constexpr (std::is_same_v<T, NodeReady>) {
+    a(m.slot), a(m.left), a(m.version);
+  } else if constexpr (std::is_same_v<T, NodeProgress>) {
+    a(m.slot), a(m.version);
+  } else if constexpr (std::is_same_v<T, NodeEnded>) {
+    a(m.slot), fields(a, m.end);
+  } else if constexpr (std::is_same_v<T, NodeSignal>) {
+    a(m.number);
+  } else if constexpr (std::is_same_v<T, NodeWelcome>) {
+    a(m.number), a(m.slots), a(m.master_addr), a(m.master_port);
+  } else if constexpr (std::is_same_v<T, NodeRefused>) {
+    a(m.why);
+  } else if constexpr (std::is_same_v<T, NodeStart>) {
+    a(m.round), a(m.size), a(m.local_size), a(m.node_rank), a(m.nodes), a.list(m.places);
+  } else if constexpr (std::is_same_v<T, NodeStop>) {
+    a.list(m.slots), a(m.signal);
+  } else if constexpr (std::is_same_v<T, NodeHandOn>) {
+    a(m.signal);
+  } else if constexpr (std::is_same_v<T, NodeFence>) {
+    a(m.round), a(m.lost);
+  } else if constexpr (std::is_same_v<T, NodeAnnounce>) {
+    a(m.round), a(m.size), a.list(m.places);
+  } else if constexpr (std::is_same_v<T, NodeFinish>) {
+    a(m.exit_code), a(m.why);
+  } else {
+    a(m.slot);  // NodeSpawned, NodeNotStarted, NodeUnkillable
+  }
+}
+
+// The message of that kind, empty: kinds are numbered as the variant has them.
+template <std::size_t... I>
+NodeMessage of_kind(std::size_t kind, std::index_sequence<I...>) {
+  NodeMessage message;
+  ((kind == I ? void(message.emplace<I>()) : void()), ...);
+  return message;
+}
+
+bool makes_sense(const NodeMessage& message) {
+  if (const auto* join = std::get_if<NodeJoin>(&message)) return join->nproc > 0;
+  if (const auto* welcome = std::get_if<NodeWelcome>(&message)) {
+    return welcome->slots > 0 && welcome->slots <= static_cast<int>(kMaxItems);
+  }
+  if (const auto* start = std::get_if<NodeStart>(&message)) {
+    return start->round > 0 && start->size > 0 && start->nodes > 0;
+  }
+  const auto* announce = std::get_if<NodeAnnounce>(&message);
+  return announce == nullptr || (announce->round > 0 && announce->size > 0);
+}
+
+}  // namespace
+
+std::string encode(const NodeMessage& message, TimePoint now) {
+  Out out(now);
+  out(static_cast<std::uint8_t>(message.index()));
+  std::visit([&](const auto& what) { fields(out, what); }, message);
+  const std::string body = out.take();
+  Writer frame;
+  frame.put_string(body);
+  return frame.take();
+}
+
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint now) {
+  In in(frame, now);
+  std::uint8_t kind = 0;
+  in(kind);
+  constexpr auto kKinds = std::variant_size_v<NodeMessage>;
+  if (frame.empty() || kind >= kKinds) {
+    return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};
+  }
+  NodeMessage message = of_kind(kind, std::make_index_sequence<kKinds>());
+  std::visit([&](auto& what) { fields(in, what); }, message);
+  if (!in.done() || !makes_sense(message)) {
+    return Error{.code = Errc::protocol, .what = "a malformed message"};
+  }
+  return message;
+}
+
+}  // namespace dlaunch

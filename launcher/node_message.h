@@ -1,0 +1,118 @@
+// NodeMessage: what the leading dlaunch of a job on several hosts and the dlaunch of another host
+// tell each other, over a connection that both have proven (rendezvous/handshake.h). Slots are the
+// node's own, from 0. Durations cross the wire, never points in time.
+//
+// A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. A frame of no
+// bytes says only that its sender is alive: each end sends one every kBeat, and takes the other for
+// lost when nothing has come for kLease. Pure; fuzzed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "elastic/job_core.h"
+#include "launcher/report.h"
+#include "launcher/spawn.h"
+
+namespace dlaunch {
+
+inline constexpr Duration kBeat = std::chrono::milliseconds(500);
+inline constexpr Duration kLease = std::chrono::seconds(3);
+
+// -- From a node
+struct NodeJoin {
+  std::string host;
+  std::int32_t number = -1;  // --node-rank; -1: any
+  std::int32_t nproc = 1;
+  std::string job;  // what must be alike everywhere, in words
+};
+struct NodeSpawned {
+  Slot slot = 0;
+};
+struct NodeStartFailed {
+  Slot slot = 0;
+  SpawnError error;
+};
+struct NodeNotStarted {  // it was stopped before its turn came
+  Slot slot = 0;
+};
+struct NodeUnkillable {
+  Slot slot = 0;
+};
+struct NodeReady {
+  Slot slot = 0;
+  std::int32_t left = 0;
+  std::uint64_t version = 0;
+};
+struct NodeProgress {
+  Slot slot = 0;
+  std::uint64_t version = 0;
+};
+struct NodeEnded {
+  Slot slot = 0;
+  WorkerEnd end;
+};
+struct NodeSignal {  // the user's, to that dlaunch
+  std::int32_t number = 0;
+};
+
+// -- To a node
+struct NodeWelcome {
+  std::int32_t number = 0;  // of the node
+  std::int32_t slots = 1;   // it has so many
+  std::string master_addr;
+  std::int32_t master_port = 0;
+};
+struct NodeRefused {
+  std::string why;
+};
+struct NodePlace {
+  Slot slot = 0;
+  std::int32_t rank = -1;  // -1: a spare
+  std::int32_t local_rank = -1;
+};
+struct NodeStart {
+  std::int32_t round = 0;
+  std::int32_t size = 1;        // of the job
+  std::int32_t local_size = 1;  // members on this node
+  std::int32_t node_rank = 0;   // among the nodes that have members
+  std::int32_t nodes = 1;       // that have
+  std::vector<NodePlace> places;
+};
+struct NodeStop {
+  std::vector<Slot> slots;
+  std::int32_t signal = 0;
+};
+struct NodeHandOn {
+  std::int32_t signal = 0;
+};
+struct NodeFence {
+  std::int32_t round = 0;
+  std::int32_t lost = -1;
+};
+struct NodeAnnounce {
+  std::int32_t round = 0;
+  std::int32_t size = 1;
+  std::vector<NodePlace> places;
+};
+struct NodeFinish {  // all is over
+  std::int32_t exit_code = 0;
+  std::string why;  // one line; "": it went well
+};
+
+using NodeMessage =
+    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
+                 NodeProgress, NodeEnded, NodeSignal, NodeWelcome, NodeRefused, NodeStart, NodeStop,
+                 NodeHandOn, NodeFence, NodeAnnounce, NodeFinish>;
+
+// With the frame's size in front.
+std::string encode(const NodeMessage& message, TimePoint now);
+// Of a frame's inside. Errc::protocol for whatever does not fit exactly. Slots are not checked
+// against how many there are.
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint now);
+
+}  // namespace dlaunch

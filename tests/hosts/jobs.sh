@@ -1,0 +1,37 @@
+# Jobs over test hosts, started by hand on each: sourced in place of hosts.sh.
+source "$SOURCE/tests/hosts/hosts.sh" || exit 1
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > secret)
+rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret" --job-id test)
+
+# start_job "HOSTS" ARGS…: dlaunch on these hosts, in that order; its output is in out.HOST and
+# err.HOST, its process in ${job[HOST]}.
+start_job() {
+  local hosts=$1 h; shift
+  rm -f out.* err.*
+  job=()
+  for h in $hosts; do start_dlaunch "$h" "$@"; done
+}
+start_dlaunch() {
+  local h=$1; shift
+  start_on "$h" dlaunch "${rdzv[@]}" "$@" >>"out.$h" 2>>"err.$h" </dev/null
+  job[h]=$!
+}
+# wait_host SECONDS HOST CODE: dlaunch there ends by then with that code.
+wait_host() {
+  local code
+  wait_until "$1" eval "! alive ${job[$2]} 2>/dev/null" || job_fails "dlaunch of host $2 does not end"
+  wait "${job[$2]}"; code=$?
+  [ "$code" = "$3" ] || job_fails "dlaunch of host $2 exits with $code, not $3"
+}
+running_jobs() {
+  local pid n=0
+  for pid in "${job[@]}"; do alive "$pid" 2>/dev/null && n=$((n + 1)); done
+  echo $n
+}
+wait_job() { local h; for h in "${!job[@]}"; do wait_host "$1" "$h" "$2"; done; }
+job_fails() { tail -n 15 err.* out.* >&2; fail "$*"; }
+# No process of a job is left on host H.
+nothing_left() {
+  wait_until 5 eval "[ \"\$(on $1 bash -c 'ls /proc | grep -cE ^[0-9]+$')\" -le 4 ]" ||
+    { on "$1" ps -ef >&2; fail "processes are left on host $1"; }
+}

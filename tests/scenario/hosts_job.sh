@@ -1,0 +1,45 @@
+# One command on each of several hosts is one job: started in any order, ended by one failure or one
+# signal, and elastic when a worker or a whole host is lost.
+source "$SOURCE/tests/hosts/jobs.sh" || exit 1
+hosts_up 4
+rounds=$BUILD/tests/support/rounds_worker
+
+# Who is what; the leader comes third.
+start_job "3 2 1" --nnodes 3 --nproc 2 bash -c \
+  'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname)'
+wait_job 20 0
+grep -qx '\[1\] 1/6 1/2 0/3 10.77.0.1 host1' out.1 || job_fails "rank 1"
+cat out.2 out.3 | grep -qE '^\[4\] 4/6 0/2 2/3 10.77.0.1 host[23]$' || job_fails "rank 4"
+start_job "1" --nnodes 3 true
+for h in 2 3; do start_dlaunch $h --nnodes 3 --node-rank 1 true; done
+wait_until 10 grep -q 'node rank 1 is host host[23]' err.2 err.3 || job_fails "two of the same node rank"
+kill -INT "${job[1]}"; wait_host 10 1 130
+wait_until 10 eval '[ "$(running_jobs)" = 0 ]' || job_fails "a host goes on without the leader"
+start_job "1" --nnodes 2 true; start_dlaunch 2 --nnodes 3 true; wait_host 10 2 69
+grep -q 'was started with dlaunch .* --nnodes 3:3; here it is' err.2 || job_fails "another --nnodes"
+(umask 077; echo 0123456789abcdef > other)
+start_dlaunch 3 --nnodes 2 --secret-file other true; wait_host 10 3 69
+start_dlaunch 4 --nnodes 2 true; wait_host 10 4 0; wait_host 10 1 0
+
+# A failure on one host ends all at once, and the leader says who it was.
+start_job "1 2 4" --nnodes 3 --nproc 2 bash -c \
+  'if [ $RANK = 3 ]; then read -rt 0.3 <> <(:); exit 7; fi; exec sleep 100'
+t0=$(now_ms); wait_job 20 7
+grep -qE 'rank 3 \(pid [0-9]+ on host host[24]\) failed first: exit code 7' err.1 || job_fails "no root cause"
+[ $(($(now_ms) - t0)) -lt 8000 ] || job_fails "the end took $(($(now_ms) - t0)) ms"
+
+# ^C anywhere.
+start_job "1 2" --nnodes 2 --nproc 2 bash -c 'echo here; exec sleep 100'
+wait_until 10 eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
+kill -INT "${job[2]}"; wait_job 10 130
+
+# A worker is lost: the others stay, wherever they are.
+start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --steps 150 --step-ms 10
+wait_until 20 eval '[ "$(cat out.* | grep -c "in round 1 ")" = 8 ]' || job_fails "no first round"
+h=$(grep -l '^\[5\]' out.*)  # whatever came as third or fourth
+on "${h#out.}" kill -9 "$(sed -n 's/^\[5\].*pid //p' "$h" | head -1)"
+wait_job 30 0
+[ "$(cat out.* | grep -c 'in round 2 ')" = 8 ] || job_fails "no second round of all"
+[ "$(grep -o 'pid .*' out.* | sort | uniq -c | awk '$1 == 2' | wc -l)" = 7 ] ||
+  job_fails "others were started again"
+for h in 1 2 3 4; do nothing_left $h; done

@@ -1,0 +1,97 @@
+#include "elastic/node_roster.h"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart(1000s);
+
+NodeRoster of(int min_nodes, int max_nodes) {
+  return {kStart, {.min_nodes = min_nodes, .max_nodes = max_nodes}, {0, "lead", 2}};
+}
+
+template <class Action>
+const Action* only(const std::vector<NodeRoster::Action>& actions) {
+  REQUIRE(actions.size() == 1);
+  return std::get_if<Action>(&actions.front());
+}
+
+}  // namespace
+
+TEST_CASE("the job begins when all hosts are there, numbered as they came") {
+  NodeRoster roster = of(3, 3);
+  CHECK(roster.step(kStart, NodeRoster::Join{7, "b", -1, 2}).empty());
+  CHECK(roster.who_is_here() == "2 of 3 hosts are here (lead, b)");
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", -1, 4})));
+  CHECK(roster.node_of(7) == 1);
+  CHECK(roster.node_of(9) == 2);
+  CHECK_FALSE(roster.deadline());
+  const auto late = roster.step(kStart, NodeRoster::Join{10, "d", -1, 2});
+  CHECK(only<NodeRoster::Refuse>(late)->why == "all 3 hosts are here");
+}
+
+TEST_CASE("a number that is asked for is kept, and refused where it is taken or too high") {
+  NodeRoster roster = of(3, 3);
+  CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 2, 2}).empty());
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "c", 2, 2}))->why ==
+        "node rank 2 is host b");
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "c", 0, 2}))->why ==
+        "node rank 0 is host lead");
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "c", 3, 2})));
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", -1, 2})));
+  CHECK(roster.node_of(9) == 1);
+}
+
+TEST_CASE("who leaves before the begin is not counted") {
+  NodeRoster roster = of(2, 2);
+  NodeRoster three = of(3, 3);
+  CHECK(three.step(kStart, NodeRoster::Join{7, "b", -1, 2}).empty());
+  CHECK(three.step(kStart, NodeRoster::Gone{7}).empty());
+  CHECK(three.step(kStart, NodeRoster::Join{8, "c", -1, 2}).empty());
+  CHECK(three.node_of(8) == 1);
+}
+
+TEST_CASE("with the least number of hosts it waits a while for more") {
+  NodeRoster roster = of(2, 4);
+  CHECK(roster.deadline() == kStart + 600s);
+  CHECK(roster.step(kStart + 5s, NodeRoster::Join{7, "b", -1, 2}).empty());
+  CHECK(roster.deadline() == kStart + 8s);
+  CHECK(roster.step(kStart + 7s, NodeRoster::Join{8, "c", -1, 2}).empty());
+  CHECK(roster.step(kStart + 8s, NodeRoster::Clock{}).empty());
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart + 10s, NodeRoster::Clock{})));
+  CHECK(only<NodeRoster::Back>(roster.step(kStart + 20s, NodeRoster::Join{9, "d", -1, 2}))->node ==
+        3);
+}
+
+TEST_CASE("with too few it gives up, and says who was there") {
+  NodeRoster roster = of(3, 4);
+  const auto actions = roster.step(kStart + 600s, NodeRoster::Clock{});
+  CHECK(only<NodeRoster::GiveUp>(actions)->why ==
+        "1 of 4 hosts are here (lead) after 10m, and 3 are needed");
+  CHECK_FALSE(roster.deadline());
+}
+
+TEST_CASE("a host that comes back has the number it had") {
+  NodeRoster roster = of(3, 3);
+  (void)roster.step(kStart, NodeRoster::Join{7, "b", -1, 2});
+  (void)roster.step(kStart, NodeRoster::Join{8, "c", -1, 2});
+  CHECK(only<NodeRoster::Lost>(roster.step(kStart, NodeRoster::Gone{7}))->node == 1);
+  CHECK(only<NodeRoster::Lost>(roster.step(kStart, NodeRoster::Gone{8}))->node == 2);
+  CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{9, "c", -1, 2}))->node == 2);
+  // Another host may stand in, with as many workers.
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{10, "d", 1, 3})));
+  CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{11, "d", -1, 2}))->node == 1);
+}
+
+TEST_CASE("a host that was started anew before its loss was noticed takes its own place") {
+  NodeRoster roster = of(2, 2);
+  (void)roster.step(kStart, NodeRoster::Join{7, "b", 1, 2});
+  const auto actions = roster.step(kStart, NodeRoster::Join{8, "b", 1, 2});
+  REQUIRE(actions.size() == 2);
+  CHECK(std::get<NodeRoster::Lost>(actions[0]).node == 1);
+  CHECK(std::get<NodeRoster::Back>(actions[1]).node == 1);
+  CHECK(roster.step(kStart, NodeRoster::Gone{7}).empty());
+}
