@@ -181,13 +181,13 @@ def never_joins(start, random):
 
 @case(40)
 def all_stand(start, random):
-    """every process of the job stands for two seconds, as when a machine sleeps"""
-    job = start(["--step-ms", "1"], launcher=["--hang-timeout", "1s"])
+    """every process of the job stands for longer than --hang-timeout, as when a machine sleeps"""
+    job = start(["--step-ms", "1"], launcher=["--hang-timeout", "2s"])
     of = job.settled()
     everybody = [job.keeper, job.agent, *of.pids.values()]
     random.shuffle(everybody)
     job.strikes(everybody, signal.SIGSTOP)
-    time.sleep(2)
+    time.sleep(2.5)
     random.shuffle(everybody)
     job.strikes(everybody, signal.SIGCONT)
     time.sleep(1)

@@ -113,16 +113,26 @@ def knock(path, kind, random):
 # -- Ports
 
 
+def four_free_ports(random):
+    while True:
+        base = random.randrange(20000, 30000)
+        held = [socket.socket() for _ in range(4)]
+        try:
+            for offset, one in enumerate(held):
+                one.bind(("127.0.0.1", base + offset))
+            return base
+        except OSError:
+            continue
+        finally:
+            for one in held:
+                one.close()
+
+
 @case(35)
 def few_ports(start, random):
     """no more ports than ranks, in every round; then one too few"""
-    holder = [socket.socket() for _ in range(4)]
-    base = random.randrange(20000, 30000)
-    for offset in range(4):
-        holder[offset].bind(("127.0.0.1", base + offset))
+    base = four_free_ports(random)
     limits = ["--transport", "tcp", "--port-range"]
-    for one in holder:
-        one.close()
     job = start(["--step-ms", "1"], launcher=[*limits, f"{base}-{base + 3}"])
     of = job.settled()
     for _ in range(3):
