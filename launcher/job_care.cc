@@ -46,6 +46,10 @@ ProgressWatch::Listener JobCare::listener() {
 }
 
 void JobCare::begin_round(int ranks, std::optional<TimePoint> fenced) {
+  if (chaos_) {
+    chaos_->new_round(steady_now());
+    arm_chaos();
+  }
   std::optional<Duration> recovered;
   if (fenced) recovered = steady_now() - *fenced;
   watch_.new_round(
