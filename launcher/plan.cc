@@ -54,6 +54,12 @@ std::string describe(const Plan& plan) {
   };
   line("command", command_line(plan));
   line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  if (plan.nodes.max > 1) {
+    static constexpr const char* kLeads[] = {"led by this one", "led by whoever is first",
+                                             "led elsewhere"};
+    line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
+                              kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
+  }
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);
   line("store", "tcp://" + plan.store_listen);
