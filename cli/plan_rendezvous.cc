@@ -72,7 +72,8 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
   if (options.rdzv && one_host) {
     if (auto done = plan_store(draft); !done) return done.error();
   }
-  if (one_host) {
+  // Where hosts meet by the master's address, the leader chooses the workers' port.
+  if (one_host || (options.rdzv && plan.nodes.lead != NodesPlan::Lead::no)) {
     if (auto done = plan_master(draft); !done) return done.error();
   }
   const auto store = parse_endpoint(plan.store_listen);

@@ -46,7 +46,22 @@ wait_job 40 0
 start_job "1 2 3" --nnodes 3 --nproc 2 --join-timeout 5s "$rounds" --steps 100000 --step-ms 10
 wait_until 20 in_round 1 6 || job_fails "no first round"
 host_kill 1; wait "${job[1]}"; unset 'job[1]'
-wait_until 3 eval '[ "$(on 2 bash -c "cat /proc/[0-9]*/comm" | grep -c rounds_worker)" = 0 ]' ||
+wait_until 3 eval '[ "$(on 2 bash -c "cat /proc/[0-9]*/comm 2>/dev/null" | grep -c rounds_worker)" = 0 ]' ||
   job_fails "workers outlive their leader"
 wait_job 20 69
 for h in 2 3; do nothing_left $h; done
+
+# A training that loses a host and gets it back has the model of an undisturbed one, to the last bit.
+[ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
+train() { # train MODEL: starts it
+  start_job "1 2" --nnodes 2 --nproc 2 --max-restarts 5 \
+    train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model "$1"
+}
+train quiet; wait_job 60 0
+train lost
+wait_until 30 grep -q 'epoch 1' out.1 || job_fails "no first epoch"
+host_kill 2; wait "${job[2]}"; unset 'job[2]'
+start_dlaunch 2 --nnodes 2 --nproc 2 --max-restarts 5 \
+  train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model lost
+wait_job 60 0
+cmp quiet lost || job_fails "the model differs from that of the undisturbed run"

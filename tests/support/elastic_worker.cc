@@ -12,6 +12,7 @@
 // handler interrupts system calls.
 // --log gets lines from each process:
 //   start pid P                            main() has begun
+//   dies pid P                             by --die-at
 //   round R rank R size N pid P step S     in that round it goes on from that step
 //   members R rank R pids P,P...           all of that round, as that rank knows them
 // A sum that is wrong, or a committed step that is lost, ends it with code 66 or 67.
@@ -134,7 +135,9 @@ class Worker {
     if (std::any_of(deaths.begin(), deaths.end(), now)) comm_.barrier();
     for (const Death& death : deaths) {
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
-      if (meant && now(death)) die(options_.death);
+      if (!meant || !now(death)) continue;
+      append(options_.log, "dies pid " + std::to_string(::getpid()) + "\n");
+      die(options_.death);
     }
     if (options_.step_ms > 0) {
       const timespec pace{static_cast<time_t>(options_.step_ms / 1000),

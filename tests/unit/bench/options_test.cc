@@ -1,6 +1,7 @@
 // Command lines of dlaunch-bench that mean nothing are refused, each with one line that says why.
 #include "cli/bench/options.h"
 
+#include <CLI/CLI.hpp>
 #include <doctest/doctest.h>
 
 #include "base/exit_code.h"
@@ -14,9 +15,15 @@ Options all_reduce() {
   return options;
 }
 
+Plan plan_of(Options options) {
+  CLI::App app;
+  declare(app, options);
+  return make_plan(app, options);
+}
+
 std::string refusal(const Options& options) {
   try {
-    make_plan(options);
+    plan_of(options);
   } catch (const Failure& failure) {
     CHECK(failure.exit_code == dlaunch::kExitUsage);
     return failure.what;
@@ -27,7 +34,7 @@ std::string refusal(const Options& options) {
 TEST_CASE("a skew is a duration above zero") {
   Options options = all_reduce();
   options.skew = "1.5ms";
-  CHECK(make_plan(options).skew_us == doctest::Approx(1500));
+  CHECK(plan_of(options).skew_us == doctest::Approx(1500));
   options.skew = "0";
   CHECK(refusal(options).find("--skew") == 0);
   options.skew = "soon";
@@ -37,7 +44,7 @@ TEST_CASE("a skew is a duration above zero") {
 TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
   Options options = all_reduce();
   options.overlap = true;
-  CHECK(make_plan(options).kind->kind == Kind::all_reduce);
+  CHECK(plan_of(options).kind->kind == Kind::all_reduce);
   options.skew = "1ms";
   CHECK(refusal(options) == "--overlap and --skew cannot be combined");
   options.skew = "";
@@ -48,7 +55,7 @@ TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
 TEST_CASE("a collective without a model has no share of a limit") {
   Options options = all_reduce();
   options.calibrate = true;
-  CHECK(make_plan(options).kind->kind == Kind::all_reduce);
+  CHECK(plan_of(options).kind->kind == Kind::all_reduce);
   options.collective = "gather";
   CHECK(refusal(options).find("--calibrate: no bound is known for gather") == 0);
 }

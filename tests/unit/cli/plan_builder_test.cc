@@ -188,14 +188,51 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
 TEST_CASE("one node, and what says so") {
   FakeMachine fake;
   CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);
-  CHECK(fake.refused({"--nnodes", "2", "p"}) ==
-        "64 --nnodes 2: this version runs on one machine (1 or 1:1)");
-  CHECK(fake.refused({"--nnodes", "1:4", "p"}).starts_with("64 --nnodes 1:4: this version"));
-  CHECK(fake.refused({"--node_rank", "1", "p"}).starts_with("64 --node_rank 1: this version"));
+  CHECK(
+      fake.refused({"--nnodes", "2", "p"}) ==
+      "64 --nnodes 2 needs --rdzv tcp://HOST:PORT: where one of the hosts listens for the others");
+  CHECK(
+      fake.refused({"--nnodes", "3:2", "p"}).starts_with("64 --nnodes: '2' is not a whole number"));
+  CHECK(fake.refused({"--nnodes", "0", "p"}).find(", or MIN:MAX") != std::string::npos);
+  CHECK(fake.refused({"--node_rank", "1", "p"}).find("(--nnodes 1)") != std::string::npos);
   CHECK(fake.built({"--rdzv_backend=c10d", "p"}).notes[0] ==
         "--rdzv_backend c10d: workers meet at dlaunch's own store");
   CHECK(fake.refused({"--rdzv_backend=etcd", "p"}) ==
         "64 --rdzv_backend: 'etcd' is not one of c10d, static");
+}
+
+TEST_CASE("several hosts: who leads, and where") {
+  using Lead = NodesPlan::Lead;
+  FakeMachine fake;
+  auto nodes = [&](std::vector<std::string> words) {
+    words.emplace_back("p");
+    return fake.plan(words).nodes;
+  };
+  CHECK(nodes({"--nnodes", "2", "--rdzv", "tcp://here:7"}).lead == Lead::if_free);
+  CHECK(nodes({"--nnodes", "2", "--rdzv", "here:7", "--node-rank", "0"}).lead == Lead::yes);
+  CHECK(nodes({"--nnodes", "2", "--rdzv", "here:7", "--node-rank", "1"}).lead == Lead::no);
+  CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).lead == Lead::no);
+  CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).endpoint == "far:29400");
+  CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).min == 2);
+  // torchrun's static rendezvous.
+  CHECK(
+      nodes({"--nnodes", "2", "--node_rank=1", "--master_addr=far", "--master_port=8"}).endpoint ==
+      "far:8");
+  CHECK(fake.plan({"--nnodes", "2", "--master_addr=here", "p"}).store_listen == "10.0.0.1:29500");
+  CHECK(fake.plan({"--nnodes", "2", "--master_addr=here", "p"}).master_port == 0);
+  CHECK(fake.plan({"--nnodes", "2", "--rdzv", "here", "p"}).job_id == "default");
+  CHECK(fake.plan({"--nnodes", "2", "-np", "6", "--rdzv", "here", "p"}).nproc == 3);
+  CHECK(fake.built({"--nnodes", "2", "--rdzv", "here", "p"})
+            .warnings.at(0)
+            .starts_with("no --secret-file: "));
+  CHECK(fake.refused({"--nnodes", "2", "-np", "5", "--rdzv", "here", "p"})
+            .starts_with("64 -np 5: that many workers cannot"));
+  CHECK(fake.refused({"--nnodes", "2", "--node-rank", "0", "--rdzv", "far", "p"})
+            .starts_with("64 --rdzv: node rank 0 leads the job, but 'far' is not"));
+  CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here:0", "p"})
+            .starts_with("64 --rdzv: all hosts have to know the port"));
+  CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--max-nproc", "9", "p"})
+            .starts_with("64 --max-nproc: on several hosts"));
 }
 
 TEST_CASE("addresses must be ours") {
@@ -207,7 +244,7 @@ TEST_CASE("addresses must be ours") {
   CHECK(fake.plan({"--master-addr", "here", "--master-port", "7", "p"}).master_addr == "10.0.0.1");
   CHECK(fake.plan({"--master-addr", "here", "--master-port", "7", "p"}).master_port == 7);
   CHECK(fake.refused({"--rdzv", "tcp://far:1", "p"}) ==
-        "64 --rdzv: 'far' is not an address of this machine; this version runs on one machine");
+        "64 --rdzv: 'far' is not an address of this machine; for a job on several say --nnodes");
   CHECK(fake.refused({"--master_addr", "far", "p"}).starts_with("64 --master_addr: 'far' is not"));
   CHECK(fake.refused({"--rdzv", "file:///x", "p"}) ==
         "64 --rdzv: 'file:///x' is not tcp://HOST:PORT, the only rendezvous of this version");

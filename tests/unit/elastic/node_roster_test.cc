@@ -70,7 +70,7 @@ TEST_CASE("with too few it gives up, and says who was there") {
   NodeRoster roster = of(3, 4);
   const auto actions = roster.step(kStart + 600s, NodeRoster::Clock{});
   CHECK(only<NodeRoster::GiveUp>(actions)->why ==
-        "1 of 4 hosts are here (lead) after 10m, and 3 are needed");
+        "1 of 4 hosts are here (lead) after 600 s, and 3 are needed");
   CHECK_FALSE(roster.deadline());
 }
 
