@@ -547,6 +547,12 @@ bool JobCore::all_members_are(Life life) const {
                      [&](Slot slot) { return at(slot).life == life; });
 }
 
+std::optional<TimePoint> JobCore::starts_at(Slot slot) const {
+  const Process& process = at(slot);
+  if (process.life != Life::waiting || process.start_at <= now_) return std::nullopt;
+  return process.start_at;
+}
+
 std::string JobCore::life_of(Slot slot) const {
   const Process& process = at(slot);
   switch (process.life) {

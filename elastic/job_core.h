@@ -168,6 +168,8 @@ class JobCore {
   bool linked(Slot slot) const { return at(slot).linked; }
   // Its process runs, and is not to end.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
+  // When a process is started there that may not start yet.
+  std::optional<TimePoint> starts_at(Slot slot) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
   std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.

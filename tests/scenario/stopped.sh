@@ -10,7 +10,7 @@ result=$(grep -o 'step 200, result [0-9a-f]*' out) || fail "no result"
 expect_result() {
   wait "$job"; code=$?; expect_code 0
   [ "$(grep -c "of 3: $result" out)" = 3 ] || fail "not the result of one process, three times"
-  [ "$(cut -d' ' -f2 log | sort -u | wc -l)" = "$1" ] || { cat log; fail "not in $1 rounds"; }
+  [ "$(grep -o '^round [0-9]*' log | sort -u | wc -l)" = "$1" ] || { cat log; fail "not in $1 rounds"; }
 }
 # start ARGS…: as $job, until rank 1 of $pid has begun.
 start() {
