@@ -18,8 +18,9 @@ if os.path.exists(checkpoint):
     begin = saved["epoch"]
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
-print(f"rank {rank} of {dist.get_world_size()} begins with epoch {begin}, restarts {restarts}",
-      f"of {os.environ['TORCHELASTIC_MAX_RESTARTS']}", flush=True)
+sys.stdout.write(f"rank {rank} of {dist.get_world_size()} begins with epoch {begin}, restarts "
+                 f"{restarts} of {os.environ['TORCHELASTIC_MAX_RESTARTS']}\n")  # in one piece
+sys.stdout.flush()
 for epoch in range(begin, 6):
     for step in range(4):
         if f"{epoch}:{rank}:{restarts}" in fails and step == 2:
