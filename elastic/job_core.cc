@@ -13,8 +13,6 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
-// Between two rounds of a shrinking job that reports no commits.
-constexpr Duration kSilentShrink = std::chrono::seconds(5);
 // Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
 // which nobody waits, those that they need to recover.
 constexpr Duration kHeadStart = std::chrono::milliseconds(3);
@@ -286,6 +284,7 @@ bool JobCore::is_refused(const RestartDecision& decision) {
 void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   Process& process = at(slot);
   const int rank = process.rank;
+  failed_node_ = node_of(slot);
   RestartDecision decision{.restart = true};
   if (failure) decision = policy_.failed(now_, *failure);
   if (is_refused(decision)) {
@@ -306,6 +305,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
 
 // All that was lost with a node is one failure.
 void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
+  failed_node_ = node;
   const auto refused = is_refused(policy_.failed(
       now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));
   int lost_rank = -1;
@@ -330,10 +330,10 @@ void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
 }
 
 bool JobCore::hand_to_spare(int rank) {
-  const auto spare = best_spare();
-  if (!spare) return false;
-  roster_[static_cast<std::size_t>(rank)] = *spare;
-  at(*spare).rank = rank;
+  const auto spares = ready_spares();
+  if (spares.empty()) return false;
+  roster_[static_cast<std::size_t>(rank)] = spares.front();
+  at(spares.front()).rank = rank;
   return true;
 }
 
@@ -344,16 +344,14 @@ bool JobCore::may_shrink() const {
                      [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }
 
-// The spare that will be there first.
-std::optional<Slot> JobCore::best_spare() const {
-  std::optional<Slot> best;
-  for (Slot slot = 0; slot < slots(config_); ++slot) {
+// Processes that wait for a place.
+std::vector<Slot> JobCore::ready_spares() const {
+  std::vector<Slot> spares;
+  for (Slot slot = 0; slot < slots(); ++slot) {
     const Process& process = at(slot);
-    if (process.rank >= 0 || !process.wanted || process.life != Life::running) continue;
-    if (!process.ready) continue;
-    if (!best) best = slot;
+    if (process.rank < 0 && process.wanted && process.ready) spares.push_back(slot);
   }
-  return best;
+  return spares;
 }
 
 // Gives the next round its number. Whoever cannot go on to it is stopped; whoever has finished
@@ -370,8 +368,17 @@ void JobCore::form(int lost_rank) {
 }
 
 bool JobCore::stays(Slot slot) const {
-  if (config_.scope == RestartScope::worker) return true;
-  return config_.scope == RestartScope::automatic && at(slot).linked;
+  switch (config_.scope) {
+    case RestartScope::automatic:
+      return at(slot).linked;
+    case RestartScope::worker:
+      return true;
+    case RestartScope::node:
+      return at(slot).linked && node_of(slot) != failed_node_;
+    case RestartScope::job:
+      break;
+  }
+  return false;
 }
 
 void JobCore::want(Slot slot, int rank, TimePoint start_at) {
@@ -416,207 +423,6 @@ void JobCore::end(JobEnding why, int signal) {
 
 void JobCore::stop_all(int signal) {
   for (Slot slot = 0; slot < slots(config_); ++slot) stop(slot, signal);
-}
-
-// -- What follows from where everybody is now
-
-void JobCore::settle() {
-  if (state_ == JobState::forming || state_ == JobState::active) {
-    if (all_members_are(Life::done)) {
-      end(JobEnding::succeeded, SIGTERM);
-    } else {
-      start_due();
-      grow();
-      announce();
-    }
-  }
-  if (state_ == JobState::ending && !any_alive()) finish();
-}
-
-bool JobCore::some_stay() const {
-  return std::any_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });
-}
-
-// Where nobody of the roster stays, all start together, after the last of the others is gone.
-void JobCore::start_due() {
-  bool some_go = false, all_due = true;
-  for (const Slot slot : roster_) {
-    const Process& process = at(slot);
-    some_go |= process.life == Life::stopping;
-    all_due &= process.life != Life::waiting || may_start(process);
-  }
-  const bool together = !some_stay();
-  if (together && (some_go || !all_due)) return;
-  StartWorkers start{round_, {}, together};
-  for (Slot slot = 0; slot < slots(config_); ++slot) {
-    Process& process = at(slot);
-    if (process.life != Life::waiting || !may_start(process)) continue;
-    process.life = Life::starting;
-    process.version = 0;
-    process.round = round_;
-    process.join_by = deadline_after(now_, config_.join_timeout);
-    start.places.push_back({slot, process.rank});
-  }
-  if (!start.places.empty()) actions_.push_back(std::move(start));
-}
-
-bool JobCore::may_start(const Process& process) const {
-  return process.start_at <= now_ && reachable(static_cast<Slot>(&process - processes_.data()));
-}
-
-// A member that waits for its node: until when.
-TimePoint JobCore::given_up_at(const Process& process) const {
-  if (lost_nodes_.empty() || process.life != Life::waiting || process.rank < 0) return kNever;
-  const auto lost = lost_nodes_.find(node_of(static_cast<Slot>(&process - processes_.data())));
-  return lost == lost_nodes_.end() ? kNever : deadline_after(lost->second, config_.join_timeout);
-}
-
-int JobCore::node_of(Slot slot) const {
-  return config_.nodes.empty() ? 0 : config_.nodes[static_cast<std::size_t>(slot)];
-}
-
-// Takes those into the roster that a larger size was waiting for, once all of them are there.
-void JobCore::grow() {
-  const int more = target_size_ - size();
-  std::vector<Slot> joiners;
-  for (Slot slot = 0; slot < slots(config_); ++slot) {
-    const Process& process = at(slot);
-    if (process.rank < 0 && process.wanted && process.ready) joiners.push_back(slot);
-  }
-  if (more <= 0 || static_cast<int>(joiners.size()) < more || any_member_done()) return;
-  for (int i = 0; i < more; ++i) {
-    at(joiners[static_cast<std::size_t>(i)]).rank = size();
-    roster_.push_back(joiners[static_cast<std::size_t>(i)]);
-  }
-  form(-1);
-}
-
-// By one rank a round, and the next one when the members have made a commit in it: what one that
-// leaves has of a sharded state, others have a replica of, but not what two keep for each other.
-void JobCore::shrink_on() {
-  if (state_ != JobState::active || !announced_) return;
-  shrink_at_ = kNever;
-  if (target_size_ >= size() || any_member_done()) return;
-  leave_roster(size() - 1);
-  form(-1);
-}
-
-// While a round is formed: of those too many, the ones that have not come to it and hold nothing.
-void JobCore::drop_unlinked() {
-  const int before = size();
-  while (target_size_ < size() && !at(roster_.back()).linked) leave_roster(size() - 1);
-  if (size() < before) form(-1);
-}
-
-void JobCore::announce() {
-  if (announced_ || !all_members_are(Life::running)) return;
-  const auto is = [&](bool Process::*what) {
-    return [this, what](Slot slot) { return at(slot).*what; };
-  };
-  if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
-    for (const Slot slot : roster_) {
-      at(slot).ready = false;
-      at(slot).in_round = at(slot).round = round_;
-    }
-    announced_ = true;
-    state_ = JobState::active;
-    // What they have said when they left the round before counts from now on: whether they or the
-    // end of the lost process are heard of first is chance.
-    std::uint64_t newest = 0;
-    for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
-    note_version(newest);
-    version_ = newest;  // lower than before where all who held it have died
-    shrink_at_ = target_size_ < size() ? deadline_after(now_, kSilentShrink) : kNever;
-    actions_.push_back(Announce{round_, roster_});
-    for (Slot slot = 0; slot < slots(config_); ++slot) {
-      if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
-    }
-  } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
-    state_ = JobState::active;
-  }
-}
-
-void JobCore::finish() {
-  state_ = JobState::ended;
-  const bool stuck = std::any_of(processes_.begin(), processes_.end(),
-                                 [](const Process& p) { return p.life == Life::stuck; });
-  actions_.push_back(Finish{why_, stop_signal_, !stuck, why_no_restart_});
-}
-
-bool JobCore::is_up(const Process& process) {
-  return process.life == Life::starting || process.life == Life::running;
-}
-
-bool JobCore::any_alive() const {
-  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) {
-    return is_up(process) || process.life == Life::stopping;
-  });
-}
-
-bool JobCore::any_member_done() const {
-  return std::any_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return at(slot).life == Life::done; });
-}
-
-// For the round that is being formed.
-bool JobCore::any_member_waits() const {
-  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
-}
-
-bool JobCore::any_linked() const {
-  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
-}
-
-bool JobCore::all_members_are(Life life) const {
-  return std::all_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return at(slot).life == life; });
-}
-
-std::optional<TimePoint> JobCore::starts_at(Slot slot) const {
-  const Process& process = at(slot);
-  if (process.life != Life::waiting || process.start_at <= now_) return std::nullopt;
-  return process.start_at;
-}
-
-std::string JobCore::life_of(Slot slot) const {
-  const Process& process = at(slot);
-  switch (process.life) {
-    case Life::absent:
-      return "absent";
-    case Life::waiting:
-      return reachable(slot) ? "to be started" : "waiting for its host";
-    case Life::starting:
-      return "starting";
-    case Life::running:
-      if (process.ready) return process.rank >= 0 ? "waiting for its round" : "waiting for a place";
-      return "running";
-    case Life::stopping:
-      return "being stopped";
-    case Life::done:
-      return "done";
-    case Life::stuck:
-      return "cannot be ended";
-  }
-  return "";
-}
-
-std::string JobCore::waits_for() const {
-  std::string text;
-  if (state_ != JobState::forming) return text;
-  for (const Slot slot : roster_) {
-    const Process& process = at(slot);
-    if (process.ready) continue;
-    std::string how = "to leave its round";
-    if (process.life == Life::stopping) how = "to end";
-    if (process.life == Life::waiting) how = "to be started again";
-    if (process.life == Life::waiting && !reachable(slot)) how = "to have its host back";
-    if (process.life == Life::starting) how = "to start";
-    if (process.life == Life::running && process.in_round == 0) how = "to ask for its round";
-    if (!text.empty()) text += ", ";
-    text += "rank " + std::to_string(process.rank) + " " + how;
-  }
-  return text;
 }
 
 }  // namespace dlaunch

@@ -38,7 +38,7 @@ namespace dlaunch {
 enum class RestartScope {
   automatic,  // those that are not linked
   worker,     // nobody
-  node,       // everybody on its node
+  node,       // those that are not linked, and everybody on its node
   job,        // everybody
 };
 
@@ -160,6 +160,7 @@ class JobCore {
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
   int target_size() const { return target_size_; }  // it grows or shrinks to that, or size()
+  int max_size() const { return config_.max_size; }
   int restarts_used() const { return policy_.used(); }
   int restarts_left(TimePoint now) const { return policy_.left(now); }
   int rank_of(Slot slot) const { return at(slot).rank; }
@@ -236,7 +237,7 @@ class JobCore {
   void announce();
   void finish();
 
-  std::optional<Slot> best_spare() const;
+  std::vector<Slot> ready_spares() const;
   bool may_shrink() const;
   bool stays(Slot slot) const;
   // Its node is there.
@@ -264,6 +265,7 @@ class JobCore {
   int target_size_;                      // a larger one than the roster is being prepared
   int wished_size_;                      // by the user; less while nodes are lost
   std::map<int, TimePoint> lost_nodes_;  // since when
+  int failed_node_ = -1;                 // where the last failure was
   RestartPolicy policy_;
   std::uint64_t version_ = 0;  // the newest that a member holds
   std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again

@@ -155,6 +155,7 @@ void Agent::begin() {
   auto control = JobControl::open(
       loop_, job_dir_.path(),
       {plan_, job(), node_->processes(), [this](Slot slot) { return crew_.own_slot(slot); },
+       [this](Slot slot) { return crew_.host_of(slot); },
        [this](const JobCore::Event& event) { feed(event); }});
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);

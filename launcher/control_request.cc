@@ -132,9 +132,11 @@ ControlDecision restart(const JobStatus& job, int rank) {
   const WorkerStatus* const worker = of_rank(job, rank);
   if (worker == nullptr) return no_such_rank(job, rank);
   if (!worker->up) return refuse(fmt::format("rank {} does not run: {}", rank, worker->state));
-  return order(JobCore::Replace{worker->slot, FailureKind::voluntary},
-               fmt::format("rank {} (pid {}) is restarted{}", rank, worker->pid,
-                           worker->linked ? "" : ", and with it all that are not elastic"));
+  return order(
+      JobCore::Replace{worker->slot, FailureKind::voluntary},
+      fmt::format("rank {} ({}) is restarted{}", rank,
+                  worker->pid > 0 ? fmt::format("pid {}", worker->pid) : "on host " + worker->host,
+                  worker->linked ? "" : ", and with it all that are not elastic"));
 }
 
 ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
@@ -142,6 +144,10 @@ ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
   if (rank) {
     const WorkerStatus* const worker = of_rank(job, *rank);
     if (worker == nullptr) return no_such_rank(job, *rank);
+    if (worker->pid == 0 && worker->up) {
+      return refuse(fmt::format("rank {} runs on host {}: stacks are shown of host {} only", *rank,
+                                worker->host, job.host));
+    }
     if (worker->pid == 0)
       return refuse(fmt::format("rank {} has no process: {}", *rank, worker->state));
     decision.stacks_of.push_back(*worker);

@@ -118,7 +118,7 @@ JobStatus JobControl::status() const {
                    .round = core.round(),
                    .size = core.size(),
                    .target_size = core.target_size(),
-                   .max_size = job_.plan.max_nproc,
+                   .max_size = core.max_size(),
                    .waits_for = core.waits_for(),
                    .restarts_used = core.restarts_used(),
                    .restarts_left = core.restarts_left(steady_now()),
@@ -145,6 +145,7 @@ WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
   const JobCore& core = job_.core;
   WorkerStatus worker{.slot = slot,
                       .rank = core.rank_of(slot),
+                      .host = job_.host_of(slot),
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};

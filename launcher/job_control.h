@@ -25,6 +25,7 @@ class JobControl {
     const JobCore& core;
     const Processes& processes;                         // of this host
     std::function<std::optional<Slot>(Slot)> own_slot;  // theirs; none: it is of another host
+    std::function<std::string(Slot)> host_of;
     std::function<void(JobCore::Event)> feed;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,

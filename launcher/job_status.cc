@@ -18,7 +18,7 @@ json describe(const FlightEntry& operation, TimePoint now) {
 }
 
 json describe(const JobStatus& status, const WorkerStatus& worker) {
-  json out = {{"host", status.host},
+  json out = {{"host", worker.host},
               {"local_rank", worker.slot},
               {"state", worker.state},
               {"elastic", worker.linked}};

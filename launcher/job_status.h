@@ -14,8 +14,9 @@ namespace dlaunch {
 
 struct WorkerStatus {
   Slot slot = 0;
-  int rank = -1;                         // -1: a spare, or one that is leaving
-  int pid = 0;                           // 0: there is no process
+  int rank = -1;  // -1: a spare, or one that is leaving
+  std::string host;
+  int pid = 0;                           // 0: there is no process, or it is on another host
   bool up = false;                       // it runs, and nobody has asked it to end
   bool linked = false;                   // it takes part in elastic rounds
   std::string state;                     // "running", "to be started": for people
@@ -26,7 +27,7 @@ struct WorkerStatus {
 struct JobStatus {
   TimePoint now{};
   std::string job_id;
-  std::string host;
+  std::string host;     // that leads
   std::string program;  // with its arguments
   JobState state = JobState::idle;
   int round = 0;

@@ -1,8 +1,6 @@
 // The C API over Communicator: no exception leaves it, and every error becomes a code and a text.
 #include <algorithm>
-#include <cerrno>
 #include <exception>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,13 +14,13 @@
 #include "dlaunch/ring.h"
 #include "ring/communicator.h"
 #include "ring/membership.h"
+#include "ring/next_round.h"
 
 using dlaunch::Call;
 using dlaunch::Collective;
 using dlaunch::Communicator;
 using dlaunch::Errc;
 using dlaunch::Error;
-using dlaunch::JobView;
 using dlaunch::Message;
 using dlaunch::Result;
 
@@ -186,62 +184,6 @@ dl_result end_of(dl_request*& request) {
 
 }  // namespace
 
-namespace {
-
-JobView in_round(JobView job, const dlaunch::RoundNotice& notice) {
-  job.rank = notice.rank;
-  job.size = notice.size;
-  job.round = static_cast<std::uint64_t>(notice.round);
-  job.store_url = notice.store_url;
-  job.round_dir = notice.round_dir;
-  job.local_cores = notice.local_cores;
-  return job;
-}
-
-// The mistake is this program's: another round would not help.
-bool is_final(Errc code) {
-  return code == Errc::usage || code == Errc::unsupported || code == Errc::auth ||
-         code == Errc::mismatch;
-}
-
-// This process lacks descriptors, memory, threads or a port: another round would not bring them,
-// though what is in the way may be gone after a few attempts.
-bool lacks_means(const Error& error) {
-  constexpr int kMeans[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, ENOSPC, EADDRINUSE};
-  return std::find(std::begin(kMeans), std::end(kMeans), error.os_errno) != std::end(kMeans);
-}
-constexpr int kAttempts = 3;
-
-// Into the next round whose members really meet.
-Result<void> join_next_round(dl_comm& comm, std::uint64_t version) {
-  comm.membership->on_over({});
-  comm.impl.reset();  // its end is what the others hear first
-  const auto failed = [&](const Error& error) {
-    comm.impl = Communicator::ended(error);
-    return error;
-  };
-  for (int vain = 0;;) {
-    auto notice = comm.membership->next_round(version);
-    if (!notice) return failed(notice.error());
-    dlaunch::AbortFlag over;
-    // Nothing can have been done in it before all have met: it is left at once, whatever ends it.
-    comm.membership->on_over([&over](const Error& why) { over.raise(why); },
-                             dlaunch::Membership::Ends::all);
-    auto joined = Communicator::join(in_round(comm.job, *notice), &over);
-    comm.membership->on_over({});
-    if (joined) {
-      comm.impl = std::move(*joined);
-      comm.membership->on_over(
-          [impl = comm.impl.get()](const Error& why) { impl->end_round(why); });
-      return {};
-    }
-    vain = lacks_means(joined.error()) ? vain + 1 : 0;
-    if (is_final(joined.error().code) || vain == kAttempts) return failed(joined.error());
-  }
-}
-
-}  // namespace
-
 void dl_options_init(dl_options* options) {
   *options = dl_options{};
   options->struct_size = sizeof(dl_options);
@@ -265,7 +207,8 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
       auto membership = dlaunch::Membership::connect(job->agent, job->worker);
       if (!membership) return membership.error();
       made->membership = std::move(*membership);
-      if (auto ok = join_next_round(*made, 0); !ok) return ok;
+      if (auto ok = dlaunch::join_next_round(*made->membership, *job, 0, made->impl); !ok)
+        return ok;
     }
     *comm = made.release();
     return {};
@@ -281,7 +224,7 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
                        "rejoin: no launcher forms rounds for this process: set "
                        "options.elastic, and start it with dlaunch"};
     }
-    return join_next_round(*comm, version);
+    return dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
   });
 }
 

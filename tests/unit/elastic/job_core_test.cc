@@ -684,3 +684,14 @@ TEST_CASE("a job does not grow beyond the nodes that are there") {
   world.rejoin_all();
   CHECK(world.core.size() == 4);
 }
+
+TEST_CASE("with the scope of a node, those on other nodes stay") {
+  auto config = on_two_nodes(2, 3, 4);
+  config.scope = RestartScope::node;
+  World world(config);
+  world.fail(3);
+  CHECK(world.stopped == Slots{2});
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+}

@@ -1,0 +1,62 @@
+#include "ring/next_round.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+namespace dlaunch {
+namespace {
+
+JobView in_round(JobView job, const RoundNotice& notice) {
+  job.rank = notice.rank;
+  job.size = notice.size;
+  job.round = static_cast<std::uint64_t>(notice.round);
+  job.store_url = notice.store_url;
+  job.round_dir = notice.round_dir;
+  job.local_cores = notice.local_cores;
+  return job;
+}
+
+// The mistake is this program's: another round would not help.
+bool is_final(Errc code) {
+  return code == Errc::usage || code == Errc::unsupported || code == Errc::auth ||
+         code == Errc::mismatch;
+}
+
+// This process lacks descriptors, memory, threads or a port: another round would not bring them,
+// though what is in the way may be gone after a few attempts.
+bool lacks_means(const Error& error) {
+  constexpr int kMeans[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, ENOSPC, EADDRINUSE};
+  return std::find(std::begin(kMeans), std::end(kMeans), error.os_errno) != std::end(kMeans);
+}
+constexpr int kAttempts = 3;
+
+}  // namespace
+
+Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
+                             std::unique_ptr<Communicator>& impl) {
+  membership.on_over({});
+  impl.reset();  // its end is what the others hear first
+  const auto failed = [&](const Error& error) {
+    impl = Communicator::ended(error);
+    return error;
+  };
+  for (int vain = 0;;) {
+    auto notice = membership.next_round(version);
+    if (!notice) return failed(notice.error());
+    AbortFlag over;
+    // Nothing can have been done in it before all have met: it is left at once, whatever ends it.
+    membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
+    auto joined = Communicator::join(in_round(job, *notice), &over);
+    membership.on_over({});
+    if (joined) {
+      impl = std::move(*joined);
+      membership.on_over([round = impl.get()](const Error& why) { round->end_round(why); });
+      return {};
+    }
+    vain = lacks_means(joined.error()) ? vain + 1 : 0;
+    if (is_final(joined.error().code) || vain == kAttempts) return failed(joined.error());
+  }
+}
+
+}  // namespace dlaunch
