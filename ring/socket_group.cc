@@ -66,7 +66,7 @@ bool SocketGroup::may_poll_on(TimePoint now) {
     idle_since_ = now;
     turns_ = 0;
   }
-  if (now - idle_since_ > kSpin) return false;
+  if (now - idle_since_ > kSpin || !spin_.pays()) return false;
   // Whoever is waited for, or a thread of this rank's own, may want this very core.
   if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core())) offer_core();
   return true;
