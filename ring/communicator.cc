@@ -151,9 +151,10 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   } else {
     auto for_data = open(std::move(data));
     if (!for_data) return for_data.error();
-    plane_ = make_stream_plane(std::move(*for_data), [this](std::uint64_t seq) {
+    auto call_roll = [this](std::uint64_t seq) {
       return links_ ? links_->call_roll(seq) : RollCall{};
-    });
+    };
+    plane_ = make_stream_plane(std::move(*for_data), std::move(call_roll), job_.plan_rules);
   }
   if (!one_host) {
     // Before the links are watched: a rank that is done with this may leave or abort at once, and

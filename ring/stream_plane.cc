@@ -44,9 +44,10 @@ class ProgramCache {
 
 class SocketPlane final : public Plane {
  public:
-  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll)
+  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
+        rules_(std::move(rules)),
         tuning_(sockets_->leaves_host() ? kBetweenHosts : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()) {}
@@ -56,10 +57,13 @@ class SocketPlane final : public Plane {
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
-    return "tcp: " + describe_way(way_of(shape_of(call, ranks_), taking_part, tuning_), tuning_);
+    const Shape shape = shape_of(call, ranks_);
+    const Tuning tuning = tuning_for(shape);
+    return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning);
   }
 
  private:
+  Tuning tuning_for(const Shape& shape) const { return tuning_by(rules_, shape, ranks_, tuning_); }
   Result<void> drive();
   Result<void> push(int peer, bool& moved);
   Result<void> pull(int peer, bool& moved);
@@ -72,6 +76,7 @@ class SocketPlane final : public Plane {
 
   std::unique_ptr<SocketGroup> sockets_;
   const CallRoll call_roll_;
+  const PlanRules rules_;
   const Tuning tuning_;
   const int rank_, ranks_;
   std::optional<Error> failed_;
@@ -90,7 +95,9 @@ Result<void> SocketPlane::run(const Call& call) {
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
-  const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_, tuning_);
+  Shape shape = shape_of(call, ranks_);
+  const Tuning tuning = tuning_for(shape);
+  const Program& program = programs_.get(std::move(shape), rank_, ranks_, tuning);
   if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
   run_.begin(program,
              {.in = static_cast<const std::byte*>(call.in),
@@ -233,8 +240,9 @@ Error SocketPlane::timed_out_as_seen() {
 
 }  // namespace
 
-std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll) {
-  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll));
+std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll,
+                                         PlanRules rules) {
+  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll), std::move(rules));
 }
 
 }  // namespace dlaunch

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "ring/plan_rules.h"
 #include "ring/plane.h"
 #include "ring/roll_call.h"
 #include "ring/socket_group.h"
@@ -13,8 +14,8 @@
 namespace dlaunch {
 
 // Takes calls of some of the ranks (Call::members). `call_roll` may be null: then a time-out says
-// what this rank has seen by itself.
+// what this rank has seen by itself. The same rules on all ranks.
 std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
-                                         CallRoll call_roll = nullptr);
+                                         CallRoll call_roll = nullptr, PlanRules rules = {});
 
 }  // namespace dlaunch
