@@ -409,6 +409,16 @@ Tuning tuning_within_host(int ranks) {
   return tuning;
 }
 
+Tuning tuning_between_hosts(Duration round_trip) {
+  constexpr double kBytesPerSecond = 10e9 / 8;
+  constexpr std::size_t kLeast = 6, kMost = 64;  // granules
+  Tuning tuning;
+  const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
+  const double granules = held / static_cast<double>(tuning.granule_bytes);
+  tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+  return tuning;
+}
+
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Way::copy;
   if (tuning.forced) return *tuning.forced;

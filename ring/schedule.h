@@ -28,6 +28,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "ring/plane.h"
 #include "ring/program.h"
 
@@ -55,8 +56,10 @@ struct Tuning {
 // peers together stay in the cache.
 Tuning tuning_within_host(int ranks);
 
-// Between hosts the window has to cover what a link holds, 4 MiB: 1 Gbit/s for 32 ms.
-inline constexpr Tuning kBetweenHosts{.window = 64};
+// Between hosts the window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
+// between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to
+// a rank to which several send, until a switch has no room for it.
+Tuning tuning_between_hosts(Duration round_trip);
 
 // Decided from what all ranks know alike.
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning);

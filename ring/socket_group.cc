@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_trip.h"
 #include "base/socket.h"
 
 namespace dlaunch {
@@ -57,6 +58,15 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   abort.on_raise([wake = group->wake_] { eventfd_write(wake->get(), 1); });
   group->poll_.assign(sockets.size() + 1, {.fd = -1, .events = POLLIN, .revents = 0});
   return group;
+}
+
+Duration SocketGroup::round_trip() const {
+  Duration longest{};
+  for (const auto& peer : peers_) {
+    if (!peer || !leads_to_other_host(peer->fd())) continue;
+    longest = std::max(longest, shortest_round_trip(peer->fd()));
+  }
+  return longest;
 }
 
 void SocketGroup::begin() { started_ = idle_since_ = {}; }

@@ -46,6 +46,10 @@ class SocketGroup {
   // several hosts, each rank has peers on another.
   bool leaves_host() const { return leaves_host_; }
 
+  // The longest round trip to a peer on another host, as the kernel has seen it so far at its
+  // shortest; zero if there is none.
+  Duration round_trip() const;
+
   // A call begins: nothing has been waited for yet.
   void begin();
   // Something has moved since the last wait.

@@ -16,6 +16,9 @@
 namespace dlaunch {
 namespace {
 
+// Until it is known how far.
+constexpr Duration kFar = std::chrono::seconds(1);
+
 // The programs of the last calls: training repeats a few shapes for ever.
 class ProgramCache {
  public:
@@ -42,18 +45,24 @@ class ProgramCache {
   std::size_t steps_ = 0;
 };
 
-class SocketPlane final : public Plane {
+class SocketPlane final : public StreamPlane {
  public:
   SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
         rules_(std::move(rules)),
-        tuning_(sockets_->leaves_host() ? kBetweenHosts : tuning_within_host(sockets_->ranks())),
+        tuning_(sockets_->leaves_host() ? tuning_between_hosts(kFar)
+                                        : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()) {}
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
+  Duration round_trip() const override { return sockets_->round_trip(); }
+  void plan_for(Duration round_trip) override {
+    if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
+    programs_ = ProgramCache();
+  }
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
@@ -77,7 +86,7 @@ class SocketPlane final : public Plane {
   std::unique_ptr<SocketGroup> sockets_;
   const CallRoll call_roll_;
   const PlanRules rules_;
-  const Tuning tuning_;
+  Tuning tuning_;
   const int rank_, ranks_;
   std::optional<Error> failed_;
 
@@ -240,8 +249,8 @@ Error SocketPlane::timed_out_as_seen() {
 
 }  // namespace
 
-std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll,
-                                         PlanRules rules) {
+std::unique_ptr<StreamPlane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
+                                               CallRoll call_roll, PlanRules rules) {
   return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll), std::move(rules));
 }
 
