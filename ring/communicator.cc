@@ -152,10 +152,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   } else {
     auto for_data = open(std::move(data));
     if (!for_data) return for_data.error();
-    auto call_roll = [this](std::uint64_t seq) {
-      return links_ ? links_->call_roll(seq) : RollCall{};
-    };
-    auto stream = make_stream_plane(std::move(*for_data), std::move(call_roll), job_.plan_rules);
+    auto stream = make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules);
     between = stream.get();
     plane_ = std::move(stream);
   }
@@ -169,6 +166,10 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   return {};
+}
+
+CallRoll Communicator::call_roll() {
+  return [this](std::uint64_t seq) { return links_ ? links_->call_roll(seq) : RollCall{}; };
 }
 
 // Shared memory on each host and sockets between them, where all ranks agree that it can be done.
@@ -205,8 +206,8 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
   if (!hosts.even() || (several ? !shared : job_.codec == WireCodec::none)) return {};
-  plane_ =
-      make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_, job_.codec);
+  plane_ = make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_,
+                              job_.codec, call_roll());
   return {};
 }
 

@@ -86,6 +86,7 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect(const AbortFlag* parent);
+  CallRoll call_roll();
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);

@@ -213,15 +213,8 @@ Error SocketPlane::timed_out() {
   if (!call_roll_) return timed_out_as_seen();
   const RollCall roll = call_roll_(users_call(call_).seq);
   if (sockets_->abort().raised()) return sockets_->abort().error();
-  // Where all are in the call and answer, only its data can tell who stands still.
-  const std::string blamed = describe(roll);
-  if (blamed.empty()) return timed_out_as_seen();
-  RankSet arrived;
-  for (int r = 0; r < ranks_; ++r) arrived.insert(r);
-  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
-    for (const int r : *away) arrived.erase(r);
-  }
-  return op_timeout_error(call_, sockets_->waited(), blamed, format_rank_set(arrived));
+  const auto error = timed_out_by_roll(roll, call_, sockets_->waited(), ranks_);
+  return error ? *error : timed_out_as_seen();
 }
 
 Error SocketPlane::timed_out_as_seen() {
