@@ -100,6 +100,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   job.codec = *known;
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
+  job.plan = env("DLAUNCH_PLAN").value_or("");
+  auto rules = parse_plan_rules(job.plan);
+  if (!rules) return bad("DLAUNCH_PLAN: " + rules.error().what);
+  job.plan_rules = std::move(*rules);
   job.explains = env("DLAUNCH_DEBUG").value_or("") == "explain";
   job.interface = env("DLAUNCH_INTERFACE").value_or("");
   if (const auto ports = env("DLAUNCH_PORT_RANGE")) {

@@ -11,6 +11,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "dlaunch/ring.h"
+#include "ring/plan_rules.h"
 #include "ring/wire_codec.h"
 
 namespace dlaunch {
@@ -28,6 +29,8 @@ struct JobView {
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   std::string transport = "auto";
   WireCodec codec = WireCodec::none;
+  std::string plan;  // DLAUNCH_PLAN, the same on all ranks, and what it says
+  PlanRules plan_rules;
   bool explains = false;  // rank 0 says how it does what
   std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
   PortRange ports;        // of the ranks' own listeners

@@ -144,6 +144,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   auto for_messages = open(std::move(messages));
   if (!for_messages) return for_messages.error();
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
+  StreamPlane* between = nullptr;
   if (met->shared && one_host) {
     plane_ = std::move(met->shm);
     regions_ = std::move(met->regions);
@@ -151,14 +152,14 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   } else {
     auto for_data = open(std::move(data));
     if (!for_data) return for_data.error();
-    plane_ = make_stream_plane(std::move(*for_data), [this](std::uint64_t seq) {
-      return links_ ? links_->call_roll(seq) : RollCall{};
-    });
+    auto stream = make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules);
+    between = stream.get();
+    plane_ = std::move(stream);
   }
   if (!one_host) {
     // Before the links are watched: a rank that is done with this may leave or abort at once, and
     // what it told is there all the same for those that are not.
-    auto layered = layer(met->locals, met->shared, std::move(met->shm));
+    auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
     if (!layered) return layered;
   }
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
@@ -167,14 +168,21 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   return {};
 }
 
+CallRoll Communicator::call_roll() {
+  return [this](std::uint64_t seq) { return links_ ? links_->call_roll(seq) : RollCall{}; };
+}
+
 // Shared memory on each host and sockets between them, where all ranks agree that it can be done.
 Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
-                                 std::unique_ptr<Plane> local) {
+                                 std::unique_ptr<Plane> local, StreamPlane& between) {
   struct Told {
     std::int32_t host = 0;  // the first rank there
     std::int32_t codec = 0;
+    std::int64_t round_trip_ns = 0;
   };
-  const Told own{.host = locals.front(), .codec = static_cast<std::int32_t>(job_.codec)};
+  const Told own{.host = locals.front(),
+                 .codec = static_cast<std::int32_t>(job_.codec),
+                 .round_trip_ns = between.round_trip().count()};
   std::vector<Told> told(static_cast<std::size_t>(job_.size));
   auto exchanged = plane_->run({.collective = Collective::all_gather,
                                 .in = &own,
@@ -184,19 +192,22 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
                                 .deadline = deadline_after(steady_now(), job_.init_timeout)});
   if (!exchanged) return exchanged;
   std::vector<int> host_of;
+  Duration round_trip{};
   for (std::size_t r = 0; r < told.size(); ++r) {
     host_of.push_back(told[r].host);
+    round_trip = std::max(round_trip, Duration(told[r].round_trip_ns));
     if (told[r].codec == own.codec) continue;
     return Error{
         .code = Errc::mismatch,
         .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
         .rank = static_cast<int>(r)};
   }
+  between.plan_for(round_trip);
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
   if (!hosts.even() || (several ? !shared : job_.codec == WireCodec::none)) return {};
-  plane_ =
-      make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_, job_.codec);
+  plane_ = make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_,
+                              job_.codec, call_roll());
   return {};
 }
 

@@ -25,6 +25,7 @@
 #include "ring/plane.h"
 #include "ring/process_hooks.h"
 #include "ring/shm_regions.h"
+#include "ring/stream_plane.h"
 
 namespace dlaunch {
 
@@ -85,7 +86,9 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect(const AbortFlag* parent);
-  Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local);
+  CallRoll call_roll();
+  Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
+                     StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);

@@ -11,6 +11,7 @@
 #include "ring/encoded_slice.h"
 #include "ring/list_packer.h"
 #include "ring/reduce.h"
+#include "ring/stream_errors.h"
 
 namespace dlaunch {
 namespace {
@@ -31,7 +32,8 @@ char* at(void* base, std::size_t element, dl_dtype dtype) {
 class LayeredPlane final : public Plane {
  public:
   LayeredPlane(int rank, const HostMap& hosts, std::unique_ptr<Plane> local,
-               std::unique_ptr<Plane> between, AbortFlag& abort, WireCodec codec)
+               std::unique_ptr<Plane> between, AbortFlag& abort, WireCodec codec,
+               CallRoll call_roll)
       : hosts_(hosts),
         place_(hosts.local_index(rank)),
         row_(hosts.host_of(rank)),
@@ -39,7 +41,8 @@ class LayeredPlane final : public Plane {
         local_(std::move(local)),
         between_(std::move(between)),
         abort_(abort),
-        codec_(codec) {}
+        codec_(codec),
+        call_roll_(std::move(call_roll)) {}
 
   const char* name() const override { return local_ ? "shm+tcp" : "tcp"; }
   Result<void> run(const Call& call) override;
@@ -81,6 +84,8 @@ class LayeredPlane final : public Plane {
   const std::unique_ptr<Plane> local_, between_;
   AbortFlag& abort_;
   const WireCodec codec_;
+  const CallRoll call_roll_;
+  TimePoint started_{};  // the call
 
   std::uint64_t local_seq_ = 0, between_seq_ = 0;
   std::vector<std::byte> slices_[2];
@@ -95,6 +100,7 @@ class LayeredPlane final : public Plane {
 };
 
 Result<void> LayeredPlane::run(const Call& call) {
+  started_ = steady_now();
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
@@ -145,7 +151,13 @@ Call LayeredPlane::step(const Call& of, Collective collective, const void* in, v
 Result<void> LayeredPlane::on_host(Call call) {
   if (!local_) return {};
   call.seq = ++local_seq_;
-  return local_->run(call);
+  auto done = local_->run(call);
+  if (done || done.error().code != Errc::timeout || !call_roll_) return done;
+  // A rank of this host that does not come may be waiting for another host.
+  const RollCall roll = call_roll_(users_call(call).seq);
+  if (abort_.raised()) return abort_.error();
+  const auto error = timed_out_by_roll(roll, call, steady_now() - started_, ranks());
+  return error ? *error : done;
 }
 
 // members null: all ranks. All of them number alike, also those that leave a step out.
@@ -314,9 +326,9 @@ Result<void> LayeredPlane::broadcast(const Call& call) {
 std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
                                           std::unique_ptr<Plane> local,
                                           std::unique_ptr<Plane> between, AbortFlag& abort,
-                                          WireCodec codec) {
+                                          WireCodec codec, CallRoll call_roll) {
   return std::make_unique<LayeredPlane>(rank, hosts, std::move(local), std::move(between), abort,
-                                        codec);
+                                        codec, std::move(call_roll));
 }
 
 }  // namespace dlaunch

@@ -19,15 +19,17 @@
 #include "ring/abort_flag.h"
 #include "ring/hosts.h"
 #include "ring/plane.h"
+#include "ring/roll_call.h"
 #include "ring/wire_codec.h"
 
 namespace dlaunch {
 
 // local: the shared memory of this rank's host, with its ranks in ascending order; null where each
 // host has one rank. between: the sockets of all ranks. hosts is even().
+// call_roll may be null, as for a stream plane.
 std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
                                           std::unique_ptr<Plane> local,
                                           std::unique_ptr<Plane> between, AbortFlag& abort,
-                                          WireCodec codec);
+                                          WireCodec codec, CallRoll call_roll = nullptr);
 
 }  // namespace dlaunch

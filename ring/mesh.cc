@@ -37,6 +37,7 @@ constexpr int kParentMs = 2;
 struct Address {
   std::string who;
   int ranks = 0;  // in the world as it knows it
+  std::string plan;
   std::string unix_name;
   Endpoint tcp;
 };
@@ -45,6 +46,7 @@ std::string encode(const Address& address) {
   Writer out;
   out.put_string(address.who);
   out.put(static_cast<std::int32_t>(address.ranks));
+  out.put_string(address.plan);
   out.put_string(address.unix_name);
   out.put_string(address.tcp.host);
   out.put(address.tcp.port);
@@ -56,6 +58,7 @@ Result<Address> decode(std::string_view bytes) {
   Address address;
   address.who = in.get_string(kMaxText);
   address.ranks = in.get<std::int32_t>();
+  address.plan = in.get_string(kMaxText);
   address.unix_name = in.get_string(100);
   address.tcp.host = in.get_string(kMaxText);
   address.tcp.port = in.get<std::uint16_t>();
@@ -199,7 +202,8 @@ Result<void> MeshBuilder::publish() {
   auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
-  return claim(encode({self().who, job_.size, listener_->unix_name(), listener_->tcp_endpoint()}));
+  return claim(encode(
+      {self().who, job_.size, job_.plan, listener_->unix_name(), listener_->tcp_endpoint()}));
 }
 
 // The rank's key is free, or holds the address of a process that has gone.
@@ -249,6 +253,12 @@ Result<Address> MeshBuilder::address_of(int rank) {
     return Error{.code = Errc::mismatch,
                  .what = fmt::format("init: {} is one of {} ranks, {} is one of {}", self().who,
                                      job_.size, address->who, address->ranks),
+                 .rank = rank};
+  }
+  if (address->plan != job_.plan) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("init: {} and {} have different DLAUNCH_PLAN: '{}' and '{}'",
+                                     self().who, address->who, job_.plan, address->plan),
                  .rank = rank};
   }
   seen_.insert(rank);

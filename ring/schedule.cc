@@ -409,8 +409,19 @@ Tuning tuning_within_host(int ranks) {
   return tuning;
 }
 
+Tuning tuning_between_hosts(Duration round_trip) {
+  constexpr double kBytesPerSecond = 10e9 / 8;
+  constexpr std::size_t kLeast = 6, kMost = 64;  // granules
+  Tuning tuning;
+  const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
+  const double granules = held / static_cast<double>(tuning.granule_bytes);
+  tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+  return tuning;
+}
+
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Way::copy;
+  if (tuning.forced) return *tuning.forced;
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool small = bytes <= tuning.small_bytes;
   const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
@@ -438,7 +449,50 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   return Way::dissemination;
 }
 
-std::string describe_way(Way way, const Tuning& tuning) {
+std::string_view way_name(Way way) {
+  switch (way) {
+    case Way::exchange:
+      return "exchange";
+    case Way::star:
+      return "star";
+    case Way::direct:
+      return "direct";
+    case Way::ring:
+      return "ring";
+    case Way::tree:
+      return "tree";
+    case Way::chain:
+      return "chain";
+    case Way::copy:
+    case Way::dissemination:
+      break;
+  }
+  return "";
+}
+
+bool has_way(Collective collective, Way way) {
+  switch (way) {
+    case Way::exchange:
+      return collective == Collective::all_reduce;
+    case Way::star:
+      return collective == Collective::all_reduce || collective == Collective::reduce;
+    case Way::direct:
+      return collective != Collective::broadcast && collective != Collective::barrier;
+    case Way::ring:
+      return traits_of(collective).reduces || collective == Collective::all_gather;
+    case Way::tree:
+    case Way::chain:
+      return collective == Collective::broadcast;
+    case Way::copy:
+    case Way::dissemination:
+      break;
+  }
+  return false;
+}
+
+namespace {
+
+std::string words_for(Way way, const Tuning& tuning) {
   const auto pieces = fmt::format("granules of {} KiB", tuning.granule_bytes >> 10);
   switch (way) {
     case Way::copy:
@@ -459,6 +513,12 @@ std::string describe_way(Way way, const Tuning& tuning) {
       return "dissemination";
   }
   return "";
+}
+
+}  // namespace
+
+std::string describe_way(Way way, const Tuning& tuning) {
+  return words_for(way, tuning) + (tuning.by_rule ? " (DLAUNCH_PLAN)" : "");
 }
 
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {

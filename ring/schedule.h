@@ -24,12 +24,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/clock.h"
 #include "ring/plane.h"
 #include "ring/program.h"
 
 namespace dlaunch {
+
+// How a call is done.
+enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
+inline constexpr Way kWays[] = {Way::exchange, Way::star, Way::direct,
+                                Way::ring,     Way::tree, Way::chain};
+std::string_view way_name(Way way);  // "ring"; empty for those of which nobody has a choice
+bool has_way(Collective collective, Way way);
 
 struct Tuning {
   std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
@@ -38,17 +48,20 @@ struct Tuning {
   int exchange_ranks = 4;                // if what each takes in is at most small_bytes
   std::size_t pair_bytes = 256 << 10;    // two ranks exchange up to here
   int direct_ranks = 16;
+  std::optional<Way> forced = {};  // one that the collective has
+  bool by_rule = false;            // DLAUNCH_PLAN has changed this
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
 // peers together stay in the cache.
 Tuning tuning_within_host(int ranks);
 
-// Between hosts the window has to cover what a link holds, 4 MiB: 1 Gbit/s for 32 ms.
-inline constexpr Tuning kBetweenHosts{.window = 64};
+// Between hosts the window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
+// between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to
+// a rank to which several send, until a switch has no room for it.
+Tuning tuning_between_hosts(Duration round_trip);
 
-// How a call is done: decided from what all ranks know alike.
-enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
+// Decided from what all ranks know alike.
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_way(Way way, const Tuning& tuning);

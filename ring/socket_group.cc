@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_trip.h"
 #include "base/socket.h"
 
 namespace dlaunch {
@@ -59,6 +60,15 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   return group;
 }
 
+Duration SocketGroup::round_trip() const {
+  Duration longest{};
+  for (const auto& peer : peers_) {
+    if (!peer || !leads_to_other_host(peer->fd())) continue;
+    longest = std::max(longest, shortest_round_trip(peer->fd()));
+  }
+  return longest;
+}
+
 void SocketGroup::begin() { started_ = idle_since_ = {}; }
 
 bool SocketGroup::may_poll_on(TimePoint now) {
@@ -66,7 +76,7 @@ bool SocketGroup::may_poll_on(TimePoint now) {
     idle_since_ = now;
     turns_ = 0;
   }
-  if (now - idle_since_ > kSpin) return false;
+  if (now - idle_since_ > kSpin || !spin_.pays()) return false;
   // Whoever is waited for, or a thread of this rank's own, may want this very core.
   if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core())) offer_core();
   return true;

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
+#include "ring/spin_policy.h"
 #include "ring/spread.h"
 #include "ring/stream_errors.h"
 #include "ring/stream_peer.h"
@@ -45,10 +46,17 @@ class SocketGroup {
   // several hosts, each rank has peers on another.
   bool leaves_host() const { return leaves_host_; }
 
+  // The longest round trip to a peer on another host, as the kernel has seen it so far at its
+  // shortest; zero if there is none.
+  Duration round_trip() const;
+
   // A call begins: nothing has been waited for yet.
   void begin();
   // Something has moved since the last wait.
-  void moved() { idle_since_ = {}; }
+  void moved() {
+    if (leaves_host_ && idle_since_ != TimePoint{}) spin_.waited(steady_now() - idle_since_);
+    idle_since_ = {};
+  }
 
   // Reads what has come from the peer. admit() -> Result<bool> says whether the frame whose header
   // is there can be taken in now, and has then set its place; received() -> Result<bool> is told
@@ -121,6 +129,7 @@ class SocketGroup {
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
   std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`
   TimePoint idle_since_{};                          // zero while the call moves
+  SpinPolicy spin_;                                 // between hosts
   int turns_ = 0;                                   // of polling since then
   Spread spread_;
   TimePoint started_{};  // the first sleep of the call

@@ -59,6 +59,18 @@ std::string describe(const RollCall& roll) {
   return format_rank_set(roll.behind) + " (in an earlier call)";
 }
 
+std::optional<Error> timed_out_by_roll(const RollCall& roll, const Call& call, Duration waited,
+                                       int ranks) {
+  const std::string blamed = describe(roll);
+  if (blamed.empty()) return std::nullopt;
+  RankSet arrived;
+  for (int r = 0; r < ranks; ++r) arrived.insert(r);
+  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
+    for (const int r : *away) arrived.erase(r);
+  }
+  return op_timeout_error(call, waited, blamed, format_rank_set(arrived));
+}
+
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {
   return {
       .code = Errc::io,

@@ -26,6 +26,10 @@ Error message_mismatch(int rank, const Message& wanted, const FrameHeader& sent)
 // Whom a time-out blames: "2 (no answer), 4-5 (not in this call)". Ranks that are behind only where
 // there is nobody else; "" where all are in the call.
 std::string describe(const RollCall& roll);
+// The error of a call whose time is up, by the roll of its `ranks`; none where all are in the call
+// and answer: then only what its data shows can tell who stands still.
+std::optional<Error> timed_out_by_roll(const RollCall& roll, const Call& call, Duration waited,
+                                       int ranks);
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message);
 
 }  // namespace dlaunch

@@ -16,6 +16,9 @@
 namespace dlaunch {
 namespace {
 
+// Until it is known how far.
+constexpr Duration kFar = std::chrono::seconds(1);
+
 // The programs of the last calls: training repeats a few shapes for ever.
 class ProgramCache {
  public:
@@ -42,24 +45,34 @@ class ProgramCache {
   std::size_t steps_ = 0;
 };
 
-class SocketPlane final : public Plane {
+class SocketPlane final : public StreamPlane {
  public:
-  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll)
+  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
-        tuning_(sockets_->leaves_host() ? kBetweenHosts : tuning_within_host(sockets_->ranks())),
+        rules_(std::move(rules)),
+        tuning_(sockets_->leaves_host() ? tuning_between_hosts(kFar)
+                                        : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()) {}
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
+  Duration round_trip() const override { return sockets_->round_trip(); }
+  void plan_for(Duration round_trip) override {
+    if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
+    programs_ = ProgramCache();
+  }
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
-    return "tcp: " + describe_way(way_of(shape_of(call, ranks_), taking_part, tuning_), tuning_);
+    const Shape shape = shape_of(call, ranks_);
+    const Tuning tuning = tuning_for(shape);
+    return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning);
   }
 
  private:
+  Tuning tuning_for(const Shape& shape) const { return tuning_by(rules_, shape, ranks_, tuning_); }
   Result<void> drive();
   Result<void> push(int peer, bool& moved);
   Result<void> pull(int peer, bool& moved);
@@ -72,7 +85,8 @@ class SocketPlane final : public Plane {
 
   std::unique_ptr<SocketGroup> sockets_;
   const CallRoll call_roll_;
-  const Tuning tuning_;
+  const PlanRules rules_;
+  Tuning tuning_;
   const int rank_, ranks_;
   std::optional<Error> failed_;
 
@@ -90,7 +104,9 @@ Result<void> SocketPlane::run(const Call& call) {
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
-  const Program& program = programs_.get(shape_of(call, ranks_), rank_, ranks_, tuning_);
+  Shape shape = shape_of(call, ranks_);
+  const Tuning tuning = tuning_for(shape);
+  const Program& program = programs_.get(std::move(shape), rank_, ranks_, tuning);
   if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
   run_.begin(program,
              {.in = static_cast<const std::byte*>(call.in),
@@ -197,15 +213,8 @@ Error SocketPlane::timed_out() {
   if (!call_roll_) return timed_out_as_seen();
   const RollCall roll = call_roll_(users_call(call_).seq);
   if (sockets_->abort().raised()) return sockets_->abort().error();
-  // Where all are in the call and answer, only its data can tell who stands still.
-  const std::string blamed = describe(roll);
-  if (blamed.empty()) return timed_out_as_seen();
-  RankSet arrived;
-  for (int r = 0; r < ranks_; ++r) arrived.insert(r);
-  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
-    for (const int r : *away) arrived.erase(r);
-  }
-  return op_timeout_error(call_, sockets_->waited(), blamed, format_rank_set(arrived));
+  const auto error = timed_out_by_roll(roll, call_, sockets_->waited(), ranks_);
+  return error ? *error : timed_out_as_seen();
 }
 
 Error SocketPlane::timed_out_as_seen() {
@@ -233,8 +242,9 @@ Error SocketPlane::timed_out_as_seen() {
 
 }  // namespace
 
-std::unique_ptr<Plane> make_stream_plane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll) {
-  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll));
+std::unique_ptr<StreamPlane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
+                                               CallRoll call_roll, PlanRules rules) {
+  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll), std::move(rules));
 }
 
 }  // namespace dlaunch

@@ -1,4 +1,5 @@
-// all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in its round's folder
+// all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in its round's folder.
+// PEER_ADDRESS: the address it uses, in place of loopback's.
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
@@ -39,7 +40,8 @@ struct Gloo {
 
 int main(int argc, char** argv) {
   gloo::transport::tcp::attr attributes;
-  attributes.hostname = "127.0.0.1";
+  const char* const address = std::getenv("PEER_ADDRESS");
+  attributes.hostname = address != nullptr ? address : "127.0.0.1";
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(std::getenv("DLAUNCH_ROUND_DIR"));
   Gloo ops;

@@ -38,6 +38,13 @@ for c in barrier all_reduce; do
   host_thaw 3; ranks_end 10
   ranks_told "0 1 3" 'timed out after.*: waiting for rank 2 \(no answer\); arrived: [013,-]*$'
 done
+# Nor is a rank of the own host that waits for the frozen one blamed by its neighbour.
+start_ranks 4 2 dlaunch-bench all_reduce -b 32K -e 32K -n 10000000
+wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
+host_freeze 2
+wait_until 10 eval '! alive ${rank_pids[0]} && ! alive ${rank_pids[1]}' || ranks_fail "ranks hang"
+host_thaw 2; ranks_end 10
+ranks_told "0 1" 'timed out after.*: waiting for rank 2-3 \(no answer\); arrived: 0-1$'
 
 # A power cut: the connections of the host neither end nor answer, and no operation's time is up.
 unset DLAUNCH_OP_TIMEOUT

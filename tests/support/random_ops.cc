@@ -1,9 +1,10 @@
 // Ranks that do the same random operations and compare each result with what it must be. Run it
 // under dlaunch, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 // usage: random_ops [--seed N] [--seconds S] [--ops N] [--max-bytes N] [--groups PERMILLE]
-//                   [--skip N] [--trace] [--any-order]
+//                   [--skip N] [--trace] [--any-order] [--announce]
 // --skip leaves out the steps before step N, but for the groups they make; --trace tells each step;
-// --any-order reduces such floats only that it does not matter, for ranks of several hosts.
+// --announce says "joined" once all have met; --any-order reduces such floats only that it does not
+// matter, for ranks of several hosts.
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,11 +22,16 @@ constexpr std::uint64_t kMostTold = 5;
 struct Options {
   Shape shape;
   Limits limits;
+  bool announce = false;
 };
 
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
+    if (word == "--announce") {
+      options.announce = true;
+      continue;
+    }
     if (word == "--trace" || word == "--any-order") {
       (word == "--trace" ? options.limits.trace : options.shape.any_order) = true;
       continue;
@@ -101,6 +107,10 @@ int main(int argc, char** argv) {
   if (!parse(argc, argv, options)) return 64;
   dl_comm* world = nullptr;
   if (dl_init(nullptr, nullptr, &world) != DL_OK) return fail("dl_init", nullptr);
+  if (options.announce) {
+    std::puts("joined");
+    std::fflush(stdout);
+  }
   const int code = be_rank(world, options);
   dl_finalize(world);
   return code;

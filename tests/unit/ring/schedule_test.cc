@@ -339,3 +339,12 @@ TEST_CASE("two ranks exchange for longer than more ranks do") {
 
 }  // namespace
 }  // namespace dlaunch
+
+TEST_CASE("schedule: between hosts the window covers what the link holds, and not much more") {
+  using std::chrono::microseconds;
+  CHECK(dlaunch::tuning_between_hosts({}).window == 6);
+  CHECK(dlaunch::tuning_between_hosts(microseconds(200)).window == 9);
+  CHECK(dlaunch::tuning_between_hosts(microseconds(1500)).window == 34);
+  CHECK(dlaunch::tuning_between_hosts(microseconds(20'000)).window == 64);
+  CHECK(dlaunch::tuning_between_hosts(std::chrono::hours(1)).window == 64);
+}

@@ -1,0 +1,11 @@
+// What the kernel knows about the distance to the other end of a TCP connection.
+#pragma once
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+// The shortest round trip of the last minutes; zero where there was none or it is no such socket.
+Duration shortest_round_trip(int fd);
+
+}  // namespace dlaunch

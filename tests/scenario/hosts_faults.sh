@@ -1,0 +1,73 @@
+# Something happens to one of several hosts in the middle of random operations, at random moments: all
+# its ranks are killed or stand still, its connections are reset, or nothing comes through any more.
+# Every rank that is left ends in time with an error that names one of those it has lost, or one that
+# had ended because of them before; no result is wrong. FAULTS is how many, FAULT_SEED the first.
+source "$SOURCE/tests/hosts/ranks.sh" || exit 1
+export DLAUNCH_LINK_TIMEOUT=2s
+faults=${FAULTS:-4} seed=${FAULT_SEED:-1}
+shapes=("2 2" "3 3" "4 4" "4 2") kinds=(drop kill freeze reset)
+
+# judge VICTIM: compares what each rank has said with whom it has lost.
+judge() {
+  python3 - "$1" "$ranks" "$hosts" "$kind" "$codes" <<'P'
+import os, re, sys
+victim, ranks, hosts = map(int, sys.argv[1:4])
+kind, codes = sys.argv[4], [int(code) for code in sys.argv[5].split()]
+host = [r * hosts // ranks + 1 for r in range(ranks)]
+def numbers(text):
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        yield from range(int(low), int(high or low) + 1)
+bad = 0
+for r in range(ranks):
+    said = open(f"err.{r}").read()
+    ended = lambda q: os.stat(f"err.{q}").st_mtime_ns
+    lost = {q for q in range(ranks) if (host[q] == victim) != (host[r] == victim)}
+    told = re.search(r"FAILED on rank.*", said)
+    named = {n for text in re.findall(r"rank (\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", told[0].split(": ", 1)[1])
+             for n in numbers(text)} - {r} if told else set()
+    why = None
+    if "WRONG" in said:
+        why = "wrong result"
+    elif kind in ("kill", "freeze") and host[r] == victim:
+        pass  # has been killed, or was told when it was over
+    elif codes[r] != 1 or not told:
+        why = f"exit code {codes[r]}"
+    elif not named & lost and not any(ended(q) < ended(r) for q in named):
+        why = f"names {sorted(named)}, has lost {sorted(lost)}"
+    if why:
+        bad += 1
+        print(f"rank {r}: {why}: {said}")
+sys.exit(bad > 0)
+P
+}
+hosts_up 4
+for ((trial = 0; trial < faults; ++trial, ++seed)); do
+  RANDOM=$seed
+  kind=${kinds[seed % 4]}; shape=${shapes[RANDOM % 4]}
+  read -r ranks hosts <<<"$shape"
+  victim=$((RANDOM % hosts + 1))
+  what="FAULT_SEED=$seed: $kind of host $victim, $ranks ranks on $hosts hosts"
+  start_ranks "$ranks" "$hosts" "$BUILD/tests/support/random_ops" --seed "$seed" --seconds 100 --any-order \
+    --max-bytes $((1 << (10 + RANDOM % 12))) --announce
+  for ((r = 0; r < ranks; ++r)); do
+    wait_until 20 grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
+  done
+  read -rt "0.$(printf %03d $((RANDOM % 400)))" <> <(:)
+  case $kind in
+    kill) host_kill $victim ;;
+    freeze) host_freeze $victim ;;
+    *) link_cut $victim $kind ;;
+  esac
+  left=()
+  for ((r = 0; r < ranks; ++r)); do
+    [ $kind = freeze ] && [ $((r * hosts / ranks + 1)) = $victim ] || left+=("${rank_pids[r]}")
+  done
+  gone() { local p; for p in "${left[@]}"; do ! alive "$p" 2>/dev/null || return 1; done; }
+  wait_until 10 gone || ranks_fail "$what: ranks hang"
+  [ $kind != freeze ] || host_thaw $victim
+  ranks_end 10
+  judge $victim || ranks_fail "$what"
+  link_heal $victim
+done
+echo "$faults faults of hosts, no hang, no wrong result, no wrong name"

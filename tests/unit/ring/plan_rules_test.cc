@@ -1,0 +1,68 @@
+#include "ring/plan_rules.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+namespace {
+
+Shape shape(Collective collective, std::size_t bytes) {
+  return {.collective = collective, .count = bytes / 4, .element_bytes = 4};
+}
+
+std::string refusal(std::string_view text) {
+  const auto rules = parse_plan_rules(text);
+  return rules ? "" : rules.error().what;
+}
+
+}  // namespace
+
+TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
+  const auto rules = parse_plan_rules(
+      "all_reduce:1M-2M:ring,granule=128K;all_reduce:-4K:direct;broadcast::window=3;all:8M:granule="
+      "1M");
+  REQUIRE(rules);
+  const Tuning normal;
+  const auto tuned = [&](Collective collective, std::size_t bytes) {
+    return tuning_by(*rules, shape(collective, bytes), 4, normal);
+  };
+  for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{2} << 20}) {
+    const Tuning ring = tuned(Collective::all_reduce, bytes);
+    CHECK(way_of(shape(Collective::all_reduce, bytes), 4, ring) == Way::ring);
+    CHECK(ring.granule_bytes == 128 << 10);
+    CHECK(ring.window == normal.window);
+    CHECK(describe_way(Way::ring, ring).ends_with("(DLAUNCH_PLAN)"));
+  }
+  CHECK_FALSE(tuned(Collective::all_reduce, (1 << 20) - 4).by_rule);
+  CHECK_FALSE(tuned(Collective::all_reduce, (2 << 20) + 4).by_rule);
+  CHECK(tuned(Collective::all_reduce, 4 << 10).forced == Way::direct);
+  CHECK(tuned(Collective::broadcast, 1 << 30).window == 3);
+  CHECK_FALSE(tuned(Collective::broadcast, 1 << 30).forced);
+  CHECK(tuned(Collective::reduce, 8 << 20).granule_bytes == 1 << 20);
+  // The size is that of all parts together.
+  CHECK(tuned(Collective::all_gather, 2 << 20).granule_bytes == 1 << 20);
+  CHECK_FALSE(tuned(Collective::all_gather, 8 << 20).by_rule);
+  CHECK(parse_plan_rules("")->empty());
+}
+
+TEST_CASE("plan rules: nonsense is refused with what could stand there") {
+  CHECK(refusal("all_reduce::tree").find("exchange star direct ring granule") != std::string::npos);
+  CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);
+  CHECK(refusal("all::ring").find("one collective") != std::string::npos);
+  CHECK(refusal("all::fast").find("'fast' is no way") != std::string::npos);
+  CHECK(refusal("reduce:1M-").find("COLLECTIVE:SIZES:CHANGE") != std::string::npos);
+  CHECK(refusal("reduces::ring").find("'reduces' is no collective") != std::string::npos);
+  CHECK(refusal("barrier::granule=64K").find("'barrier'") != std::string::npos);
+  CHECK(refusal("reduce:2M-1M:ring").find("no size") != std::string::npos);
+  CHECK(refusal("reduce:many:ring").find("'many' is not a size") != std::string::npos);
+  for (const std::string text :
+       {"reduce::", "reduce::granule", "reduce::granule=1", "reduce::granule=1G",
+        "reduce::window=0", "reduce::window=x", ";", "reduce:1M-2M-3M:ring"}) {
+    CAPTURE(text);
+    CHECK_FALSE(refusal(text).empty());
+  }
+  CHECK(refusal("reduce::ring,;").empty());  // what ends may end with its separator
+  CHECK(refusal(std::string(251, 'x')).find("longer") != std::string::npos);
+}
