@@ -53,7 +53,13 @@ std::string describe(const Plan& plan) {
     out += fmt::format("{}: {}\n", key, value);
   };
   line("command", command_line(plan));
-  line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  if (plan.nodes.hosts.empty()) {
+    line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  }
+  for (const HostPlan& host : plan.nodes.hosts) {
+    line("workers", fmt::format("{} on {}{}", host.nproc == 0 ? "auto" : std::to_string(host.nproc),
+                                host.name, host.leads ? "" : ", by " + plan.nodes.ssh.front()));
+  }
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);
   line("store", "tcp://" + plan.store_listen);
