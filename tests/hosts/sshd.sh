@@ -14,7 +14,7 @@ GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 END
   for h in "$@"; do
-    ssh-keygen -q -t ed25519 -N '' -f "keys/host$h" || fail "no host key"
+    [ -e "keys/host$h" ] || ssh-keygen -q -t ed25519 -N "" -f "keys/host$h" || fail "no host key"
     echo "host$h,$(host_addr "$h") $(cut -d' ' -f1,2 "keys/host$h.pub")" >> known_hosts
     cat > "keys/sshd$h" <<END
 HostKey $tmp/keys/host$h
@@ -51,9 +51,9 @@ wait_launch() { # SECONDS
 all_clean() {
   local h
   for h in "$@"; do
-    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm' | grep -cvxE 'bash|cat|grep|sshd|enter')\" = 0 ]" ||
+    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cvxE 'bash|cat|grep|sshd|enter')\" = 0 ]" ||
       { on "$h" ps -ef >&2; fail "processes are left on host $h"; }
-    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm' | grep -cx sshd)\" -le 1 ]" ||
+    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sshd)\" -le 1 ]" ||
       { on "$h" ps -ef >&2; fail "sessions are left on host $h"; }
     [ -z "$(ls -A "$(host_dir "$h")/tmp")" ] || fail "files are left on host $h: $(ls -A "$(host_dir "$h")/tmp")"
   done

@@ -4,7 +4,7 @@ source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3
 only_here() { [ "$(find . -name 'ran*' | wc -l)" = 0 ] || fail "a worker ran"; }
-workers_on() { on "$1" bash -c 'cat /proc/[0-9]*/comm' | grep -cx sleep; }
+workers_on() { on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sleep; }
 gone_from() { wait_until 8 eval "[ \"\$(workers_on $1)\" = 0 ]" || fail "workers are left on host $1"; }
 
 # Everything that is wrong, host by host: nobody listens, no such name, no folder, no program.
@@ -43,7 +43,7 @@ start; on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = dlaunch ] &&
 wait_launch 10; gone_from 1; gone_from 2; gone_from 3
 all_clean 2 3; rm -rf "$(host_dir 1)"/tmp/*
 start --grace 1s
-on 1 bash -c 'for p in /proc/[0-9]*; do grep -qz host3 $p/cmdline && [ "$(cat $p/comm)" = ssh ] && kill -9 ${p#/proc/}; done'
+on 1 bash -c 'for p in /proc/[0-9]*; do grep -qsz host3 $p/cmdline && [ "$(cat $p/comm)" = ssh ] && kill -9 ${p#/proc/}; done'
 wait_launch 20; expect_code 1; expect_err 'host host3: its ssh was ended by SIGKILL'
 expect_err 'host3'; all_clean 1 2 3
 start; host_kill 1; wait_launch 10; gone_from 2; gone_from 3; all_clean 2 3
