@@ -21,15 +21,32 @@ Result<std::string> random_bytes(std::size_t bytes) {
   return out;
 }
 
-Result<std::string> random_hex(std::size_t bytes) {
-  auto raw = random_bytes(bytes);
-  if (!raw) return raw.error();
+namespace {
+
+std::string hex_of(std::string_view bytes) {
   std::string hex;
-  for (unsigned char c : *raw) {
+  for (const unsigned char c : bytes) {
     hex += "0123456789abcdef"[c >> 4];
     hex += "0123456789abcdef"[c & 15];
   }
   return hex;
+}
+
+}  // namespace
+
+Result<std::string> random_hex(std::size_t bytes) {
+  auto raw = random_bytes(bytes);
+  if (!raw) return raw.error();
+  return hex_of(*raw);
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  const int done = EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest),
+                              &size, EVP_sha256(), nullptr);
+  DL_ASSERT(done == 1);
+  return hex_of({digest, size});
 }
 
 Result<Secret> Secret::random() {

@@ -43,4 +43,7 @@ bool macs_equal(std::string_view a, std::string_view b);
 Result<std::string> random_hex(std::size_t bytes);
 Result<std::string> random_bytes(std::size_t bytes);
 
+// SHA-256 of the bytes, as lower-case hex.
+std::string sha256_hex(std::string_view bytes);
+
 }  // namespace dlaunch

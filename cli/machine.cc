@@ -10,13 +10,18 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include <climits>
 #include <fmt/format.h>
 
+#include "base/interfaces.h"
 #include "base/secret.h"
+#include "base/unique_fd.h"
 #include "cli/read_file.h"
+
+extern char** environ;
 
 namespace dlaunch {
 namespace {
@@ -58,6 +63,12 @@ bool is_ours(const sockaddr* address) {
   return false;
 }
 
+std::string numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
 Result<std::string> local_address(const std::string& host) {
   if (host == "localhost") return std::string("127.0.0.1");
   const std::string us = host_name();
@@ -72,13 +83,56 @@ Result<std::string> local_address(const std::string& host) {
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   for (const addrinfo* one = raw; one != nullptr; one = one->ai_next) {
-    char text[NI_MAXHOST];
-    if (is_ours(one->ai_addr) && ::getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof text,
-                                               nullptr, 0, NI_NUMERICHOST) == 0) {
-      return std::string(text);
-    }
+    if (is_ours(one->ai_addr)) return numeric(one->ai_addr, one->ai_addrlen);
   }
   return Error{.code = Errc::usage, .what = host + " is another machine"};
+}
+
+// A connected datagram socket has a source, though nothing is sent.
+Result<std::string> address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* raw = nullptr;
+  const int err = ::getaddrinfo(host.c_str(), "9", &hints, &raw);
+  if (err != 0) {
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("resolve host '{}': {}", host, ::gai_strerror(err))};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
+  int last = 0;
+  for (const addrinfo* one = raw; one != nullptr; one = one->ai_next) {
+    const UniqueFd fd(::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    auto* address = reinterpret_cast<sockaddr*>(&own);
+    if (fd && ::connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
+        ::getsockname(fd.get(), address, &size) == 0) {
+      return numeric(address, size);
+    }
+    last = errno;
+  }
+  return errno_error("find a way to host '" + host + "'", last);
+}
+
+Result<std::string> interface_address(const std::string& wanted) {
+  return choose_address(wanted, host_addresses());
+}
+
+Result<std::string> folder() {
+  std::error_code ec;
+  const char* said = std::getenv("PWD");
+  if (said != nullptr && *said == '/' && std::filesystem::equivalent(said, ".", ec) && !ec) {
+    return std::string(said);
+  }
+  const auto path = std::filesystem::current_path(ec);
+  if (ec) return errno_error("find the working folder", ec.value());
+  return path.string();
+}
+
+std::vector<std::string> whole_environment() {
+  std::vector<std::string> all;
+  for (char** item = environ; *item != nullptr; ++item) all.emplace_back(*item);
+  return all;
 }
 
 FileKind file_kind(const std::string& path) {
@@ -129,6 +183,10 @@ Machine this_machine() {
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   machine.topology = discover_topology;
   machine.local_address = local_address;
+  machine.address_towards = address_towards;
+  machine.interface_address = interface_address;
+  machine.folder = folder;
+  machine.whole_environment = whole_environment;
   machine.read_file = read_file;
   machine.file_kind = file_kind;
   machine.can_create = can_create;

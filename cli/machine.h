@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/topology.h"
@@ -24,6 +25,13 @@ struct Machine {
   // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
   // not ours or not known is an Error.
   std::function<Result<std::string>(const std::string& host)> local_address;
+  // The numeric address of ours from which packets to that host go out.
+  std::function<Result<std::string>(const std::string& host)> address_towards;
+  // The one that --interface chooses.
+  std::function<Result<std::string>(const std::string& wanted)> interface_address;
+  // The working folder, by the name that the user's shell has for it.
+  std::function<Result<std::string>()> folder;
+  std::function<std::vector<std::string>()> whole_environment;  // "K=V"
   std::function<Result<std::string>(const std::string& path)> read_file;
   std::function<FileKind(const std::string& path)> file_kind;
   // Whether a file could be created or replaced there.

@@ -9,7 +9,9 @@
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
+#include "cli/ssh_node.h"
 #include "launcher/agent.h"
+#include "launcher/ssh_talk.h"
 
 namespace dlaunch {
 namespace {
@@ -41,9 +43,7 @@ int run(const std::vector<std::string>& words) {
 
   auto built = build_plan(*options, this_machine());
   if (!built) return give_up(built.error());
-  set_log_level(options->quiet     ? LogLevel::error
-                : options->verbose ? LogLevel::info
-                                   : LogLevel::warn);
+  set_log_level(log_level_of(*options));
   tell(*built);
   if (options->dry_run) return print(describe(built->plan));
   return run_job(built->plan);
@@ -53,5 +53,9 @@ int run(const std::vector<std::string>& words) {
 }  // namespace dlaunch
 
 int main(int argc, char** argv) {
-  return dlaunch::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  if (!words.empty() && words[0] == dlaunch::kSshNodeWord) {
+    return dlaunch::run_ssh_node(words.size() > 1 ? words[1] : "");
+  }
+  return dlaunch::run(words);
 }

@@ -9,10 +9,13 @@ namespace {
 constexpr OptionRow kTable[] = {
     // --- workers
     {"nproc", "", "nproc-per-node ppn npernode ntasks-per-node tasks-per-node", "N|auto|numa", "1",
-     Group::workers, "workers on this machine: a number, one per usable CPU, or one per NUMA node",
+     Group::workers, "workers on each host: a number, one per usable CPU, or one per NUMA node",
      &Options::nproc},
     {"np", "n", "ntasks num-proc", "N", "", Group::workers,
-     "workers in total, as mpirun means it; on one machine the same as --nproc", &Options::np},
+     "workers in total, as mpirun means it; fills the hosts in their order, on one machine the "
+     "same "
+     "as --nproc",
+     &Options::np},
     {"env", "x", "", "NAME[=VALUE]", "", Group::workers,
      "set a variable for the workers, or pass on ours; may be repeated", &Options::env, kNoEnv},
     {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,
@@ -109,12 +112,20 @@ constexpr OptionRow kTable[] = {
 
     // --- nodes and rendezvous
     {"hosts", "H", "host", "HOST[:N],...", "", Group::nodes,
-     "hosts and their slots; this version runs on the local one", &Options::hosts},
+     "start the job on these hosts, as many workers on each as it has slots (1 where none are "
+     "given), those that are not this one by ssh: [user@]node[01-16]:8",
+     &Options::hosts},
     {"hostfile", "", "machinefile f", "FILE", "", Group::nodes,
-     "the same from a file of Open MPI, Horovod or MPICH; slots are the default of --nproc",
-     &Options::hostfile},
+     "the same from a file of Open MPI, Horovod, DeepSpeed or MPICH", &Options::hostfile},
+    {"ssh-command", "", "launch-agent launcher-exec rsh-agent ssh-cmd", "COMMAND", "ssh",
+     Group::nodes,
+     "how to reach the other hosts: words that ssh's options and the host are put behind; host "
+     "keys "
+     "are checked and nothing is asked for",
+     &Options::ssh_command},
     {"nnodes", "", "", "N|MIN:MAX", "1", Group::nodes,
-     "how many hosts, each of which runs this same command; with MIN:MAX the job begins with MIN "
+     "how many hosts, each of which runs this same command, unless --hosts starts them; with "
+     "MIN:MAX the job begins with MIN "
      "of "
      "them, goes on with as few, and takes in others up to MAX",
      &Options::nnodes},

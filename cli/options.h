@@ -49,6 +49,7 @@ struct Options {
   Text master_port;
   Text job_id;
   Text secret_file;
+  Text ssh_command;
   // placement
   Text bind;
   Switch report_bindings;

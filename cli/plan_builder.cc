@@ -82,13 +82,21 @@ Result<void> plan_general(PlanDraft& draft) {
 
 }  // namespace
 
-Result<BuiltPlan> build_plan(const Options& options, const Machine& machine) {
+Result<BuiltPlan> build_plan(const Options& options, const Machine& machine,
+                             const NodesPlan* part_of) {
   PlanDraft draft{.options = options, .machine = machine};
-  for (const auto part : {plan_general, plan_nodes, plan_hosts, plan_workers, plan_rendezvous,
-                          plan_placement, plan_output, plan_endings}) {
+  draft.joins = part_of != nullptr;
+  if (draft.joins) draft.plan().nodes = *part_of;
+  for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,
+                          plan_placement, plan_output, plan_endings, plan_orders}) {
     if (auto done = part(draft); !done) return done.error();
   }
   return std::move(draft.built);
+}
+
+LogLevel log_level_of(const Options& options) {
+  if (options.quiet) return LogLevel::error;
+  return options.verbose ? LogLevel::info : LogLevel::warn;
 }
 
 ExitCode exit_code_of(const Error& error) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "cli/machine.h"
 #include "cli/options.h"
@@ -23,7 +24,12 @@ struct BuiltPlan {
 
 // Errors: usage and unsupported (64), protocol (65: a malformed file), not_found (66: an unreadable
 // file), io (73: a file we could not create, or a machine that cannot be read).
-Result<BuiltPlan> build_plan(const Options& options, const Machine& machine);
+//
+// part_of: of a job that another dlaunch leads, which has chosen its hosts.
+Result<BuiltPlan> build_plan(const Options& options, const Machine& machine,
+                             const NodesPlan* part_of = nullptr);
+
+LogLevel log_level_of(const Options& options);
 
 // What dlaunch exits with when the command line is at fault.
 ExitCode exit_code_of(const Error& error);

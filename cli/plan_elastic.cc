@@ -1,8 +1,21 @@
+#include <algorithm>
+#include <numeric>
+
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
 namespace dlaunch {
 namespace {
+
+// Of as many hosts as are needed, whichever these are.
+int fewest_workers(const Plan& plan) {
+  std::vector<int> workers(static_cast<std::size_t>(plan.nodes.max), plan.nproc);
+  for (std::size_t node = 0; node < plan.nodes.hosts.size(); ++node) {
+    workers[node] = plan.nodes.nproc_of(node, plan.nproc);
+  }
+  std::sort(workers.begin(), workers.end());
+  return std::accumulate(workers.begin(), workers.begin() + plan.nodes.min, 0);
+}
 
 // How many workers there may be.
 Result<void> plan_sizes(PlanDraft& draft) {
@@ -10,13 +23,13 @@ Result<void> plan_sizes(PlanDraft& draft) {
   Plan& plan = draft.plan();
   const NodesPlan& nodes = plan.nodes;
   plan.min_nproc = plan.max_nproc = plan.nproc;
-  if (nodes.max > 1) {
+  if (nodes.several()) {
     if (options.max_nproc) {
       return refuse("{}: on several hosts a job grows by hosts: --nnodes MIN:MAX",
                     options.max_nproc.source);
     }
     // All that there are at the start, however many each host has.
-    plan.min_nproc = nodes.min < nodes.max ? nodes.min * plan.nproc : kMaxWorkers;
+    plan.min_nproc = nodes.min < nodes.max ? fewest_workers(plan) : kMaxWorkers;
   }
   struct Row {
     const Text& option;
@@ -24,7 +37,7 @@ Result<void> plan_sizes(PlanDraft& draft) {
     int low, high;
   };
   for (const Row& row : {Row{options.spares, plan.spares, 0, 1024},
-                         Row{options.min_nproc, plan.min_nproc, 1, nodes.max * plan.nproc},
+                         Row{options.min_nproc, plan.min_nproc, 1, draft.most_workers()},
                          Row{options.max_nproc, plan.max_nproc, plan.nproc, kMaxWorkers}}) {
     if (!row.option) continue;
     auto number = parse_int(*row.option, row.low, row.high, row.option.source);
@@ -63,7 +76,7 @@ Result<void> plan_stragglers(PlanDraft& draft) {
     auto mode = one_of(options.straggler, kModes);
     if (!mode) return mode.error();
     plan.straggler = *mode;
-    if (plan.nodes.max > 1 && *mode != off) {
+    if (plan.nodes.several() && *mode != off) {
       return refuse("{} {}: this version looks for slow workers on one host only",
                     options.straggler.source, *options.straggler);
     }

@@ -11,30 +11,6 @@ constexpr int kMaxNodes = 4096;
 // torchrun's ports where none is named.
 constexpr std::uint16_t kRdzvPort = 29400, kMasterPort = 29500;
 
-// "4" or "2:4".
-Result<void> plan_counts(PlanDraft& draft) {
-  const Options& options = draft.options;
-  NodesPlan& nodes = draft.plan().nodes;
-  if (options.nnodes) {
-    const std::string& text = *options.nnodes;
-    const auto colon = text.find(':');
-    auto low = parse_int(text.substr(0, colon), 1, kMaxNodes, options.nnodes.source);
-    if (!low) return refuse("{}, or MIN:MAX", low.error().what);
-    nodes.min = nodes.max = *low;
-    if (colon != text.npos) {
-      auto high = parse_int(text.substr(colon + 1), *low, kMaxNodes, options.nnodes.source);
-      if (!high) return refuse("{}, or MIN:MAX", high.error().what);
-      nodes.max = *high;
-    }
-  }
-  if (options.node_rank) {
-    auto rank = parse_int(*options.node_rank, 0, nodes.max - 1, options.node_rank.source);
-    if (!rank) return refuse("{} (--nnodes {})", rank.error().what, nodes.max);
-    nodes.rank = *rank;
-  }
-  return {};
-}
-
 // What --rdzv says, or as torchrun's static rendezvous has it, the master's address.
 Result<Endpoint> leader_of(const Options& options) {
   if (options.rdzv) return rdzv_endpoint(options.rdzv);
@@ -58,6 +34,29 @@ const Text& leader_option(const Options& options) {
 
 }  // namespace
 
+Result<void> plan_counts(PlanDraft& draft) {
+  const Options& options = draft.options;
+  NodesPlan& nodes = draft.plan().nodes;
+  if (options.nnodes) {
+    const std::string& text = *options.nnodes;
+    const auto colon = text.find(':');
+    auto low = parse_int(text.substr(0, colon), 1, kMaxNodes, options.nnodes.source);
+    if (!low) return refuse("{}, or MIN:MAX", low.error().what);
+    nodes.min = nodes.max = *low;
+    if (colon != text.npos) {
+      auto high = parse_int(text.substr(colon + 1), *low, kMaxNodes, options.nnodes.source);
+      if (!high) return refuse("{}, or MIN:MAX", high.error().what);
+      nodes.max = *high;
+    }
+  }
+  if (options.node_rank) {
+    auto rank = parse_int(*options.node_rank, 0, nodes.max - 1, options.node_rank.source);
+    if (!rank) return refuse("{} (--nnodes {})", rank.error().what, nodes.max);
+    nodes.rank = *rank;
+  }
+  return {};
+}
+
 Result<Endpoint> rdzv_endpoint(const Text& rdzv) {
   std::string_view place = *rdzv;
   if (const auto scheme = place.find("://"); scheme != place.npos) {
@@ -73,6 +72,8 @@ Result<Endpoint> rdzv_endpoint(const Text& rdzv) {
 }
 
 Result<void> plan_nodes(PlanDraft& draft) {
+  if (draft.joins) return {};
+  if (!draft.hosts.empty()) return plan_ssh(draft);
   if (auto done = plan_counts(draft); !done) return done.error();
   const Options& options = draft.options;
   Plan& plan = draft.plan();

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "cli/plan_builder.h"
+#include "launcher/hostfile.h"
 
 namespace dlaunch {
 
@@ -21,24 +22,36 @@ inline constexpr int kMaxWorkers = 16384;
 struct PlanDraft {
   const Options& options;
   const Machine& machine;
+  bool joins = false;  // a job that another dlaunch leads
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it
+  std::vector<HostEntry> hosts;      // those named, where others than this one are among them
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;
 
   Plan& plan() { return built.plan; }
   const Plan& plan() const { return built.plan; }
+  // Workers that the job may have at the start, as far as is known.
+  int most_workers() const { return plan().nodes.total > 0 ? plan().nodes.total : kMaxWorkers; }
   Result<void> need_topology();
 };
 
+Result<void> plan_hosts(PlanDraft& draft);       // --hosts …
 Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
-Result<void> plan_hosts(PlanDraft& draft);       // --hosts … and the default of nproc
+Result<void> plan_ssh(PlanDraft& draft);         // the same where we start them all
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
 Result<void> plan_output(PlanDraft& draft);
 Result<void> plan_endings(PlanDraft& draft);  // times, restarts, error file
+Result<void> plan_orders(PlanDraft& draft);   // what other hosts are told
 Result<void> plan_elastic(PlanDraft& draft);  // sizes, hangs, stragglers, chaos
+
+// --nnodes: "4" or "2:4".
+Result<void> plan_counts(PlanDraft& draft);
+
+// --nproc: what was said by name, by number, or by "auto" and "numa".
+Result<std::optional<int>> asked_nproc(PlanDraft& draft);
 
 // Of --rdzv tcp://HOST:PORT.
 Result<Endpoint> rdzv_endpoint(const Text& rdzv);

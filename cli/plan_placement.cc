@@ -25,7 +25,7 @@ Result<void> plan_binding(PlanDraft& draft) {
   plan.report_bindings = options.report_bindings.on;
   if (plan.bind == BindPolicy::none && !plan.report_bindings) return {};
   if (auto done = draft.need_topology(); !done) return done.error();
-  if (plan.bind != BindPolicy::none) {
+  if (plan.bind != BindPolicy::none && plan.nproc > 0) {
     plan.cpusets = bind_ranks(*draft.topology, plan.nproc, plan.bind);
   }
   if (plan.report_bindings) draft.built.bindings = draw_bindings(*draft.topology, plan.cpusets);
@@ -40,7 +40,7 @@ bool user_sets_omp(const PlanDraft& draft) {
 
 // A worker's share of what all may use, but never more threads than the smallest cpuset has CPUs.
 int share_of_cpus(const PlanDraft& draft) {
-  int share = draft.machine.cpus.usable() / draft.plan().nproc;
+  int share = draft.machine.cpus.usable() / std::max(draft.plan().nproc, 1);
   for (const auto& cpus : draft.plan().cpusets) {
     share = std::min(share, static_cast<int>(cpus.size()));
   }

@@ -67,13 +67,15 @@ bool is_job_id(const std::string& id) {
 Result<void> plan_rendezvous(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
-  const bool one_host = plan.nodes.max == 1;
+  const bool one_host = !plan.nodes.several();
+  const bool by_ssh = !plan.nodes.hosts.empty();
   if (auto done = plan_backend(draft); !done) return done.error();
   if (options.rdzv && one_host) {
     if (auto done = plan_store(draft); !done) return done.error();
   }
   // Where hosts meet by the master's address, the leader chooses the workers' port.
-  if (one_host || (options.rdzv && plan.nodes.lead != NodesPlan::Lead::no)) {
+  if (one_host || by_ssh || draft.joins ||
+      (options.rdzv && plan.nodes.lead != NodesPlan::Lead::no)) {
     if (auto done = plan_master(draft); !done) return done.error();
   }
   const auto store = parse_endpoint(plan.store_listen);
@@ -85,8 +87,8 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
     return refuse("{}: '{}' is not a name of 1 to 128 letters, digits and . _ : @ + = -",
                   options.job_id.source, *options.job_id);
   }
-  // On several hosts it is the same for all.
-  const std::string job_id = one_host ? draft.machine.new_job_id() : "default";
+  // On several hosts that are started by hand it is the same for all.
+  const std::string job_id = one_host || by_ssh ? draft.machine.new_job_id() : "default";
   plan.job_id = options.job_id ? *options.job_id : job_id;
   if (options.secret_file) {
     if (auto good = draft.machine.check_secret(*options.secret_file); !good) {

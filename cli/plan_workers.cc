@@ -3,43 +3,9 @@
 
 #include "base/units.h"
 #include "cli/plan_parts.h"
-#include "launcher/hostfile.h"
 
 namespace dlaunch {
 namespace {
-
-Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
-  const Options& options = draft.options;
-  if (options.hosts) {
-    auto hosts = parse_host_list(*options.hosts);
-    if (!hosts) return refuse("{}: {}", options.hosts.source, hosts.error().what);
-    return hosts;
-  }
-  auto text = draft.machine.read_file(*options.hostfile);
-  if (!text) {
-    Error error = text.error();
-    error.what = options.hostfile.source + ": " + error.what;
-    return error;
-  }
-  return parse_hostfile(*text, *options.hostfile);
-}
-
-// What was said by name, by number, or by "auto" and "numa".
-Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
-  const Text& nproc = draft.options.nproc;
-  if (!nproc) return std::optional<int>();
-  if (*nproc == "auto" || *nproc == "cpu") return std::optional(draft.machine.cpus.usable());
-  if (*nproc == "gpu") return refuse("{}: this version places no workers on GPUs", nproc.source);
-  if (*nproc == "numa") {
-    if (auto done = draft.need_topology(); !done) return done.error();
-    std::set<int> nodes;
-    for (const Core& core : draft.topology->cores) nodes.insert(core.numa);
-    return std::optional(static_cast<int>(nodes.size()));
-  }
-  auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
-  if (!number) return refuse("{}, auto or numa", number.error().what);
-  return std::optional(*number);
-}
 
 // torchrun gives a script to python; mpirun executes what is executable. Both are met: only a
 // file.py that the system could not execute by that name gets a python3.
@@ -93,34 +59,26 @@ Result<void> plan_env(PlanDraft& draft) {
 
 }  // namespace
 
-Result<void> plan_hosts(PlanDraft& draft) {
-  const Options& options = draft.options;
-  if (!options.hosts && !options.hostfile) return {};
-  if (options.hosts && options.hostfile) {
-    return refuse("give hosts with {} or {}, not both", options.hosts.source,
-                  options.hostfile.source);
+Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
+  const Text& nproc = draft.options.nproc;
+  if (!nproc) return std::optional<int>();
+  if (*nproc == "auto" || *nproc == "cpu") return std::optional(draft.machine.cpus.usable());
+  if (*nproc == "gpu") return refuse("{}: this version places no workers on GPUs", nproc.source);
+  if (*nproc == "numa") {
+    if (auto done = draft.need_topology(); !done) return done.error();
+    std::set<int> nodes;
+    for (const Core& core : draft.topology->cores) nodes.insert(core.numa);
+    return std::optional(static_cast<int>(nodes.size()));
   }
-  auto hosts = read_hosts(draft);
-  if (!hosts) return hosts.error();
-  int slots = 0;
-  std::optional<int> limit;
-  for (const HostEntry& host : *hosts) {
-    if (!draft.machine.local_address(host.host)) {
-      const std::string where =
-          options.hosts ? options.hosts.source : fmt::format("{}:{}", *options.hostfile, host.line);
-      return refuse("{}: host '{}' is not this machine; this version runs on one machine", where,
-                    host.host);
-    }
-    slots += host.slots.value_or(1);
-    if (host.max_slots) limit = limit.value_or(0) + *host.max_slots;
-  }
-  if (slots > kMaxWorkers) return refuse("{} slots are more than {}", slots, kMaxWorkers);
-  draft.slots = slots;
-  draft.max_slots = limit;
-  return {};
+  auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
+  if (!number) return refuse("{}, auto or numa", number.error().what);
+  return std::optional(*number);
 }
 
-Result<void> plan_workers(PlanDraft& draft) {
+namespace {
+
+// How many there are on this host.
+Result<void> plan_count(PlanDraft& draft) {
   const Options& options = draft.options;
   auto nproc = asked_nproc(draft);
   if (!nproc) return nproc.error();
@@ -156,6 +114,18 @@ Result<void> plan_workers(PlanDraft& draft) {
         fmt::format("{} workers on {} slots of the host list", workers, *draft.slots));
   }
   draft.plan().nproc = workers;
+  return {};
+}
+
+}  // namespace
+
+Result<void> plan_workers(PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (draft.hosts.empty()) {
+    if (auto done = plan_count(draft); !done) return done.error();
+    NodesPlan& nodes = draft.plan().nodes;
+    if (!draft.joins) nodes.total = nodes.max * draft.plan().nproc;
+  }
   if (options.chdir) draft.plan().chdir = *options.chdir;
   if (auto done = plan_argv(draft); !done) return done.error();
   return plan_env(draft);

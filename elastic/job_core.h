@@ -144,9 +144,9 @@ class JobCore {
     std::vector<Slot> slots;  // by rank
   };
   struct Finish {
-    JobEnding end;
-    int signal;  // interrupted: the user's first
-    bool all_reaped;
+    JobEnding end = JobEnding::succeeded;
+    int signal = 0;  // interrupted: the user's first
+    bool all_reaped = true;
     std::string why;  // worker_failed: no restart was granted; empty: none was asked for
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;

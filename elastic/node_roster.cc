@@ -8,13 +8,14 @@
 
 namespace dlaunch {
 
-NodeRoster::NodeRoster(TimePoint now, const Config& config, Node self)
+NodeRoster::NodeRoster(TimePoint now, const Config& config, Node self, int own_number)
     : config_(config),
+      own_number_(own_number),
       now_(now),
       give_up_at_(deadline_after(now, config.join_timeout)),
       last_came_(now),
       nodes_(static_cast<std::size_t>(config.max_nodes)) {
-  nodes_.front() = std::move(self);
+  if (own_number >= 0) nodes_[static_cast<std::size_t>(own_number)] = std::move(self);
 }
 
 std::vector<NodeRoster::Action> NodeRoster::step(TimePoint now, const Event& event) {
@@ -47,7 +48,8 @@ std::string NodeRoster::who_is_here() const {
   for (const auto& node : nodes_) {
     if (node.link != kNone) names += (names.empty() ? "" : ", ") + node.host;
   }
-  return fmt::format("{} of {} hosts are here ({})", here(), config_.max_nodes, names);
+  if (!names.empty()) names = " (" + names + ")";
+  return fmt::format("{} of {} hosts are here{}", here(), config_.max_nodes, names);
 }
 
 // The one it asks for, the one it had, one that nobody ever had, or one that nobody has now.
@@ -75,7 +77,7 @@ void NodeRoster::on(const Join& join) {
     return refuse(fmt::format("there is no node rank {} of {} nodes", *number, config_.max_nodes));
   }
   Node& node = nodes_[static_cast<std::size_t>(*number)];
-  if (node.link != kNone && (*number == 0 || node.host != join.host)) {
+  if (node.link != kNone && (*number == own_number_ || node.host != join.host)) {
     return refuse(fmt::format("node rank {} is host {}", *number, node.host));
   }
   if (begun_ && node.nproc != 0 && node.nproc != join.nproc) {

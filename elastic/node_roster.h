@@ -2,9 +2,11 @@
 // expected have come, numbers them, and knows the host that comes back. Pure: events in, actions
 // out.
 //
-// Node 0 leads. A node's number is the one it asks for (--node-rank), or the lowest that is free,
-// in the order of arrival. The job begins once max_nodes are there, or min_nodes and nobody has
-// come for `settle`. Afterwards a host takes the number it had, or one that nobody has.
+// One of the nodes leads, number 0 where nothing else is said, or none of them does: the leading
+// dlaunch runs on a host without workers then. A node's number is the one it asks for
+// (--node-rank), or the lowest that is free, in the order of arrival. The job begins once max_nodes
+// are there, or min_nodes and nobody has come for `settle`. Afterwards a host takes the number it
+// had, or one that nobody has.
 #pragma once
 
 #include <optional>
@@ -63,8 +65,8 @@ class NodeRoster {
   };
   using Action = std::variant<Refuse, Begin, Lost, Back, GiveUp>;
 
-  // self: node 0, which is there.
-  NodeRoster(TimePoint now, const Config& config, Node self);
+  // self: the node that leads, which is there; its number -1: none does.
+  NodeRoster(TimePoint now, const Config& config, Node self, int own_number = 0);
 
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
@@ -73,6 +75,8 @@ class NodeRoster {
   // By number; max_nodes of them.
   const std::vector<Node>& nodes() const { return nodes_; }
   std::optional<int> node_of(Link link) const;
+  // -1: none of them leads.
+  int own_number() const { return own_number_; }
   // "2 of 4 hosts are here (a, b)"
   std::string who_is_here() const;
 
@@ -85,6 +89,7 @@ class NodeRoster {
   int here() const;
 
   const Config config_;
+  const int own_number_;
   TimePoint now_;
   const TimePoint give_up_at_;
   TimePoint last_came_;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,7 @@
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
 #include "launcher/port_reservation.h"
+#include "launcher/ssh_starter.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {
@@ -39,9 +41,13 @@ class Agent final : private AgentBase, private JobDriver::Hands {
 
  private:
   bool set_up();
+  bool start_hosts();
+  void on_hosts_answered(std::vector<HostFailure> failures);
+  void on_hosts_failed(const std::vector<HostFailure>& failures);
   Result<void> open_store();
   void begin();
   void give_up(int exit_code, const std::string& why);
+  void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
   Node::Listener node_listener();
   void on_signal(int signal) override;
   void on_timer() override;
@@ -68,9 +74,12 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<Node> node_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
+  std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   JobStory story_;
+  std::size_t hosts_failed_ = 0;
   bool led_elsewhere_ = false;
+  bool ending_ = false;
 };
 
 JobConfig job_config(const Plan& plan) {
@@ -102,6 +111,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
 std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
+  if (!start_hosts()) return exit_code_;
   return run_loop();
 }
 
@@ -127,7 +137,7 @@ Result<void> Agent::open_store() {
     return error;
   }
   StoreServerOptions options{*listen, plan_.job_id, secret_, std::nullopt};
-  if (plan_.nodes.max > 1) options.nodes = crew_.for_store();
+  if (plan_.nodes.several()) options.nodes = crew_.for_store();
   auto store = StoreServer::open(loop_, std::move(options));
   if (!store) return store.error();
   store_ = std::move(*store);
@@ -136,10 +146,46 @@ Result<void> Agent::open_store() {
   auto port = reserve_port(plan_.master_addr, static_cast<std::uint16_t>(plan_.master_port));
   if (!port) return port.error();
   master_port_ = std::move(*port);
-  common_.master_addr = plan_.master_addr;
-  common_.master_port = master_port_.port;
-  crew_.serve(*store_, common_.master_addr, common_.master_port);
+  crew_.serve(*store_, {plan_.master_addr, master_port_.port});
   return {};
+}
+
+bool Agent::start_hosts() {
+  if (plan_.nodes.hosts.empty()) return true;
+  const auto answered = [this](const auto& failures) { on_hosts_answered(failures); };
+  const auto lost = [this](const HostFailure& failure) {
+    if (!driver_) return on_hosts_failed({failure});
+    const auto& host = plan_.nodes.hosts[static_cast<std::size_t>(failure.node)];
+    log_warn("host {}: {}", host.name, failure.what);
+  };
+  ssh_ = std::make_unique<SshStarter>(loop_, plan_, *hub_, helpers_,
+                                      SshStarter::Listener{answered, lost});
+  auto started = ssh_->start(secret_, to_string(store_->endpoint()));
+  return started || failed(kExitRendezvous, started.error());
+}
+
+void Agent::on_hosts_answered(std::vector<HostFailure> failures) {
+  const int own = plan_.nodes.own_number();
+  const SpawnError error = own >= 0 ? WorkerStarter::foresee_failure(plan_) : SpawnError();
+  if (error.stage != Stage::none) {
+    failures.push_back({own, start_exit_code(error.stage, error.os_errno), error.what});
+  }
+  if (!failures.empty()) on_hosts_failed(failures);
+}
+
+// All hosts are needed, or as many as --nnodes says, ours among them.
+void Agent::on_hosts_failed(const std::vector<HostFailure>& failures) {
+  if (ending_) return;
+  const auto& hosts = plan_.nodes.hosts;
+  hosts_failed_ += failures.size();
+  const int own = plan_.nodes.own_number();
+  const bool enough =
+      hosts.size() >= hosts_failed_ + static_cast<std::size_t>(plan_.nodes.min) &&
+      std::none_of(failures.begin(), failures.end(), [=](const auto& f) { return f.node == own; });
+  for (const auto& line : failure_table(failures, hosts)) {
+    log_line(enough ? LogLevel::warn : LogLevel::error, line);
+  }
+  if (!enough) end(exit_code_of(failures), "", {});
 }
 
 // All hosts are there.
@@ -165,8 +211,24 @@ void Agent::begin() {
 
 void Agent::give_up(int exit_code, const std::string& why) {
   log_error("{}", why);
+  end(exit_code, why, {});
+}
+
+// Once the other hosts have shown all, where it is us who shows it, the report is the last.
+void Agent::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
+  ending_ = true;
+  exit_code_ = exit_code;
+  const auto leave_last = [this, exit_code, report] {
+    for (const auto& line : report) hub_->own_line("dlaunch: " + line);
+    leave(exit_code);
+  };
+  std::set<int> linked;
+  for (std::size_t node = 0; ssh_ && node < plan_.nodes.hosts.size(); ++node) {
+    if (crew_.is_here(static_cast<int>(node))) linked.insert(static_cast<int>(node));
+  }
   crew_.finish(exit_code, why);
-  leave(exit_code);
+  if (!ssh_) return leave_last();
+  ssh_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
 
 Node::Listener Agent::node_listener() {
@@ -181,11 +243,13 @@ Node::Listener Agent::node_listener() {
 
 void Agent::on_signal(int signal) {
   if (!driver_) {
+    if (ends_the_job(signal) && ending_) return loop_.stop();
     if (ends_the_job(signal)) give_up(128 + signal, "interrupted: " + crew_.who_is_here());
     return;
   }
   if (job().state() != JobState::ended) return feed(JobCore::Signal{signal});
-  // Only the reader of our output holds us up: the user does not want to wait for it.
+  // Only the reader of our output, or another host's last words, hold us up: the user does not want
+  // to wait for it.
   if (ends_the_job(signal)) loop_.stop();
 }
 
@@ -284,9 +348,7 @@ void Agent::perform(const JobCore::Finish& how) {
   const Processes& processes = node_->processes();
   for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);
   const auto ending = story_.finish(how, job(), std::move(left));
-  for (const auto& line : ending.report) hub_->own_line("dlaunch: " + line);
-  crew_.finish(ending.exit_code, ending.report.empty() ? "" : ending.report.front());
-  leave(ending.exit_code);
+  end(ending.exit_code, ending.report.empty() ? "" : ending.report.front(), ending.report);
 }
 
 }  // namespace

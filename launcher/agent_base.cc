@@ -21,11 +21,12 @@ Result<void> check_kernel() {
                .os_errno = ENOSYS};
 }
 
-// On several hosts a secret comes from a file, for all of them alike; without one the job's name
-// keeps jobs apart.
+// On several hosts that are started by hand it comes from a file, for all of them alike; without
+// one the job's name keeps jobs apart.
 Result<Secret> secret_of(const Plan& plan) {
+  if (!plan.secret.empty()) return Secret(plan.secret);
   if (!plan.secret_file.empty()) return Secret::load(plan.secret_file);
-  if (plan.nodes.max > 1) return Secret();
+  if (plan.nodes.several() && plan.nodes.hosts.empty()) return Secret();
   return Secret::random();
 }
 
@@ -67,8 +68,8 @@ void AgentBase::open_output() {
 }
 
 Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
-  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_}, slots, plan_.grace, common_,
-                    std::move(listener));
+  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_}, slots, plan_.grace,
+                    common_, std::move(listener));
 }
 
 // Signals come as bytes; the end of the pipe means that the keeper was killed.

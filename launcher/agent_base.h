@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -52,6 +53,7 @@ class AgentBase {
   WorkerPlace common_;  // what all workers are told alike
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;
+  std::set<pid_t> helpers_;  // children that are no workers
   int exit_code_ = 0;
 
  private:

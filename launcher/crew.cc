@@ -11,7 +11,6 @@ namespace dlaunch {
 namespace {
 
 const std::string kBeatFrame(4, '\0');  // a frame of no bytes
-constexpr int kOwn = 0;
 
 NodeRoster::Config roster_config(const Plan& plan) {
   return {
@@ -24,18 +23,18 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, Listener listener)
     : loop_(loop),
       plan_(plan),
       listener_(std::move(listener)),
-      roster_(steady_now(), roster_config(plan), {0, plan.host, plan.nproc}),
+      roster_(steady_now(), roster_config(plan), {0, plan.host, plan.nproc},
+              plan.nodes.own_number()),
       beat_timer_(loop),
       roster_timer_(loop) {}
 
-void Crew::serve(StoreServer& store, const std::string& master_addr, int master_port) {
+void Crew::serve(StoreServer& store, const Endpoint& master) {
   store_ = &store;
-  master_addr_ = master_addr;
-  master_port_ = master_port;
+  master_ = master;
 }
 
 void Crew::gather() {
-  if (plan_.nodes.max == 1) {
+  if (!plan_.nodes.several()) {
     lay_out();
     return listener_.begin();
   }
@@ -53,7 +52,7 @@ NodeListener Crew::for_store() {
 }
 
 void Crew::opened(Link link, const std::string& address) {
-  remotes_[link] = {address, steady_now()};
+  remotes_[link] = {address, steady_now(), {}};
 }
 
 void Crew::message(Link link, std::string_view frame) {
@@ -85,6 +84,8 @@ void Crew::join(Link link, const NodeJoin& join) {
     return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
                                     escaped(join.job), ours));
   }
+  remotes_.at(link).master = {escaped(join.master_addr),
+                              static_cast<std::uint16_t>(join.master_port)};
   feed(NodeRoster::Join{link, host, join.number, join.nproc});
 }
 
@@ -127,7 +128,7 @@ void Crew::feed(const NodeRoster::Event& event) {
       refuse(no->link, no->why);
     } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
       lay_out();
-      for (int node = 1; node < nodes(); ++node) welcome(node);
+      for (int node = 0; node < nodes(); ++node) welcome(node);
       listener_.begin();
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
       log_warn("lost host {}",  // with its workers
@@ -146,9 +147,7 @@ void Crew::feed(const NodeRoster::Event& event) {
 }
 
 void Crew::welcome(int node) {
-  const auto& it = roster_.nodes()[static_cast<std::size_t>(node)];
-  if (it.link == NodeRoster::kNone) return;
-  order(node, NodeWelcome{node, slots_of(node), master_addr_, master_port_});
+  if (node != own() && is_here(node)) order(node, NodeWelcome{node, slots_of(node)});
 }
 
 // -- Slots
@@ -165,7 +164,8 @@ void Crew::lay_out() {
   size_ = static_cast<int>(homes_.size());
   for (int i = 0; i < plan_.spares; ++i) add(static_cast<std::size_t>(i) % all.size());
   for (std::size_t node = 0; node < all.size(); ++node) {
-    for (int i = 0; all[node].nproc == 0 && i < plan_.nproc; ++i) add(node);
+    const int expected = all[node].nproc == 0 ? plan_.nodes.nproc_of(node, plan_.nproc) : 0;
+    for (int i = 0; i < expected; ++i) add(node);
   }
   for (int i = size_; all.size() == 1 && i < plan_.max_nproc; ++i) add(0);
 }
@@ -197,7 +197,7 @@ std::string Crew::host_of(Slot slot) const {
 
 std::optional<Slot> Crew::own_slot(Slot slot) const {
   const Home& home = homes_[static_cast<std::size_t>(slot)];
-  return home.node == kOwn ? std::optional(home.slot) : std::nullopt;
+  return home.node == own() ? std::optional(home.slot) : std::nullopt;
 }
 
 // -- What nodes say
@@ -240,7 +240,7 @@ void Crew::on(int node, const NodeEnded& ended) {
   const Slot slot = job_slot(node, ended.slot);
   if (slot < 0) return;
   WorkerEnd end = ended.end;
-  if (node != kOwn) end.host = host_of(slot);
+  if (node != own()) end.host = host_of(slot);
   listener_.ended(slot, end);
 }
 
@@ -254,7 +254,7 @@ void Crew::on(int node, const NodeStartFailed& failed) {
 }
 
 void Crew::own_start_failed(Slot slot, const SpawnError& error) {
-  listener_.start_failed(job_slot(kOwn, slot), error);
+  listener_.start_failed(job_slot(own(), slot), error);
 }
 
 // -- What the job wants
@@ -290,9 +290,13 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
   NodeStart to{.round = start.round, .size = job.size()};
   to.nodes = static_cast<int>(members.size()) -
              static_cast<int>(std::count(members.begin(), members.end(), 0));
-  // The own node last: what fails there stops the others.
-  for (int n = 1; n <= nodes(); ++n) {
-    const int node = n % nodes();
+  for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
+    if (ranks[slot] != 0) continue;
+    const Endpoint master = master_of(homes_[slot].node);
+    to.master_addr = master.host;
+    to.master_port = master.port;
+  }
+  for (const int node : own_last()) {
     to.node_rank = 0;  // among those that have members
     for (int other = 0; other < node; ++other) {
       to.node_rank += members[static_cast<std::size_t>(other)] > 0;
@@ -300,7 +304,7 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
     to.local_size = members[static_cast<std::size_t>(node)];
     to.places = places_on(node, start.places, ranks);
     if (to.places.empty()) continue;
-    node == kOwn ? own_->start(to) : order(node, to);
+    node == own() ? own_->start(to) : order(node, to);
   }
 }
 
@@ -312,24 +316,27 @@ void Crew::stop(const JobCore::StopWorkers& stop) {
       if (home.node == node) to.slots.push_back(home.slot);
     }
     if (to.slots.empty()) continue;
-    node == kOwn ? own_->driver().stop(to.slots, to.signal) : order(node, to);
+    node == own() ? own_->driver().stop(to.slots, to.signal) : order(node, to);
   }
 }
 
 void Crew::hand_on(const JobCore::HandOn& pass) {
-  for (int node = 1; node < nodes(); ++node) order(node, NodeHandOn{pass.signal});
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeHandOn{pass.signal});
+  }
   own_->driver().hand_on(pass.signal);
 }
 
 void Crew::fence(const JobCore::Fence& fence) {
-  for (int node = 1; node < nodes(); ++node) order(node, NodeFence{fence.round, fence.lost});
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeFence{fence.round, fence.lost});
+  }
   own_->fence(fence.round, fence.lost);
 }
 
 bool Crew::announce(const JobCore::Announce& announce) {
   const int size = static_cast<int>(announce.slots.size());
-  for (int n = 1; n <= nodes(); ++n) {
-    const int node = n % nodes();
+  for (const int node : own_last()) {
     NodeAnnounce to{announce.round, size, {}};
     for (int rank = 0; rank < size; ++rank) {
       const Home& home =
@@ -337,7 +344,7 @@ bool Crew::announce(const JobCore::Announce& announce) {
       if (home.node == node) to.places.push_back({home.slot, rank, -1});
     }
     if (to.places.empty()) continue;
-    if (node != kOwn)
+    if (node != own())
       order(node, to);
     else if (!own_->announce(to))
       return false;
@@ -345,12 +352,29 @@ bool Crew::announce(const JobCore::Announce& announce) {
   return true;
 }
 
+bool Crew::is_here(int node) const {
+  return roster_.nodes()[static_cast<std::size_t>(node)].link != NodeRoster::kNone;
+}
+
+// What fails on the own node stops the others.
+std::vector<int> Crew::own_last() const {
+  std::vector<int> order;
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order.push_back(node);
+  }
+  if (own() >= 0) order.push_back(own());
+  return order;
+}
+
+Endpoint Crew::master_of(int node) const {
+  const auto it = remotes_.find(roster_.nodes()[static_cast<std::size_t>(node)].link);
+  return node == own() || it == remotes_.end() ? master_ : it->second.master;
+}
+
 std::vector<int> Crew::absent() const {
   std::vector<int> found;
   for (int node = 0; node < nodes(); ++node) {
-    if (roster_.nodes()[static_cast<std::size_t>(node)].link == NodeRoster::kNone) {
-      found.push_back(node);
-    }
+    if (!is_here(node)) found.push_back(node);
   }
   return found;
 }
@@ -359,8 +383,8 @@ void Crew::finish(int exit_code, const std::string& why) {
   finished_ = true;
   beat_timer_.cancel();
   roster_timer_.cancel();
-  for (int node = 1; node < nodes(); ++node) {
-    order(node, NodeFinish{exit_code, why});
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeFinish{exit_code, why});
   }
   const auto remotes = remotes_;
   for (const auto& [link, remote] : remotes) store_->close(link);

@@ -16,6 +16,7 @@
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "base/endpoint.h"
 #include "elastic/job_core.h"
 #include "elastic/node_roster.h"
 #include "launcher/node.h"
@@ -40,7 +41,8 @@ class Crew {
 
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store();
-  void serve(StoreServer& store, const std::string& master_addr, int master_port);
+  // master: of the workers, should their rank 0 run on this host.
+  void serve(StoreServer& store, const Endpoint& master);
   // Begins at once where there is only this host.
   void gather();
 
@@ -49,11 +51,12 @@ class Crew {
   JobConfig shape(JobConfig config) const;
   // Nodes that are still to come.
   std::vector<int> absent() const;
-  int own_slots() const { return slots_of(0); }
+  // 0 where this host leads without being one of the job's.
+  int own_slots() const { return slots_of(own()); }
   void set_own(Node& node) { own_ = &node; }
   // The own node's listener hands these on.
-  void own_tell(const JobCore::Event& event) { tell(0, event); }
-  void own_ended(Slot slot, const WorkerEnd& end) { on(0, NodeEnded{slot, end}); }
+  void own_tell(const JobCore::Event& event) { tell(own(), event); }
+  void own_ended(Slot slot, const WorkerEnd& end) { on(own(), NodeEnded{slot, end}); }
   void own_start_failed(Slot slot, const SpawnError& error);
 
   // -- What the job wants
@@ -68,6 +71,8 @@ class Crew {
   std::string host_of(Slot slot) const;
   // The own node's slot that a slot of the job is.
   std::optional<Slot> own_slot(Slot slot) const;
+  // A node is connected.
+  bool is_here(int node) const;
   std::string who_is_here() const { return roster_.who_is_here(); }
 
  private:
@@ -79,6 +84,7 @@ class Crew {
   struct Remote {
     std::string address;
     TimePoint heard;
+    Endpoint master;
   };
 
   void opened(Link link, const std::string& address);
@@ -102,6 +108,9 @@ class Crew {
                                    const std::vector<int>& ranks) const;
   Slot job_slot(int node, Slot slot) const;
   int nodes() const { return static_cast<int>(roster_.nodes().size()); }
+  int own() const { return roster_.own_number(); }
+  std::vector<int> own_last() const;
+  Endpoint master_of(int node) const;
 
   asio::io_context& loop_;
   const Plan& plan_;
@@ -109,8 +118,7 @@ class Crew {
   NodeRoster roster_;
   Node* own_ = nullptr;
   StoreServer* store_ = nullptr;
-  std::string master_addr_;
-  int master_port_ = 0;
+  Endpoint master_;
   std::map<Link, Remote> remotes_;
   std::vector<Home> homes_;  // by slot of the job
   int size_ = 0;             // at the start

@@ -22,12 +22,19 @@ constexpr Duration kTellAfter = std::chrono::seconds(5);
 Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    const OriginalSignals& original)
     : AgentBase(plan, job_dir, std::move(signals), original),
+      lifeline_(loop_),
       give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
       refused_until_(give_up_at_) {}
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
+  // What the user chose holds for the host that is sure to have rank 0.
+  const int port = plan_.nodes.rank == 0 ? plan_.master_port : 0;
+  auto master = reserve_port(plan_.host, static_cast<std::uint16_t>(port));
+  if (!master) return failed(kExitRendezvous, master.error()), exit_code_;
+  master_port_ = std::move(*master);
   open_output();
+  watch_lifeline();
   const auto endpoint = parse_endpoint(plan_.nodes.endpoint);
   common_.store_url = "tcp://" + plan_.nodes.endpoint;
   HandshakeIdentity self{.purpose = Purpose::node,
@@ -43,6 +50,22 @@ int Follower::run() {
   return run_loop();
 }
 
+void Follower::watch_lifeline() {
+  if (plan_.nodes.lifeline < 0) return;
+  asio::error_code error;
+  if (!lifeline_.is_open()) lifeline_.assign(::dup(plan_.nodes.lifeline), error);
+  lifeline_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code ec) {
+    char unused[64];
+    if (!ec && ::read(lifeline_.native_handle(), unused, sizeof unused) > 0) {
+      return watch_lifeline();
+    }
+    if (any_runs()) log_warn("lost the dlaunch that started this one; ending this host's workers");
+    kill_descendants();
+    link_->stop();
+    leave(kExitRendezvous);
+  });
+}
+
 // -- The connection
 
 void Follower::on_opened() {
@@ -53,7 +76,8 @@ void Follower::on_opened() {
 // Not while workers of an earlier time are there.
 void Follower::join() {
   if (!open_ || joined_ || any_runs()) return;
-  send(NodeJoin{plan_.host, plan_.nodes.rank, plan_.nproc, what_must_agree(plan_)});
+  send(NodeJoin{plan_.host, plan_.nodes.rank, plan_.nproc, what_must_agree(plan_),
+                link_->local_address(), master_port_.port});
 }
 
 void Follower::on_lost(const std::string& why) {
@@ -122,8 +146,6 @@ void Follower::take(const NodeMessage& message) {
 void Follower::welcomed(const NodeWelcome& welcome) {
   if (!node_) {
     slots_ = welcome.slots;
-    common_.master_addr = welcome.master_addr;
-    common_.master_port = welcome.master_port;
     auto node = open_node(
         slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
                  .ended =
@@ -149,7 +171,8 @@ void Follower::welcomed(const NodeWelcome& welcome) {
 void Follower::finished(const NodeFinish& finish) {
   link_->stop();
   if (node_) node_->kill_leftovers();
-  if (!finish.why.empty()) log_error("{}", escaped(finish.why));
+  const bool said = plan_.nodes.lifeline >= 0;  // by the one that started us, to the same user
+  if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
   leave(finish.exit_code);
 }
 

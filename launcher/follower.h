@@ -10,6 +10,7 @@
 #include "launcher/agent_base.h"
 #include "launcher/leader_link.h"
 #include "launcher/node_message.h"
+#include "launcher/port_reservation.h"
 
 namespace dlaunch {
 
@@ -24,6 +25,8 @@ class Follower final : private AgentBase {
   void on_timer() override;
   void on_idle() override;
 
+  // The end of what started us is ours, too.
+  void watch_lifeline();
   void on_opened();
   void on_lost(const std::string& why);
   void on_failed(const LeaderLink::Failure& failure);
@@ -36,6 +39,8 @@ class Follower final : private AgentBase {
   void send(const NodeMessage& message);
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
+  PortReservation master_port_;
+  asio::posix::stream_descriptor lifeline_;
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows

@@ -16,7 +16,7 @@ namespace {
 ProgressWatch::Options watch_options(const Plan& plan) {
   ProgressWatch::Options options{.hang_timeout = plan.hang_timeout, .stragglers = {}};
   // The workers of one host are all it sees.
-  options.stragglers.mode = plan.nodes.max > 1 ? StragglerMode::off : plan.straggler;
+  options.stragglers.mode = plan.nodes.several() ? StragglerMode::off : plan.straggler;
   options.stragglers.detection.ratio = plan.straggler_ratio;
   options.stragglers.detection.window_time = plan.straggler_window;
   return options;

@@ -206,9 +206,7 @@ void Judge::sort_others() {
 }
 
 int Judge::spawn_exit_code() const {
-  if (facts_.failed_stage != Stage::exec) return kExitSystem;
-  return facts_.failed_errno == ENOENT || facts_.failed_errno == ENOTDIR ? kExitNotFound
-                                                                         : kExitCannotExec;
+  return start_exit_code(facts_.failed_stage, facts_.failed_errno);
 }
 
 int Judge::exit_code_of(const WorkerEnd& root) const {
@@ -250,5 +248,10 @@ Verdict Judge::decide() {
 }  // namespace
 
 Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }
+
+int start_exit_code(Stage stage, int os_errno) {
+  if (stage != Stage::exec) return kExitSystem;
+  return os_errno == ENOENT || os_errno == ENOTDIR ? kExitNotFound : kExitCannotExec;
+}
 
 }  // namespace dlaunch

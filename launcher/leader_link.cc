@@ -136,6 +136,12 @@ void LeaderLink::send(const std::string& frame) {
   if (connection_->sending.empty()) flush(connection_);
 }
 
+std::string LeaderLink::local_address() const {
+  asio::error_code ec;
+  const auto local = connection_ ? connection_->socket.local_endpoint(ec) : tcp::endpoint();
+  return !connection_ || ec ? "" : local.address().to_string();
+}
+
 void LeaderLink::flush(const ConnectionPtr& connection) {
   if (connection->unsent.empty()) return;
   connection->sending = std::exchange(connection->unsent, {});

@@ -43,6 +43,8 @@ class LeaderLink {
 
   void start();
   void send(const std::string& frame);
+  // Our own, by which the leader's host reaches us; "" while it is not connected.
+  std::string local_address() const;
   // Nothing is heard of it any more. What was sent gets out.
   void stop();
 

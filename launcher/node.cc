@@ -16,7 +16,7 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
     : job_dir_(parts.job_dir),
       listener_(std::move(listener)),
       driver_(slots, grace, parts.pump, *this),
-      processes_(parts.loop, parts.hub, parts.starter, slots,
+      processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
                  {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
                   .child_changed = listener_.child_changed,
                   .never_ran =
@@ -77,6 +77,8 @@ void Node::start(const NodeStart& start) {
   common_.local_size = start.local_size;
   common_.node_rank = start.node_rank;
   common_.nodes = start.nodes;
+  common_.master_addr = start.master_addr;
+  common_.master_port = start.master_port;
   std::vector<JobCore::Place> places;
   for (const auto& place : start.places) {
     places.push_back({place.slot, place.rank});

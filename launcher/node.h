@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include <asio/io_context.hpp>
@@ -40,6 +41,7 @@ class Node final : private NodeDriver::Hands {
     WorkerStarter& starter;
     OutputHub& hub;
     Pump& pump;
+    const std::set<pid_t>& helpers;  // children that are no workers
   };
   // common: what all workers are told alike: the store, the secret, MASTER_PORT.
   // Error: the socket in the job's folder cannot be made.

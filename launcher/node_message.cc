@@ -98,7 +98,7 @@ void fields(A& a, M& m) {
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {
-    a(m.host), a(m.number), a(m.nproc), a(m.job);
+    a(m.host), a(m.number), a(m.nproc), a(m.job), a(m.master_addr), a(m.master_port);
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);
   } else if constexpr (std::is_same_v<T, NodeReady>) {
@@ -113,11 +113,12 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeSignal>) {
     a(m.number);
   } else if constexpr (std::is_same_v<T, NodeWelcome>) {
-    a(m.number), a(m.slots), a(m.master_addr), a(m.master_port);
+    a(m.number), a(m.slots);
   } else if constexpr (std::is_same_v<T, NodeRefused>) {
     a(m.why);
   } else if constexpr (std::is_same_v<T, NodeStart>) {
-    a(m.round), a(m.size), a(m.local_size), a(m.node_rank), a(m.nodes), a.list(m.places);
+    a(m.round), a(m.size), a(m.local_size), a(m.node_rank), a(m.nodes);
+    a(m.master_addr), a(m.master_port), a.list(m.places);
   } else if constexpr (std::is_same_v<T, NodeStop>) {
     a.list(m.slots), a(m.signal);
   } else if constexpr (std::is_same_v<T, NodeHandOn>) {

@@ -28,7 +28,9 @@ struct NodeJoin {
   std::string host;
   std::int32_t number = -1;  // --node-rank; -1: any
   std::int32_t nproc = 1;
-  std::string job;  // what must be alike everywhere, in words
+  std::string job;          // what must be alike everywhere, in words
+  std::string master_addr;  // the workers', should their rank 0 run here
+  std::int32_t master_port = 0;
 };
 struct NodeSpawned {
   Slot slot = 0;
@@ -68,8 +70,6 @@ struct NodeSignal {  // the user's, to that dlaunch
 struct NodeWelcome {
   std::int32_t number = 0;  // of the node
   std::int32_t slots = 1;   // it has so many
-  std::string master_addr;
-  std::int32_t master_port = 0;
 };
 struct NodeRefused {
   std::string why;
@@ -85,6 +85,8 @@ struct NodeStart {
   std::int32_t local_size = 1;  // members on this node
   std::int32_t node_rank = 0;   // among the nodes that have members
   std::int32_t nodes = 1;       // that have
+  std::string master_addr;      // of rank 0's host
+  std::int32_t master_port = 0;
   std::vector<NodePlace> places;
 };
 struct NodeStop {

@@ -77,6 +77,8 @@ struct OutputHub::Impl {
   void take(WorkerStream& stream, std::string_view bytes);
   void end_stream(const StreamPtr& stream);
   void end_lingering();
+  void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+  void end_passing(const StreamPtr& stream);
   void show(const WorkerStream& stream, std::string_view line, bool continued);
   void rename(WorkerStream& stream, int rank);
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
@@ -145,7 +147,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
     }
   }
   // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
-  const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(plan.nproc));
+  const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(std::max(plan.nproc, 1)));
   auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
   if (!writing) return writing.error();
   if (stream->shown && merges_lines_of(rank)) merger(error).join(rank);
@@ -185,7 +187,8 @@ void OutputHub::Impl::take_turn(const StreamPtr& stream) {
     if (stream->shown && sink(stream->error()).full()) break;
   }
   arm_timer();
-  if (stream->is_open()) arm(stream);
+  if (stream->is_open()) return arm(stream);
+  if (stream->passed_on) end_passing(stream);
 }
 
 // One read; returns the number of bytes. Closes at the end of the stream.
@@ -233,10 +236,40 @@ void OutputHub::Impl::end_lingering() {
   }
 }
 
+// -- Lines that are passed on
+
+void OutputHub::Impl::pass_on(UniqueFd from, bool error, std::string_view begun,
+                              std::function<void()> ended) {
+  auto stream = std::make_shared<WorkerStream>(loop, -1, -1, error);
+  stream->shown = true;
+  stream->passed_on = std::move(ended);
+  if (auto ok = stream->adopt(std::move(from)); !ok) {
+    log_warn("{}", ok.error().what);
+    return asio::post(loop, std::exchange(stream->passed_on, nullptr));
+  }
+  read_at = steady_now();
+  take(*stream, begun);
+  flush_sinks();
+  arm(stream);
+}
+
+void OutputHub::Impl::end_passing(const StreamPtr& stream) {
+  stream->lines.finish(
+      [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  flush_sinks();
+  asio::post(loop, std::exchange(stream->passed_on, nullptr));
+}
+
 // -- Showing
 
 void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bool continued) {
-  if (!merges_lines_of(stream.rank)) {
+  if (stream.passed_on) {
+    OutputSink& to = sink(stream.error());
+    if (to.gone()) return;
+    to.append(line);
+    if (continued) to.append(kContinuedMark);
+    to.append('\n');
+  } else if (!merges_lines_of(stream.rank)) {
     target(stream.error()).printer.print(stream.rank, read_at, line, continued);
   } else if (continued) {
     merger(stream.error()).add(read_at, stream.rank, std::string(line).append(kContinuedMark));
@@ -375,6 +408,11 @@ void OutputHub::worker_ended(int slot) {
 }
 
 void OutputHub::own_line(std::string_view line) { impl_->own_line(line); }
+
+void OutputHub::pass_on(UniqueFd from, bool error, std::string_view begun,
+                        std::function<void()> ended) {
+  impl_->pass_on(std::move(from), error, begun, std::move(ended));
+}
 
 void OutputHub::flush(Duration limit, std::function<void()> done) {
   impl_->end_lingering();

@@ -65,6 +65,10 @@ class OutputHub {
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
   void own_line(std::string_view line);
 
+  // Shows the lines that come from a pipe as they are, on our stdout or stderr; `begun` is what was
+  // read of them already. Closes it at its end, and calls `ended`.
+  void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+
   // Calls `done` once everything accepted so far has been written out, or our reader is gone, or
   // `limit` has passed with a reader that does not read.
   void flush(Duration limit, std::function<void()> done);

@@ -33,7 +33,7 @@ OutputPrinter::OutputPrinter(const Plan& plan, OutputSink& sink)
     : plan_(plan.output),
       host_(plan.output.host_prefix ? plan.host + ":" : ""),
       sink_(sink),
-      color_(plan.output.color && sink.is_terminal()) {}
+      color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)) {}
 
 std::string OutputPrinter::make_prefix(const std::string& ranks, int color) const {
   const std::string text = "[" + host_ + ranks + "]";

@@ -21,7 +21,8 @@ inline constexpr std::string_view kContinuedMark = " …";
 
 class OutputPrinter {
  public:
-  // Both must outlive the printer. Colours only if the plan has them and the sink is a terminal.
+  // Both must outlive the printer. Colours only if the plan has them and the sink is a terminal, or
+  // leads to one.
   OutputPrinter(const Plan& plan, OutputSink& sink);
 
   // `read_at`: when the line was read from the worker.

@@ -53,8 +53,14 @@ std::string describe(const Plan& plan) {
     out += fmt::format("{}: {}\n", key, value);
   };
   line("command", command_line(plan));
-  line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
-  if (plan.nodes.max > 1) {
+  if (plan.nodes.hosts.empty()) {
+    line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  }
+  for (const HostPlan& host : plan.nodes.hosts) {
+    line("workers", fmt::format("{} on {}{}", host.nproc == 0 ? "auto" : std::to_string(host.nproc),
+                                host.name, host.leads ? "" : ", by " + plan.nodes.ssh.front()));
+  }
+  if (plan.nodes.max > 1 && plan.nodes.hosts.empty()) {
     static constexpr const char* kLeads[] = {"led by this one", "led by whoever is first",
                                              "led elsewhere"};
     line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,

@@ -3,6 +3,7 @@
 // environment variable is read below this point.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -34,11 +35,21 @@ struct OutputPlan {
   bool timestamps = false;            // time of emission, ms, local time
   bool host_prefix = false;           // "[host:3]" instead of "[3]"
   bool color = false;                 // decided by the command line (terminal, NO_COLOR)
+  bool passed_on = false;             // to another dlaunch, and it may be to a terminal there
 };
 
 enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket };
+
+// A host that dlaunch starts the job on, by ssh unless it is the one that leads.
+struct HostPlan {
+  std::string name;         // as the user wrote it
+  std::string user;         // "": ssh's own choice
+  std::optional<int> port;  // the same
+  int nproc = 0;            // workers there; 0: as many as it says itself (--nproc auto)
+  bool leads = false;
+};
 
 // The hosts of the job.
 struct NodesPlan {
@@ -47,6 +58,20 @@ struct NodesPlan {
   int rank = -1;  // of this one; -1: as it comes
   Lead lead = Lead::yes;
   std::string endpoint;  // host:port of the dlaunch that leads; "": on one host
+  int total = 0;         // workers at the start on all hosts; 0: not known here
+
+  // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
+  std::vector<HostPlan> hosts;
+  std::vector<std::string> ssh;  // how to reach them
+  std::string order;             // for the dlaunch there (cli/ssh_order.h)
+  int lifeline = -1;             // of the one there: a descriptor that ends with who started it
+
+  bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
+  // Of the host that leads; -1: it is none of the job's.
+  int own_number() const { return hosts.empty() ? std::max(rank, 0) : rank; }
+  int nproc_of(std::size_t node, int if_not_said) const {
+    return node < hosts.size() ? std::max(hosts[node].nproc, 1) : if_not_said;
+  }
 };
 
 struct Plan {
@@ -84,6 +109,7 @@ struct Plan {
   std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
   int master_port = 0;                    // 0: reserve a free one
   std::string secret_file;                // "": make a secret for this job
+  std::string secret;                     // its bytes where they were handed over; never printed
   std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
   std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not

@@ -18,11 +18,12 @@ constexpr std::size_t kTailLines = 20;
 
 }  // namespace
 
-Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter, int slots,
-                     Listener listener)
+Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
+                     const std::set<pid_t>& helpers, int slots, Listener listener)
     : loop_(loop),
       hub_(hub),
       starter_(starter),
+      helpers_(helpers),
       listener_(std::move(listener)),
       children_(loop),
       oom_before_(read_oom_counter()),
@@ -172,12 +173,12 @@ void Processes::signal(Slot slot, int number) {
 }
 
 void Processes::kill_leftovers() {
-  if (running_slots().empty()) return static_cast<void>(kill_descendants());
+  if (running_slots().empty() && helpers_.empty()) return static_cast<void>(kill_descendants());
   // What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
   // looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
   // thread, slow to end.
   for (const pid_t child : children()) {
-    if (is_running_worker(child)) continue;
+    if (stays(child)) continue;
     auto tree = descendants_of(child);
     tree.push_back(child);  // last: until then it is their ancestor
     for (const pid_t pid : tree) kill_leftover(pid);
@@ -194,8 +195,9 @@ void Processes::kill_leftover(pid_t pid) {
   if (!runs) ::kill(pid, SIGKILL);
 }
 
-bool Processes::is_running_worker(pid_t pid) const {
-  return find([=](const Process& process) { return process.pid == pid; }).has_value();
+bool Processes::stays(pid_t child) const {
+  return helpers_.contains(child) ||
+         find([=](const Process& process) { return process.pid == child; }).has_value();
 }
 
 // Orphans of workers come back to us, the subreaper, and are ours to reap.
@@ -211,7 +213,7 @@ void Processes::watch_orphans() {
 void Processes::reap_orphans() {
   siginfo_t info{};
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    if (is_running_worker(info.si_pid)) return;  // its pidfd tells, and then we are called again
+    if (stays(info.si_pid)) return;  // its pidfd tells, and then we are called again
     ::waitpid(info.si_pid, nullptr, WNOHANG);
     info = {};
   }

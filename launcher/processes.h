@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -30,8 +31,9 @@ class Processes {
     std::function<void(Slot, const SpawnError&)> never_ran;
   };
   // All but the numbers must outlive this object.
-  Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter, int slots,
-            Listener listener);
+  // helpers: children that are no workers and are left to whoever started them.
+  Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
+            const std::set<pid_t>& helpers, int slots, Listener listener);
 
   // stage == none on success.
   SpawnError start(Slot slot, const WorkerPlace& place);
@@ -41,8 +43,8 @@ class Processes {
   void signal(Slot slot, int number);
   // Reaps it at once if it has ended already, which calls the listener.
   void reap_if_ended(Slot slot);
-  // SIGKILL for what workers that have ended left behind. Where none runs, blocks until it is gone,
-  // but for no more than 2 s.
+  // SIGKILL for what workers that have ended left behind. Where no child is to stay, blocks until
+  // it is gone, but for no more than 2 s.
   void kill_leftovers();
 
   bool running(Slot slot) const;
@@ -82,7 +84,7 @@ class Processes {
   void reap_orphans();
   template <class Pred>
   std::optional<Slot> find(Pred is_meant) const;
-  bool is_running_worker(pid_t pid) const;
+  bool stays(pid_t child) const;
   void kill_leftover(pid_t pid);
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);
   Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
@@ -90,6 +92,7 @@ class Processes {
   asio::io_context& loop_;
   OutputHub& hub_;
   WorkerStarter& starter_;
+  const std::set<pid_t>& helpers_;
   Listener listener_;
   asio::signal_set children_;
   OomCounter oom_before_;

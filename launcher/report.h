@@ -99,4 +99,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict);
 // "SIGSEGV (segmentation fault)"
 std::string describe_signal(int signal);
 
+// What dlaunch exits with where a worker could not be started.
+int start_exit_code(Stage stage, int os_errno);
+
 }  // namespace dlaunch

@@ -222,6 +222,21 @@ SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errn
   return {stage, os_errno, explain(request, stage, os_errno)};
 }
 
+SpawnError foresee_failure(const SpawnRequest& request) {
+  struct stat st {};
+  const std::string& folder = request.chdir;
+  if (!folder.empty()) {
+    int err = ::stat(folder.c_str(), &st) == 0 ? 0 : errno;
+    if (err == 0 && !S_ISDIR(st.st_mode)) err = ENOTDIR;
+    if (err == 0 && ::access(folder.c_str(), X_OK) != 0) err = errno;
+    if (err != 0) return explain_failure(request, Stage::chdir, err);
+  }
+  const std::string path = seen_from_here(request.path, folder);
+  int err = ::stat(path.c_str(), &st) == 0 ? 0 : errno;
+  if (err == 0 && (!S_ISREG(st.st_mode) || ::access(path.c_str(), X_OK) != 0)) err = EACCES;
+  return err == 0 ? SpawnError() : explain_failure(request, Stage::exec, err);
+}
+
 Result<std::string> find_program(const std::string& name, const std::string& path_variable,
                                  const std::string& folder) {
   if (name.find('/') != std::string::npos) return name;  // exec itself tells what is wrong with it

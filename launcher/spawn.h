@@ -55,6 +55,9 @@ SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errn
 // stage == none on success.
 SpawnError spawn(const SpawnRequest& request, Spawned& worker);
 
+// Why spawn() would fail, as far as it can be told without it: the folder, and the program there.
+SpawnError foresee_failure(const SpawnRequest& request);
+
 // Where execvp would find the program after a chdir to `folder` ("": none): `name` itself if it has
 // a slash, else the first executable in `path_variable`. Error: not_found, or io with os_errno
 // EACCES.

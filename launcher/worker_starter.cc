@@ -42,13 +42,16 @@ Result<rlimit> raise_open_files(int workers) {
 
 }  // namespace
 
+WorkerStarter::WorkerStarter(const Plan& plan) : plan_(&plan) {
+  for (char** item = environ; *item != nullptr; ++item) inherited_.emplace_back(*item);
+}
+
 Result<WorkerStarter> WorkerStarter::make(const Plan& plan, const OriginalSignals& original) {
   WorkerStarter starter(plan);
   auto limit = raise_open_files(plan.nproc);
   if (!limit) return limit.error();
   starter.open_files_ = *limit;
   starter.ignore_hangup_ = original.hangup_ignored;
-  for (char** item = environ; *item != nullptr; ++item) starter.inherited_.emplace_back(*item);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe", errno);
   starter.failures_reading_.reset(ends[0]);
@@ -72,6 +75,18 @@ SpawnRequest WorkerStarter::request_for(const WorkerPlace& place) const {
   const auto index = static_cast<std::size_t>(std::max(place.local_rank, 0));
   if (place.local_rank >= 0 && index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
   return request;
+}
+
+SpawnError WorkerStarter::foresee_failure(const Plan& plan) {
+  // A program that is another one for each rank is only known when it starts.
+  if (plan.argv.at(0).find("${") != std::string::npos) return {};
+  WorkerStarter starter(plan);
+  SpawnRequest request = starter.request_for({});
+  auto program = starter.resolve(request.argv[0], worker_environment(plan, {}, starter.inherited_));
+  request.path = program ? *program : request.argv[0];
+  const SpawnError error = dlaunch::foresee_failure(request);
+  if (program || error.stage == Stage::chdir) return error;
+  return {Stage::exec, program.error().os_errno, program.error().what};
 }
 
 SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio,

@@ -23,6 +23,10 @@ class WorkerStarter {
   // back. `plan` must outlive the starter. Error: the hard limit is too low for that many workers.
   static Result<WorkerStarter> make(const Plan& plan, const OriginalSignals& original);
 
+  // Why no worker of that plan could be started here, where that can be told beforehand; stage ==
+  // none: nothing is known against it.
+  static SpawnError foresee_failure(const Plan& plan);
+
   // Starts the worker, `place.worker` 1 in such a way that it is known at once whether its program
   // could be run, before others are started in vain. The descriptors in `stdio` may be closed
   // afterwards. stage == none on success; even then a worker may turn out not to have come as far
@@ -34,7 +38,7 @@ class WorkerStarter {
   std::optional<SpawnError> failure_of(const WorkerPlace& place);
 
  private:
-  explicit WorkerStarter(const Plan& plan) : plan_(&plan) {}
+  explicit WorkerStarter(const Plan& plan);
   SpawnRequest request_for(const WorkerPlace& place) const;
   Result<std::string> resolve(const std::string& program, const std::vector<std::string>& env);
 

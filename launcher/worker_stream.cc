@@ -41,16 +41,21 @@ Result<UniqueFd> WorkerStream::open_pipe(std::size_t pipe_bytes) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a worker's output", errno);
   UniqueFd reading(ends[0]), writing(ends[1]);
-  ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);  // of this end only
   // As a favour: one user's pipes may hold only so much together, and smaller ones work, too.
   if (pipe_bytes > kDefaultPipe) {
     ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
   }
+  if (auto ok = adopt(std::move(reading)); !ok) return ok.error();
+  return writing;
+}
+
+Result<void> WorkerStream::adopt(UniqueFd reading) {
+  ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);  // of this end only
   asio::error_code ec;
   pipe_.assign(reading.get(), ec);
   if (ec) return errno_error("watch a worker's output", ec.value());
   reading.release();
-  return writing;
+  return {};
 }
 
 Result<void> WorkerStream::open_log(const std::string& folder, int round) {

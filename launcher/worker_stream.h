@@ -3,6 +3,7 @@
 // own beyond the unfinished line, so that hundreds of workers cost little.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,8 @@ class WorkerStream {
   // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
   // end.
   Result<UniqueFd> open_pipe(std::size_t pipe_bytes);
+  // Reads from that end of a pipe instead.
+  Result<void> adopt(UniqueFd reading);
   // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
   Result<void> open_log(const std::string& folder, int round);
   void close();
@@ -61,9 +64,10 @@ class WorkerStream {
   // Into the log file, if there is one. When that fails, the file is given up and told as an Error.
   Result<void> write_log(std::string_view bytes);
 
-  int rank;             // -1: a spare
-  bool shown = false;   // on our own output
-  bool reaped = false;  // the worker has ended; who still writes is nobody we wait for
+  int rank;                         // -1: a spare
+  bool shown = false;               // on our own output
+  bool reaped = false;              // the worker has ended; who still writes is nobody we wait for
+  std::function<void()> passed_on;  // not a worker's: called at the end
   LineSplitter lines;
   StreamTail tail;
 

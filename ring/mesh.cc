@@ -14,12 +14,12 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/interfaces.h"
 #include "base/quiet_thread.h"
 #include "base/rank_set.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
 #include "ring/arrivals.h"
-#include "ring/interfaces.h"
 #include "ring/link_message.h"
 #include "ring/listener.h"
 

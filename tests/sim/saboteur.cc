@@ -40,7 +40,11 @@ JobCore::Event Saboteur::heard(const JobCore::Event& event) {
 
 std::vector<JobCore::Action> Saboteur::said(std::vector<JobCore::Action> actions) {
   if (bug_ == Bug::lost_fences) {
-    std::erase_if(actions, [](const auto& a) { return std::holds_alternative<JobCore::Fence>(a); });
+    std::vector<JobCore::Action> kept;
+    for (const auto& action : actions) {
+      if (!std::holds_alternative<JobCore::Fence>(action)) kept.push_back(action);
+    }
+    actions = kept;
   }
   for (auto& action : actions) {
     if (const auto* start = std::get_if<JobCore::StartWorkers>(&action)) {

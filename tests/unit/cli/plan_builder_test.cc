@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/ssh_order.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -56,6 +58,17 @@ struct FakeMachine {
       return std::nullopt;
     };
     m.new_job_id = [] { return "random"; };
+    m.address_towards = [](const std::string& host) -> Result<std::string> {
+      if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
+      return std::string("10.0.0.1");
+    };
+    m.interface_address = [](const std::string&) { return std::string("10.9.9.9"); };
+    m.folder = [] { return std::string("/work"); };
+    m.whole_environment = [this] {
+      std::vector<std::string> all;
+      for (const auto& [name, value] : env) all.push_back(name + "=" + value);
+      return all;
+    };
     return m;
   }
 
@@ -163,7 +176,6 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
   FakeMachine fake;
   fake.files = {{"hosts", "localhost slots=4 max_slots=6\n"},
                 {"two", "here:2\nlocalhost:3\n"},
-                {"remote", "# x\nhere:2\nnode[01-03]:8\n"},
                 {"bad", "here slots=x\n"}};
   CHECK(fake.plan({"-H", "here:3", "p"}).nproc == 3);
   CHECK(fake.plan({"--hostfile", "hosts", "p"}).nproc == 4);
@@ -173,16 +185,126 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
         "6 workers on 4 slots of the host list");
   CHECK(fake.refused({"-f", "hosts", "-n", "7", "p"}) ==
         "64 7 workers are more than max_slots=6 in hosts");
-  CHECK(fake.refused({"-f", "remote", "p"}) ==
-        "64 remote:3: host 'node01' is not this machine; this version runs on one machine");
-  CHECK(fake.refused({"-H", "here:1,far:2", "p"}) ==
-        "64 -H: host 'far' is not this machine; this version runs on one machine");
   CHECK(fake.refused({"-f", "bad", "p"}) ==
         "65 bad:1: slots: 'x' is not a whole number from 1 to 1048576");
   CHECK(fake.refused({"-f", "absent", "p"}) == "66 -f: read absent: No such file or directory");
   CHECK(fake.refused({"-H", "here", "-f", "hosts", "p"}) ==
         "64 give hosts with -H or -f, not both");
   CHECK(fake.refused({"-H", "a b", "p"}).starts_with("64 -H: 'a b' is not a host name"));
+}
+
+namespace {
+
+// "a:2 b:0 …", a star behind the one that leads.
+std::string hosts_of(const Plan& plan) {
+  std::string text;
+  for (const auto& host : plan.nodes.hosts) {
+    text += (text.empty() ? "" : " ") + host.name + ":" + std::to_string(host.nproc) +
+            (host.leads ? "*" : "");
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("hosts: others are started from here, numbered as they are listed") {
+  FakeMachine fake;
+  fake.files = {{"list", "# x\nnode[01-02]:8\nhere:2\nlocalhost\njoe@node03 port=2222\n"}};
+  const Plan plan = fake.plan({"-f", "list", "--min-nproc", "20", "p"});
+  CHECK(hosts_of(plan) == "node01:8 node02:8 here:3* node03:1");
+  CHECK(plan.nproc == 3);
+  CHECK((plan.nodes.min == 4 && plan.nodes.max == 4 && plan.nodes.rank == 2));
+  CHECK(plan.nodes.total == 20);
+  CHECK(plan.nodes.lead == NodesPlan::Lead::yes);
+  CHECK(plan.nodes.hosts[3].user == "joe");
+  CHECK(plan.nodes.hosts[3].port == 2222);
+  CHECK(plan.nodes.ssh == Words{"ssh"});
+  CHECK(plan.store_listen == "10.0.0.1:0");
+  CHECK(plan.master_addr == "10.0.0.1");
+  CHECK(plan.job_id == "random");
+  CHECK(plan.stdin_to == StdinPlan::none);  // rank 0 is elsewhere
+
+  const Plan none = fake.plan({"-H", "a:2,b", "--ssh-command", "ssh -i key", "p"});
+  CHECK(hosts_of(none) == "a:2 b:1");
+  CHECK((none.nproc == 0 && none.nodes.rank == -1 && none.nodes.own_number() == -1));
+  CHECK(none.nodes.ssh == Words{"ssh", "-i", "key"});
+  CHECK(fake.plan({"-H", "a", "p"}).nodes.several());
+  CHECK(fake.plan({"-H", "here,a", "p"}).stdin_to == StdinPlan::one_rank);
+  CHECK(hosts_of(fake.plan({"-H", "a:4,b:4,c:4", "-n", "6", "p"})) == "a:4 b:2");
+  CHECK(hosts_of(fake.plan({"-H", "a:4,b:4", "--nproc", "1", "p"})) == "a:1 b:1");
+  const Plan each = fake.plan({"-H", "here,a", "--nproc", "auto", "p"});
+  CHECK(hosts_of(each) == "here:0* a:0");
+  CHECK((each.nproc == 8 && each.nodes.total == 0));
+  const Plan some = fake.plan({"-H", "a:1,b:2,c:4", "--nnodes", "2:3", "p"});
+  CHECK((some.nodes.min == 2 && some.nodes.max == 3 && some.min_nproc == 3));
+}
+
+TEST_CASE("hosts: where the others find this one") {
+  FakeMachine fake;
+  CHECK(fake.plan({"-H", "a", "--interface", "ib0", "p"}).store_listen == "10.9.9.9:0");
+  CHECK(fake.plan({"-H", "a", "--rdzv", "tcp://localhost:29411", "p"}).store_listen ==
+        "127.0.0.1:29411");
+  CHECK(fake.refused({"-H", "a", "--rdzv", "tcp://a", "p"})
+            .starts_with("64 --rdzv: 'a' is not an address of this machine, which leads"));
+  CHECK(fake.refused({"-H", "alias", "p"}) ==
+        "64 resolve host 'alias': no; say with --interface or --rdzv at which of our addresses the "
+        "others reach us");
+}
+
+TEST_CASE("hosts: what contradicts a start from here") {
+  FakeMachine fake;
+  CHECK(fake.refused({"-H", "a", "--node-rank", "0", "p"})
+            .starts_with("64 -H and --node-rank contradict each other: "));
+  CHECK(fake.refused({"-H", "a", "--standalone", "p"}).starts_with("64 -H and --standalone"));
+  CHECK(
+      fake.refused({"-H", "a", "--master-addr", "b", "p"}).starts_with("64 -H and --master-addr"));
+  CHECK(fake.refused({"-H", "a,b", "--nnodes", "3", "p"}) == "64 --nnodes 3: the job has 2 hosts");
+  CHECK(fake.refused({"-H", "a,b", "--nproc", "auto", "-n", "4", "p"})
+            .starts_with("64 --nproc auto and -n contradict"));
+  CHECK(
+      fake.refused({"-H", "a", "--max-nproc", "4", "p"}).starts_with("64 --max-nproc: on several"));
+  CHECK(fake.refused({"-H", "here:2,a:2", "--stdin", "2", "p"}) ==
+        "64 --stdin 2: that rank runs on another host, where it cannot read it");
+  CHECK(fake.plan({"-H", "a:2,here:2", "--stdin", "2", "p"}).stdin_rank == 2);
+  CHECK(
+      fake.refused({"-H", "a:2", "--stdin", "all", "p"}).starts_with("64 --stdin all: workers on"));
+  CHECK(fake.refused({"--ssh-command", "ssh", "p"}) ==
+        "64 --ssh-command has no effect without --hosts or --hostfile");
+}
+
+TEST_CASE("hosts: the order to the others makes the same plan there") {
+  FakeMachine fake;
+  fake.env = {{"LR", "0.1"}, {"HOME", "/root"}, {"SSH_AUTH_SOCK", "x"}};
+  const Plan plan = fake.plan({"-H", "here:2,a:3", "-x", "LR", "-x", "B=2", "--grace", "3",
+                               "--only-rank", "4", "-v", "--error-file", "e", "./train", "--lr"});
+  const auto order = decode_ssh_order(plan.nodes.order);
+  REQUIRE(order);
+  CHECK(order->folder == "/work");
+  CHECK(order->environment == Words{"LR=0.1"});
+  CHECK((order->min_nodes == 2 && order->max_nodes == 2 && order->total == 5));
+  NodesPlan nodes;
+  nodes.max = nodes.min = 2;
+  nodes.total = order->total;
+  nodes.rank = 1;
+  nodes.lead = NodesPlan::Lead::no;
+  Options options = order->options;
+  options.nproc = {"3", "--nproc"};
+  const auto there = build_plan(options, fake.machine(), &nodes);
+  REQUIRE_MESSAGE(there, (there ? "" : there.error().what));
+  CHECK(there->plan.argv == plan.argv);
+  CHECK(there->plan.nproc == 3);
+  CHECK(there->plan.env == plan.env);
+  CHECK(there->plan.grace == plan.grace);
+  CHECK(there->plan.job_id == plan.job_id);
+  CHECK(there->plan.output.only_ranks == plan.output.only_ranks);
+  CHECK(there->plan.stdin_to == StdinPlan::none);
+  CHECK(there->plan.error_file.empty());
+  CHECK(what_must_agree(there->plan) == what_must_agree(plan));
+
+  std::string bytes = plan.nodes.order;
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_FALSE(decode_ssh_order(std::string_view(bytes).substr(0, size)));
+  }
 }
 
 TEST_CASE("one node, and what says so") {

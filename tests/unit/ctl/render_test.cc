@@ -29,6 +29,7 @@ JobStatus growing() {
   job.workers.push_back(
       {.slot = 0,
        .rank = 0,
+       .host = "h1",
        .pid = 4711,
        .up = true,
        .linked = true,
@@ -36,9 +37,10 @@ JobStatus growing() {
        .ran = 62s,
        .operation = FlightEntry{"barrier #7", FlightState::running, TimePoint(998s), {}}});
   job.workers.push_back(
-      {.slot = 1, .rank = 1, .state = "starting\x1b[2J", .ran = {}, .operation = {}});
+      {.slot = 1, .rank = 1, .host = "h1", .state = "starting\x1b[2J", .ran = {}, .operation = {}});
   job.workers.push_back({.slot = 2,
                          .rank = -1,
+                         .host = "h1",
                          .pid = 12,
                          .up = true,
                          .linked = true,

@@ -45,6 +45,19 @@ TEST_CASE("a number that is asked for is kept, and refused where it is taken or 
   CHECK(roster.node_of(9) == 1);
 }
 
+TEST_CASE("the one that leads may be any node, or none") {
+  const NodeRoster::Config config{.min_nodes = 2, .max_nodes = 2};
+  NodeRoster second(kStart, config, {0, "lead", 2}, 1);
+  CHECK(only<NodeRoster::Refuse>(second.step(kStart, NodeRoster::Join{7, "lead", 1, 2}))->why ==
+        "node rank 1 is host lead");
+  CHECK(only<NodeRoster::Begin>(second.step(kStart, NodeRoster::Join{8, "b", 0, 4})));
+  CHECK((second.nodes()[0].nproc == 4 && second.nodes()[1].nproc == 2));
+  NodeRoster none(kStart, config, {0, "lead", 0}, -1);
+  CHECK(none.who_is_here() == "0 of 2 hosts are here");
+  CHECK(none.step(kStart, NodeRoster::Join{7, "b", 1, 2}).empty());
+  CHECK(only<NodeRoster::Begin>(none.step(kStart, NodeRoster::Join{8, "a", 0, 2})));
+}
+
 TEST_CASE("who leaves before the begin is not counted") {
   NodeRoster roster = of(2, 2);
   NodeRoster three = of(3, 3);

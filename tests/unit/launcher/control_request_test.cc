@@ -134,6 +134,9 @@ TEST_CASE("stacks are of all processes, or of one rank") {
   CHECK(ask(job, Command::stacks).stacks_of.size() == 3);
   REQUIRE(ask(job, Command::stacks, 1).stacks_of.size() == 1);
   CHECK(ask(job, Command::stacks, 1).stacks_of[0].pid == 104);
+  job.workers[2].host = "far";
+  CHECK(ask(job, Command::stacks, 2).refused.find("rank 2 runs on host far") == 0);
+  job.workers[2].up = false;
   CHECK(ask(job, Command::stacks, 2).refused.find("rank 2 has no process") == 0);
   CHECK(ask(job, Command::stacks, 9).refused.find("there is no rank 9") == 0);
 }

@@ -1,4 +1,4 @@
-#include "ring/interfaces.h"
+#include "base/interfaces.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

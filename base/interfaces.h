@@ -1,4 +1,4 @@
-// Interfaces: which of this host's addresses a rank listens on and tells the others.
+// Interfaces: which of this host's addresses others are told to reach us at.
 #pragma once
 
 #include <string>

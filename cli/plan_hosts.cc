@@ -1,0 +1,230 @@
+// --hosts and --hostfile: which hosts there are, and where dlaunch itself starts the job on all of
+// them, who gets how many workers and who leads.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/plan_parts.h"
+#include "cli/ssh_order.h"
+#include "launcher/host_shares.h"
+
+namespace dlaunch {
+namespace {
+
+Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (options.hosts) {
+    auto hosts = parse_host_list(*options.hosts);
+    if (!hosts) return refuse("{}: {}", options.hosts.source, hosts.error().what);
+    return hosts;
+  }
+  auto text = draft.machine.read_file(*options.hostfile);
+  if (!text) {
+    Error error = text.error();
+    error.what = options.hostfile.source + ": " + error.what;
+    return error;
+  }
+  return parse_hostfile(*text, *options.hostfile);
+}
+
+// This machine's slots may stand under several of its names.
+std::vector<HostEntry> merge_own(const PlanDraft& draft, const std::vector<HostEntry>& hosts) {
+  std::vector<HostEntry> merged;
+  std::optional<std::size_t> own;
+  for (const HostEntry& host : hosts) {
+    const bool ours = draft.machine.local_address(host.host).has_value();
+    if (!ours || !own) {
+      if (ours) own = merged.size();
+      merged.push_back(host);
+      continue;
+    }
+    HostEntry& known = merged[*own];
+    known.slots = known.slots.value_or(1) + host.slots.value_or(1);
+    if (host.max_slots) known.max_slots = host.max_slots;
+  }
+  return merged;
+}
+
+// What means nothing where the hosts are started from here.
+Result<void> check_alone(const Options& options) {
+  const auto clash = [&](const std::string& source, const char* why) {
+    const Text& list = options.hosts ? options.hosts : options.hostfile;
+    return refuse("{} and {} contradict each other: {}", list.source, source, why);
+  };
+  if (options.node_rank) {
+    return clash(options.node_rank.source, "the order of the hosts numbers them");
+  }
+  if (options.standalone) return clash(options.standalone.source, "that means this host alone");
+  if (options.master_addr) {
+    return clash(options.master_addr.source,
+                 "MASTER_ADDR is that of rank 0's host, and --interface chooses ours");
+  }
+  return {};
+}
+
+// The workers of each host, and this one's own; --nproc auto is asked for on each.
+Result<void> plan_shares(PlanDraft& draft) {
+  const Options& options = draft.options;
+  auto asked = asked_nproc(draft);
+  if (!asked) return asked.error();
+  const bool each_itself = *asked && !parse_int(*options.nproc, 1, kMaxWorkers, "");
+  std::optional<int> total;
+  if (options.np) {
+    auto number = parse_int(*options.np, 1, kMaxWorkers, options.np.source);
+    if (!number) return number.error();
+    if (each_itself) {
+      return refuse("{} {} and {} contradict each other: each host has its own number",
+                    options.nproc.source, *options.nproc, options.np.source);
+    }
+    total = *number;
+  }
+  auto shares = share_out(draft.hosts, each_itself ? std::optional(1) : *asked, total);
+  if (!shares) {
+    const Text& list = options.hosts ? options.hosts : options.hostfile;
+    return refuse("{}: {}", list.source, shares.error().what);
+  }
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  plan.nproc = 0;
+  for (std::size_t i = 0; i < draft.hosts.size(); ++i) {
+    const HostEntry& entry = draft.hosts[i];
+    if ((*shares)[i] == 0) continue;
+    const bool own = draft.machine.local_address(entry.host).has_value();
+    if (own) {
+      nodes.rank = static_cast<int>(nodes.hosts.size());
+      plan.nproc = each_itself ? **asked : (*shares)[i];
+    }
+    const int workers = each_itself ? 0 : (*shares)[i];
+    nodes.hosts.push_back({entry.host, entry.user, entry.port, workers, own});
+    nodes.total += workers;
+  }
+  if (nodes.total > kMaxWorkers) {
+    return refuse("{} workers are more than {}", nodes.total, kMaxWorkers);
+  }
+  return {};
+}
+
+// All hosts are needed but where --nnodes says that fewer will do.
+Result<void> plan_needed(PlanDraft& draft) {
+  const Options& options = draft.options;
+  NodesPlan& nodes = draft.plan().nodes;
+  const auto count = static_cast<int>(nodes.hosts.size());
+  if (auto done = plan_counts(draft); !done) return done.error();
+  if (options.nnodes && nodes.max != count) {
+    return refuse("{} {}: the job has {} host{}", options.nnodes.source, *options.nnodes, count,
+                  count == 1 ? "" : "s");
+  }
+  if (!options.nnodes) nodes.min = nodes.max = count;
+  return {};
+}
+
+// Where this dlaunch listens: at the address from which the others are reached.
+Result<void> plan_endpoint(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  Endpoint endpoint;
+  if (options.rdzv) {
+    auto said = rdzv_endpoint(options.rdzv);
+    if (!said) return said.error();
+    auto address = draft.machine.local_address(said->host);
+    if (!address) {
+      return refuse("{}: '{}' is not an address of this machine, which leads the job",
+                    options.rdzv.source, said->host);
+    }
+    endpoint = {*address, said->port};
+  } else if (options.interface) {
+    auto address = draft.machine.interface_address(*options.interface);
+    if (!address) return refuse("{}: {}", options.interface.source, address.error().what);
+    endpoint.host = *address;
+  } else {
+    const auto other = std::find_if(plan.nodes.hosts.begin(), plan.nodes.hosts.end(),
+                                    [](const HostPlan& host) { return !host.leads; });
+    if (other == plan.nodes.hosts.end()) return {};
+    auto address = draft.machine.address_towards(other->name);
+    if (!address) {
+      return refuse(
+          "{}; say with --interface or --rdzv at which of our addresses the others reach us",
+          address.error().what);
+    }
+    endpoint.host = *address;
+  }
+  plan.store_listen = to_string(endpoint);
+  plan.master_addr = endpoint.host;
+  return {};
+}
+
+}  // namespace
+
+Result<void> plan_hosts(PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (!options.hosts && !options.hostfile) {
+    if (!options.ssh_command) return {};
+    return refuse("{} has no effect without --hosts or --hostfile", options.ssh_command.source);
+  }
+  if (options.hosts && options.hostfile) {
+    return refuse("give hosts with {} or {}, not both", options.hosts.source,
+                  options.hostfile.source);
+  }
+  auto hosts = read_hosts(draft);
+  if (!hosts) return hosts.error();
+  const bool only_ours = std::all_of(hosts->begin(), hosts->end(), [&](const HostEntry& host) {
+    return draft.machine.local_address(host.host).has_value();
+  });
+  if (!only_ours) {
+    draft.hosts = merge_own(draft, *hosts);
+    return {};
+  }
+  int slots = 0;
+  std::optional<int> limit;
+  for (const HostEntry& host : *hosts) {
+    slots += host.slots.value_or(1);
+    if (host.max_slots) limit = limit.value_or(0) + *host.max_slots;
+  }
+  if (slots > kMaxWorkers) return refuse("{} slots are more than {}", slots, kMaxWorkers);
+  draft.slots = slots;
+  draft.max_slots = limit;
+  return {};
+}
+
+Result<void> plan_ssh(PlanDraft& draft) {
+  if (auto ok = check_alone(draft.options); !ok) return ok;
+  for (const auto part : {plan_shares, plan_needed, plan_endpoint}) {
+    if (auto done = part(draft); !done) return done;
+  }
+  const Text& command = draft.options.ssh_command;
+  const std::string words = command.value.value_or("ssh");
+  for (const auto word : split_words(words, ' ')) {
+    draft.plan().nodes.ssh.emplace_back(word);
+  }
+  if (draft.plan().nodes.ssh.empty()) return refuse("{}: it is empty", command.source);
+  return {};
+}
+
+// Last, for it takes the finished plan.
+Result<void> plan_orders(PlanDraft& draft) {
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  if (nodes.hosts.empty()) return {};
+  auto folder = draft.machine.folder();
+  if (!folder) return folder.error();
+  SshOrder order{.folder = *folder,
+                 .stdout_is_terminal = draft.machine.stdout_is_terminal,
+                 .stderr_is_terminal = draft.machine.stderr_is_terminal,
+                 .environment = forwarded_environment(draft.machine.whole_environment()),
+                 .min_nodes = nodes.min,
+                 .max_nodes = nodes.max,
+                 .total = nodes.total,
+                 .options = forwarded_options(draft.options)};
+  const Text& nproc = draft.options.nproc;
+  if (nodes.total == 0) order.options.nproc = nproc;
+  order.options.stdin_to = {"none", "--stdin"};
+  order.options.job_id = {plan.job_id, "--job-id"};
+  order.options.env = {{}, "--env"};
+  for (const auto& [name, value] : plan.env) order.options.env.values.push_back(name + "=" + value);
+  nodes.order = encode(order);
+  return {};
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,133 @@
+#include "cli/ssh_node.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <variant>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "cli/plan_builder.h"
+#include "cli/ssh_order.h"
+#include "launcher/agent.h"
+#include "launcher/ssh_talk.h"
+#include "launcher/worker_starter.h"
+
+namespace dlaunch {
+namespace {
+
+void say(const std::string& line) {
+  [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, line.data(), line.size());
+}
+
+// Exactly so many bytes of stdin; what follows is another's.
+Result<std::string> read_exactly(std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t got = 0; got < size;) {
+    const ssize_t n = ::read(STDIN_FILENO, bytes.data() + got, size - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("read the order", errno);
+    if (n == 0) return Error{.code = Errc::peer_lost, .what = "no order has come"};
+    got += static_cast<std::size_t>(n);
+  }
+  return bytes;
+}
+
+Result<OrderFrame> read_order() {
+  auto head = read_exactly(sizeof(std::uint32_t));
+  if (!head) return head.error();
+  std::uint32_t size = 0;
+  std::memcpy(&size, head->data(), sizeof size);
+  if (size > kMaxOrder) return Error{.code = Errc::protocol, .what = "a malformed order"};
+  auto body = read_exactly(size);
+  return body ? decode_order_frame(*body) : Result<OrderFrame>(body.error());
+}
+
+// stdin stays for its end only; workers read nothing there.
+Result<int> keep_lifeline() {
+  const int lifeline = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (lifeline < 0 || null < 0 || ::dup2(null, STDIN_FILENO) < 0) {
+    return errno_error("set up stdin", errno);
+  }
+  ::close(null);
+  return lifeline;
+}
+
+struct Refusal {
+  int exit_code;
+  std::string what;
+};
+
+// The plan that the order makes here.
+std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
+  auto order = decode_ssh_order(frame.order);
+  if (!order) return Refusal{kExitInternal, order.error().what};
+  for (const std::string& item : order->environment) {
+    const auto equals = item.find('=');
+    if (equals != item.npos) {
+      ::setenv(item.substr(0, equals).c_str(), item.c_str() + equals + 1, 1);
+    }
+  }
+  if (::chdir(order->folder.c_str()) != 0) {
+    return Refusal{kExitSystem, errno_error("chdir to '" + order->folder + "'", errno).what};
+  }
+  ::setenv("PWD", order->folder.c_str(), 1);
+  Options& options = order->options;
+  if (frame.nproc > 0) options.nproc = {std::to_string(frame.nproc), "--nproc"};
+  set_log_level(log_level_of(options));
+  Machine machine = this_machine();
+  machine.stdout_is_terminal = order->stdout_is_terminal;
+  machine.stderr_is_terminal = order->stderr_is_terminal;
+  NodesPlan nodes;
+  nodes.min = order->min_nodes;
+  nodes.max = order->max_nodes;
+  nodes.total = order->total;
+  nodes.rank = frame.number;
+  nodes.lead = NodesPlan::Lead::no;
+  nodes.endpoint = frame.endpoint;
+  auto built = build_plan(options, machine, &nodes);
+  if (!built) return Refusal{exit_code_of(built.error()), built.error().what};
+  built->plan.secret = frame.secret;
+  built->plan.output.passed_on = true;
+  built->plan.output.color &= machine.stderr_is_terminal;
+  if (const auto error = WorkerStarter::foresee_failure(built->plan); error.stage != Stage::none) {
+    return Refusal{start_exit_code(error.stage, error.os_errno), error.what};
+  }
+  return std::move(*built);
+}
+
+int refuse_order(const Refusal& why) {
+  say(error_line(why.exit_code, why.what));
+  return why.exit_code;
+}
+
+}  // namespace
+
+int run_ssh_node(const std::string& folder) {
+  if (!folder.empty()) {
+    ::unlink((folder + "/dlaunch").c_str());
+    ::rmdir(folder.c_str());
+  }
+  say(here_line());
+  auto frame = read_order();
+  if (!frame) return refuse_order({kExitRendezvous, frame.error().what});
+  auto prepared = prepare(*frame);
+  if (const auto* refusal = std::get_if<Refusal>(&prepared)) return refuse_order(*refusal);
+  auto& built = std::get<BuiltPlan>(prepared);
+  auto lifeline = keep_lifeline();
+  if (!lifeline) return refuse_order({kExitSystem, lifeline.error().what});
+  built.plan.nodes.lifeline = *lifeline;
+  say(ready_line());
+  // Whatever else there is to tell of the options the leader has told.
+  for (const auto& line : built.bindings) {
+    std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());
+  }
+  return run_job(built.plan);
+}
+
+}  // namespace dlaunch

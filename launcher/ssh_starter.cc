@@ -1,0 +1,324 @@
+#include "launcher/ssh_starter.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "launcher/report.h"
+#include "launcher/spawn.h"
+
+extern char** environ;
+
+namespace dlaunch {
+namespace {
+
+using Descriptor = asio::posix::stream_descriptor;
+
+constexpr std::size_t kLoginsAtOnce = 32;
+constexpr Duration kPatience = std::chrono::seconds(1);
+constexpr const char* kOwnBinary = "/proc/self/exe";
+
+struct Pipe {
+  UniqueFd reading, writing;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for ssh", errno);
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+Result<std::string> read_binary() {
+  std::ifstream file(kOwnBinary, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (!file || bytes.empty()) return errno_error("read our own binary", errno);
+  return bytes;
+}
+
+std::string describe_end(const siginfo_t& info) {
+  if (info.si_code != CLD_EXITED) return "was ended by " + describe_signal(info.si_status);
+  return fmt::format("ended with exit code {}", info.si_status);
+}
+
+}  // namespace
+
+struct SshStarter::Host {
+  Host(asio::io_context& loop, int its_node)
+      : node(its_node), in(loop), out{Descriptor(loop), Descriptor(loop)}, exited(loop) {}
+  enum class State { waiting, starting, ready, failed };
+  const int node;
+  State state = State::waiting;
+  pid_t pid = -1;
+  Descriptor in;                  // its stdin
+  std::array<Descriptor, 2> out;  // its stdout and stderr, until it is ready
+  int open_outputs = 2;
+  Descriptor exited;  // the pidfd
+  bool running = false;
+  bool given_up = false;
+  std::string how;  // it ended
+  SshTalk talk;
+  std::string unsent;
+  std::size_t sent = 0;
+
+  bool over() const {
+    return state == State::waiting || (!running && (open_outputs == 0 || given_up));
+  }
+};
+
+SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
+                       std::set<pid_t>& helpers, Listener listener)
+    : loop_(loop),
+      plan_(plan),
+      hub_(hub),
+      helpers_(helpers),
+      listener_(std::move(listener)),
+      patience_(loop) {}
+
+SshStarter::~SshStarter() {
+  for (const auto& host : hosts_) give_up_on(host);
+}
+
+Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint) {
+  const char* path = ::getenv("PATH");
+  auto ssh = find_program(plan_.nodes.ssh.front(), path != nullptr ? path : "/usr/bin:/bin");
+  if (!ssh) return ssh.error();
+  ssh_ = *ssh;
+  char own[4096];
+  const ssize_t size = ::readlink(kOwnBinary, own, sizeof own);
+  if (size <= 0) return errno_error("find our own binary", errno);
+  path_.assign(own, static_cast<std::size_t>(size));
+  order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
+  for (std::size_t node = 0; node < plan_.nodes.hosts.size(); ++node) {
+    if (plan_.nodes.hosts[node].leads) continue;
+    hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node)));
+  }
+  next_logins();
+  // While the first log in.
+  auto binary = read_binary();
+  if (!binary) return binary.error();
+  binary_ = std::move(*binary);
+  hash_ = sha256_hex(binary_);
+  const std::string what = fmt::format("{} {}\n", hash_, binary_.size());
+  for (const auto& host : hosts_) {
+    if (host->state == Host::State::starting) send(host, what);
+  }
+  return {};
+}
+
+void SshStarter::next_logins() {
+  const auto busy = std::count_if(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
+    return host->state == Host::State::starting;
+  });
+  for (auto room = static_cast<long>(kLoginsAtOnce) - busy; room > 0 && started_ < hosts_.size();
+       --room) {
+    const HostPtr host = hosts_[started_++];
+    host->state = Host::State::starting;
+    if (auto ok = log_in(host); !ok) {
+      host->open_outputs = 0;
+      on(host, SshTalk::Failed{kExitSystem, ok.error().what});
+    } else if (!hash_.empty()) {
+      send(host, fmt::format("{} {}\n", hash_, binary_.size()));
+    }
+  }
+}
+
+Result<void> SshStarter::log_in(const HostPtr& host) {
+  std::array<Pipe, 3> pipes;
+  for (auto& pipe : pipes) {
+    auto made = make_pipe();
+    if (!made) return made.error();
+    pipe = std::move(*made);
+  }
+  SpawnRequest request;
+  request.path = ssh_;
+  request.argv = ssh_arguments(plan_.nodes.ssh,
+                               plan_.nodes.hosts[static_cast<std::size_t>(host->node)], path_);
+  for (char** item = environ; *item != nullptr; ++item) request.env.emplace_back(*item);
+  request.in = pipes[0].reading.get();
+  request.out = pipes[1].writing.get();
+  request.err = pipes[2].writing.get();
+  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
+  Spawned spawned;
+  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
+    return Error{.what = error.what, .os_errno = error.os_errno};
+  }
+  host->pid = spawned.pid;
+  host->running = true;
+  helpers_.insert(spawned.pid);
+  for (const int fd : {pipes[0].writing.get(), pipes[1].reading.get(), pipes[2].reading.get()}) {
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  }
+  asio::error_code ec;
+  host->in.assign(pipes[0].writing.release(), ec);
+  host->out[0].assign(pipes[1].reading.release(), ec);
+  host->out[1].assign(pipes[2].reading.release(), ec);
+  host->exited.assign(spawned.pidfd.release(), ec);
+  watch(host);
+  for (const bool error : {false, true}) read(host, error);
+  return {};
+}
+
+void SshStarter::watch(const HostPtr& host) {
+  host->exited.async_wait(Descriptor::wait_read, [this, host](asio::error_code ec) {
+    if (ec || !host->running) return;
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(host->pid), &info, WEXITED | WNOHANG);
+    if (info.si_pid == 0) return watch(host);
+    helpers_.erase(host->pid);
+    host->running = false;
+    host->how = describe_end(info);
+    host->in.close(ec);
+    host->exited.close(ec);
+    over(host);
+  });
+}
+
+// -- What it prints until it is ready
+
+void SshStarter::read(const HostPtr& host, bool error) {
+  host->out[error].async_wait(Descriptor::wait_read, [this, host, error](asio::error_code) {
+    Descriptor& stream = host->out[error];
+    if (!stream.is_open()) return;  // the hub has it
+    char bytes[4096];
+    const ssize_t size = ::read(stream.native_handle(), bytes, sizeof bytes);
+    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) {
+      asio::error_code ec;
+      stream.close(ec);
+      --host->open_outputs;
+      return over(host);
+    }
+    const std::string_view got(bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    error ? host->talk.said(got) : heard(host, got);
+    if (stream.is_open()) read(host, error);
+  });
+}
+
+void SshStarter::heard(const HostPtr& host, std::string_view bytes) {
+  for (const auto& action : host->talk.heard(bytes)) {
+    if (host->state != Host::State::starting) return;
+    std::visit([&](const auto& what) { on(host, what); }, action);
+  }
+}
+
+void SshStarter::on(const HostPtr& host, const SshTalk::Push&) {
+  log_info("pushing dlaunch to {}", plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name);
+  send(host, binary_);
+}
+
+void SshStarter::on(const HostPtr& host, const SshTalk::Order&) {
+  OrderFrame frame = order_;
+  frame.number = host->node;
+  frame.nproc = plan_.nodes.hosts[static_cast<std::size_t>(host->node)].nproc;
+  send(host, encode(frame));
+}
+
+void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
+  host->state = Host::State::ready;
+  for (const bool error : {false, true}) {
+    if (!host->out[error].is_open()) continue;
+    UniqueFd from(host->out[error].release());
+    hub_.pass_on(std::move(from), error, error ? "" : ready.begun, [this, host] {
+      --host->open_outputs;
+      over(host);
+    });
+  }
+  check_answered();
+}
+
+void SshStarter::on(const HostPtr& host, const SshTalk::Failed& failed) {
+  host->state = Host::State::failed;
+  failures_.push_back({host->node, failed.exit_code, failed.what});
+  asio::error_code ec;
+  host->in.close(ec);
+  asio::post(loop_, [this] { check_answered(); });
+}
+
+// -- What it is told
+
+void SshStarter::send(const HostPtr& host, std::string bytes) {
+  const bool idle = host->unsent.empty();
+  host->unsent += bytes;
+  if (idle) write(host);
+}
+
+void SshStarter::write(const HostPtr& host) {
+  host->in.async_write_some(
+      asio::buffer(host->unsent.data() + host->sent, host->unsent.size() - host->sent),
+      [this, host](asio::error_code ec, std::size_t size) {
+        host->sent += size;
+        if (ec || host->sent == host->unsent.size()) {
+          host->unsent.clear();
+          host->sent = 0;
+        } else {
+          write(host);
+        }
+      });
+}
+
+// -- Ends
+
+// Of its process, or of one of its outputs: all of them count.
+void SshStarter::over(const HostPtr& host) {
+  if (!host->over()) return;
+  if (host->state == Host::State::starting) {
+    on(host, host->talk.ended(host->how));
+  } else if (host->state == Host::State::ready && !finishing_) {
+    listener_.lost({host->node, kExitRendezvous, "its ssh " + host->how});
+  }
+  check_done();
+}
+
+void SshStarter::check_answered() {
+  next_logins();
+  const bool all = std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
+    return host->state == Host::State::ready || host->state == Host::State::failed;
+  });
+  if (all && !finishing_ && !std::exchange(all_answered_, true)) listener_.answered(failures_);
+}
+
+void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
+  finishing_ = true;
+  started_ = hosts_.size();
+  done_ = std::move(done);
+  std::vector<HostPtr> silent;
+  for (const auto& host : hosts_) {
+    asio::error_code ec;
+    host->in.close(ec);
+    if (!host->over() && !linked(host->node)) silent.push_back(host);
+  }
+  if (!silent.empty()) {
+    patience_.expires_after(kPatience);
+    patience_.async_wait([this, silent](asio::error_code ec) {
+      if (ec) return;
+      for (const auto& host : silent) give_up_on(host);
+      check_done();
+    });
+  }
+  check_done();
+}
+
+void SshStarter::give_up_on(const HostPtr& host) {
+  host->given_up = true;  // nobody waits for what else holds its outputs open
+  if (host->running) ::kill(host->pid, SIGKILL);
+}
+
+void SshStarter::check_done() {
+  if (!done_) return;
+  const bool all =
+      std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) { return host->over(); });
+  if (all) asio::post(loop_, std::exchange(done_, nullptr));
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,168 @@
+#include "launcher/ssh_talk.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/codec.h"
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::string_view kMark = "dlaunch-ssh ";
+constexpr std::size_t kKept = 4096;  // of what others print
+constexpr std::size_t kMaxLine = 16384;
+
+// For any shell, and without a quote or a newline of its own. Our binary takes the folder away that
+// it was pushed to; the trap does where it does not come to run.
+constexpr const char* kScript =
+    "read -r h n; "
+    "if [ -x \"$1\" ] && [ \"$(sha256sum <\"$1\" 2>/dev/null)\" = \"$h  -\" ]; "
+    "then exec \"$1\" --ssh-node; fi; "
+    "echo dlaunch-ssh push; "
+    "d=$(mktemp -d \"${TMPDIR:-/tmp}/dlaunch-push-XXXXXX\") || exit 73; "
+    "trap \"rm -rf \\\"$d\\\"\" EXIT; "
+    "head -c \"$n\" >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" || exit 73; "
+    "exec \"$d/dlaunch\" --ssh-node \"$d\"";
+
+std::string quoted(std::string_view word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// The last line that is not empty.
+std::string last_line(std::string_view text) {
+  const auto end = text.find_last_not_of(" \t\r\n");
+  if (end == text.npos) return "";
+  text = text.substr(0, end + 1);
+  const auto newline = text.rfind('\n');
+  return escaped(newline == text.npos ? text : text.substr(newline + 1));
+}
+
+void keep_last(std::string& text, std::string_view bytes) {
+  text += bytes;
+  if (text.size() > 2 * kKept) text.erase(0, text.size() - kKept);
+}
+
+}  // namespace
+
+std::string encode(const OrderFrame& frame) {
+  Writer body;
+  body.put_string(frame.secret);
+  body.put_string(frame.endpoint);
+  body.put(frame.number);
+  body.put(frame.nproc);
+  body.put_string(frame.order);
+  Writer out;
+  out.put_string(body.bytes());
+  return out.take();
+}
+
+Result<OrderFrame> decode_order_frame(std::string_view bytes) {
+  Reader in(bytes);
+  OrderFrame frame;
+  frame.secret = in.get_string(kMaxOrder);
+  frame.endpoint = in.get_string(kMaxOrder);
+  frame.number = in.get<std::int32_t>();
+  frame.nproc = in.get<std::int32_t>();
+  frame.order = in.get_string(kMaxOrder);
+  if (in.done() && frame.number >= 0 && frame.nproc >= 0) return frame;
+  return Error{.code = Errc::protocol, .what = "a malformed order"};
+}
+
+std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
+                                       const std::string& binary) {
+  std::vector<std::string> words = ssh;
+  for (const char* option :
+       {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ControlMaster=no"}) {
+    words.insert(words.end(), {"-o", option});
+  }
+  words.emplace_back("-T");
+  if (host.port) words.insert(words.end(), {"-p", std::to_string(*host.port)});
+  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
+  words.insert(words.end(),
+               {"--", host.name, "exec sh -c " + quoted(kScript) + " sh " + quoted(binary)});
+  return words;
+}
+
+std::string here_line() { return std::string(kMark) + "here\n"; }
+
+std::string ready_line() { return std::string(kMark) + "ready\n"; }
+
+std::string error_line(int exit_code, const std::string& what) {
+  return fmt::format("{}error {} {}\n", kMark, exit_code, escaped(what));
+}
+
+std::optional<SshTalk::Action> SshTalk::judge(std::string_view line) const {
+  if (!line.starts_with(kMark)) return std::nullopt;
+  line.remove_prefix(kMark.size());
+  if (line == "push") return Push{};
+  if (line == "here") return Order{};
+  if (line == "ready") return Ready{};
+  if (!line.starts_with("error ")) return std::nullopt;
+  line.remove_prefix(6);
+  const auto blank = std::min(line.find(' '), line.size());
+  const auto code = parse_int(line.substr(0, blank), 1, 255, "an exit code");
+  if (!code) return std::nullopt;
+  return Failed{*code, escaped(line.substr(std::min(blank + 1, line.size())))};
+}
+
+std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
+  std::vector<Action> actions;
+  while (!bytes.empty()) {
+    const auto newline = bytes.find('\n');
+    line_ += bytes.substr(0, newline);
+    bytes.remove_prefix(newline == bytes.npos ? bytes.size() : newline + 1);
+    if (newline == bytes.npos && line_.size() > kMaxLine) line_.clear();
+    if (newline == std::string_view::npos) break;
+    const std::string line = std::exchange(line_, {});
+    auto action = judge(line);
+    if (!action) {
+      keep_last(words_, line + '\n');
+      continue;
+    }
+    if (auto* ready = std::get_if<Ready>(&*action)) {
+      ready->begun = bytes;
+      bytes = {};
+    }
+    actions.push_back(std::move(*action));
+  }
+  return actions;
+}
+
+void SshTalk::said(std::string_view bytes) { keep_last(errors_, bytes); }
+
+SshTalk::Failed SshTalk::ended(const std::string& how) const {
+  std::string words = last_line(errors_);
+  if (words.empty()) words = last_line(words_ + line_);
+  return {kExitRendezvous, words.empty() ? "ssh " + how + " without a word" : words};
+}
+
+std::vector<std::string> failure_table(std::vector<HostFailure> failures,
+                                       const std::vector<HostPlan>& hosts) {
+  const auto name = [&](const HostFailure& failure) -> const std::string& {
+    return hosts[static_cast<std::size_t>(failure.node)].name;
+  };
+  std::sort(failures.begin(), failures.end(),
+            [](const auto& a, const auto& b) { return a.node < b.node; });
+  std::size_t width = 0;
+  for (const auto& failure : failures) width = std::max(width, name(failure).size());
+  std::vector<std::string> lines = {
+      fmt::format("cannot start on {} of {} hosts:", failures.size(), hosts.size())};
+  for (const auto& failure : failures) {
+    lines.push_back(fmt::format("  {:<{}}  {}", name(failure), width, failure.what));
+  }
+  return lines;
+}
+
+int exit_code_of(const std::vector<HostFailure>& failures) {
+  const auto first = std::min_element(failures.begin(), failures.end(),
+                                      [](const auto& a, const auto& b) { return a.node < b.node; });
+  return first == failures.end() ? kExitOk : first->exit_code;
+}
+
+}  // namespace dlaunch

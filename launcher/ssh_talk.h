@@ -1,0 +1,92 @@
+// SshTalk: what is said over ssh to start the dlaunch of another host, and how it is judged. Pure;
+// SshStarter has the processes.
+//
+//   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary
+//   we     HASH SIZE\n                           of its content, on ssh's stdin
+//   there  dlaunch-ssh here | push\n             it is the same there, or has to be pushed
+//   we     SIZE bytes                            after "push": they go into a private folder
+//   we     u32 size, order                       everything else: see OrderFrame
+//   there  dlaunch-ssh ready | error CODE …\n    all is there that the job needs
+//
+// Afterwards the dlaunch there joins the job by TCP, its stdout and stderr are what it shows, and
+// the end of its stdin ends it. Neither secrets nor the environment stand in an argument.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan.h"
+
+namespace dlaunch {
+
+// The word after which dlaunch takes its orders from stdin, and the folder to remove, if one is.
+inline constexpr const char* kSshNodeWord = "--ssh-node";
+
+// What the dlaunch of one host is told.
+struct OrderFrame {
+  std::string secret;
+  std::string endpoint;     // host:port of the dlaunch that leads
+  std::int32_t number = 0;  // of the node
+  std::int32_t nproc = 0;   // 0: as many as it says itself
+  std::string order;        // the same for all: cli/ssh_order.h
+};
+inline constexpr std::uint32_t kMaxOrder = 64 << 20;
+// With its size in front; decode takes it without.
+std::string encode(const OrderFrame& frame);
+Result<OrderFrame> decode_order_frame(std::string_view bytes);
+
+// The arguments of the ssh for a host: `ssh` is the command with the user's own options, which come
+// first and so win; `binary` is the path of our own.
+std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
+                                       const std::string& binary);
+
+// The lines that a dlaunch says when it was ordered.
+std::string here_line();
+std::string ready_line();
+std::string error_line(int exit_code, const std::string& what);
+
+struct HostFailure {
+  int node = 0;
+  int exit_code = 0;
+  std::string what;
+};
+
+class SshTalk {
+ public:
+  struct Push {};   // send the binary, then the order
+  struct Order {};  // send the order
+  struct Ready {
+    std::string begun;  // what had come behind it, not ours to judge
+  };
+  struct Failed {
+    int exit_code;
+    std::string what;
+  };
+  using Action = std::variant<Push, Order, Ready, Failed>;
+
+  // Of its stdout. What other programs print there, a login script say, is passed over.
+  std::vector<Action> heard(std::string_view bytes);
+  // Of its stderr.
+  void said(std::string_view bytes);
+  // Before Ready or Failed: `how` is what became of the process, the words are ssh's own or of
+  // whatever it ran.
+  Failed ended(const std::string& how) const;
+
+ private:
+  std::optional<Action> judge(std::string_view line) const;
+
+  std::string line_, words_, errors_;
+};
+
+// The lines that tell of hosts that cannot be started on, one each, in the order of the hosts.
+std::vector<std::string> failure_table(std::vector<HostFailure> failures,
+                                       const std::vector<HostPlan>& hosts);
+// Of the first of them in that order.
+int exit_code_of(const std::vector<HostFailure>& failures);
+
+}  // namespace dlaunch

@@ -1,0 +1,39 @@
+# One command on one host starts the job on all of them by ssh.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+hosts_up 4
+sshd_up 1 2 3 4
+where='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname) $(pwd) $WORD'
+
+# Ranks in the order of the hosts, wherever the leader is among them; the environment goes along.
+export WORD="two  words"
+launch 1 --hosts 'host[1-4]:2' bash -c "$where"; expect_code 0
+for r in 0 1 2 3 4 5 6 7; do
+  expect_out "^\[$r\] $r/8 $((r % 2))/2 $((r / 2))/4 10.77.0.1 host$((r / 2 + 1)) $PWD two words$"
+done
+[ "$(wc -l < out)" = 8 ] && [ ! -s err ] || fail "other lines as well"
+launch 3 --hosts host2:1,host3:2,root@host1:3 bash -c "$where"; expect_code 0
+expect_out '^\[0\] 0/6 0/1 0/3 10.77.0.2 host2 '; expect_out '^\[2\] 2/6 1/2 1/3 10.77.0.2 host3 '
+expect_out '^\[5\] 5/6 2/3 2/3 10.77.0.2 host1 '
+
+# The leader is none of them; a file; -n fills them in order.
+printf 'host2 slots=3 # first\nhost3 slots=2\nhost4 port=22\n' > list
+launch 1 --hostfile list -n 4 bash -c "$where"; expect_code 0
+expect_out '^\[2\] 2/4 2/3 0/2 10.77.0.2 host2 '; expect_out '^\[3\] 3/4 0/1 1/2 10.77.0.2 host3 '
+launch 1 --hosts host2 --nproc 2 bash -c "$where"; expect_code 0; expect_out '^\[1\] 1/2 1/2 0/1 10.77.0.2 host2 '
+
+# They meet.
+launch 1 --hosts "host[2-4]:2" hello; expect_code 0
+
+# Both outputs; no secret and no environment in what ps shows.
+launch 1 --hosts host1,host2 bash -c 'echo to-$RANK; echo err-$RANK >&2; cat /proc/[0-9]*/cmdline | tr "\0" " " > args.$RANK; cat $DLAUNCH_SECRET_FILE > secret.$RANK'
+expect_code 0; expect_out '^\[1\] to-1'; expect_err '^\[1\] err-1'
+cmp -s secret.0 secret.1 && [ -s secret.1 ] || fail "not one secret"
+grep -qF "$(cat secret.0)" args.1 && fail "the secret is in an argument"
+grep -q "two  words" args.1 && fail "the environment is in an argument"
+all_clean 1 2 3 4
+
+# A failure anywhere ends all, with its cause and code.
+launch 1 --hosts 'host[1-3]:2' bash -c 'if [ $RANK = 3 ]; then echo last words >&2; exit 7; fi; exec sleep 100'
+expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'; expect_under 9000
+tail -n 1 err | grep -q '^dlaunch:' || fail "the report is not the last"
+all_clean 1 2 3

@@ -1,0 +1,49 @@
+# What goes wrong where a job is started by ssh: told for all hosts at once and before anything
+# starts; and whatever is lost, no process is left anywhere.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+hosts_up 4
+sshd_up 1 2 3
+only_here() { [ "$(find . -name 'ran*' | wc -l)" = 0 ] || fail "a worker ran"; }
+workers_on() { on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sleep; }
+gone_from() { wait_until 8 eval "[ \"\$(workers_on $1)\" = 0 ]" || fail "workers are left on host $1"; }
+
+# Everything that is wrong, host by host: nobody listens, no such name, no folder, no program.
+mkdir hidden && cp "$(type -P touch)" hidden/prog
+on 2 mount -t tmpfs none "$PWD/hidden"
+launch 1 --hosts 'host[1-4],nohost' ./hidden/prog ran; expect_code 127; only_here
+expect_err "^dlaunch: cannot start on 3 of 5 hosts:"
+expect_err "^dlaunch:   host2   exec './hidden/prog': No such file or directory"
+expect_err '^dlaunch:   host4   ssh: connect to host host4 port 22: Connection refused'
+expect_err '^dlaunch:   nohost  ssh: Could not resolve hostname nohost: '
+[ "$(wc -l < err)" = 4 ] || fail "more than the table"
+mkdir -p parent/child && on 2 mount -t tmpfs none "$PWD/parent"
+cd parent/child && launch 1 --hosts host1,host2,host3 touch ran
+mv out err "$tmp" && cd "$tmp"; expect_code 71; only_here; expect_err "host2  chdir to '.*parent/child': No such file"
+launch 1 --hosts host3,host1 --chdir "$PWD/hidden/deep/er" true; expect_code 71
+expect_err "host1  chdir to '.*deep/er'" ; expect_err "host3  chdir to"
+launch 1 --hosts host1,host3 nonesuch; expect_code 127; expect_err "host3  exec 'nonesuch': no such program in PATH"
+launch 1 --hosts host1,host3 --log-dir /proc/x true; expect_code 73
+# ssh's own words: another key, an unknown host key, no ssh at all.
+ssh-keygen -q -t ed25519 -N '' -f other
+sed "s#keys/user#other#" ssh_config > other_config
+run on 1 dlaunch --ssh-command "ssh -F $PWD/other_config" --hosts host1,host2 touch ran; expect_code 69
+expect_err 'host2  .*Permission denied'; only_here
+run on 1 dlaunch --ssh-command "ssh -F $PWD/ssh_config -o UserKnownHostsFile=/dev/null" --hosts host1,host2 touch ran
+expect_code 69; expect_err 'host2  Host key verification failed'; only_here
+run on 1 dlaunch --ssh-command nonesuch --hosts host1,host2 touch ran; expect_code 69; only_here
+all_clean 1 2 3
+
+# ^C; the launcher killed; its ssh killed; its host killed.
+start() {
+  start_launch 1 --hosts 'host[1-3]:2' "$@" sleep 1000
+  wait_until 20 eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"
+}
+start; kill -INT $launcher; wait_launch 10; expect_code 130; all_clean 1 2 3
+start; on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = dlaunch ] && kill -9 ${p#/proc/}; done'
+wait_launch 10; gone_from 1; gone_from 2; gone_from 3
+all_clean 2 3; rm -rf "$(host_dir 1)"/tmp/*
+start --grace 1s
+on 1 bash -c 'for p in /proc/[0-9]*; do grep -qsz host3 $p/cmdline && [ "$(cat $p/comm)" = ssh ] && kill -9 ${p#/proc/}; done'
+wait_launch 20; expect_code 1; expect_err 'host host3: its ssh was ended by SIGKILL'
+expect_err 'host3'; all_clean 1 2 3
+start; host_kill 1; wait_launch 10; gone_from 2; gone_from 3; all_clean 2 3

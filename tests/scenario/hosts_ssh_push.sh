@@ -1,0 +1,43 @@
+# Jobs that are started by ssh where dlaunch is missing or is another one; elastic ones that lose a
+# host; and how long a start takes.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+hosts_up 4
+sshd_up 1 2 3 4
+rounds=$BUILD/tests/support/rounds_worker
+
+# Missing on host 2, another one on host 3: ours is pushed, and leaves nothing behind.
+on 2 mount -t tmpfs none "$BUILD/cli"
+printf '#!/bin/sh\necho wrong\n' > other && chmod +x other && on 3 mount --bind other "$BUILD/cli/dlaunch"
+launch 1 -v --hosts 'host[1-4]:2' bash -c 'echo I am $RANK on $(hostname); ls $TMPDIR > tmp.$RANK'; expect_code 0
+expect_out '^\[2\] I am 2 on host2'; expect_out '^\[5\] I am 5 on host3'
+[ "$(grep -c 'pushing dlaunch to host[23]$' err)" = 2 ] && [ "$(grep -c pushing err)" = 2 ] || fail "pushed elsewhere"
+grep -h push tmp.* && fail "the binary is still there"
+all_clean 1 2 3 4
+on 2 umount "$BUILD/cli"; on 3 umount "$BUILD/cli/dlaunch"
+all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }
+
+# A host is killed: the others go on without it where fewer will do, leader or not.
+for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
+  n=$([ "$hosts" = 'host[1-4]:2' ] && echo 4 || echo 3)
+  start_launch 1 --hosts "$hosts" --nnodes $((n - 1)):$n --max-restarts 5 "$rounds" --steps 300 --step-ms 10
+  wait_until 30 all_ranks 1 $((2 * n)) || fail "no first round"
+  host_kill 3
+  wait_until 20 all_ranks 2 $((2 * n - 2)) || fail "no second round"
+  wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
+  sshd_up 3
+done
+# One that is not there at the start is done without, too.
+launch 1 --hosts 'host[1-3],nohost' --nnodes 3:4 bash -c 'echo $RANK/$WORLD_SIZE'; expect_code 0
+expect_err 'warning: cannot start on 1 of 4 hosts'; expect_out '^\[2\] 2/3'
+
+# A start takes about as long as the slowest login alone.
+best=0; slowest=0
+for i in 1 2 3; do
+  launch 1 --hosts 'host[1-4]' true; expect_code 0
+  [ $best -gt 0 ] && [ "$ms" -ge $best ] || best=$ms
+  for h in 2 3 4; do
+    run on 1 $ssh_command -o BatchMode=yes host$h true; expect_code 0
+    [ "$ms" -le $slowest ] || slowest=$ms
+  done
+done
+echo "start of true on 4 hosts: $best ms; slowest single login: $slowest ms"

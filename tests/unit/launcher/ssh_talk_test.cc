@@ -1,0 +1,99 @@
+#include "launcher/ssh_talk.h"
+
+#include <doctest/doctest.h>
+
+#include "launcher/host_shares.h"
+
+using namespace dlaunch;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<int> shares(std::string_view list, std::optional<int> per_host,
+                        std::optional<int> total) {
+  auto hosts = parse_hostfile(list, "hosts");
+  REQUIRE(hosts);
+  auto found = share_out(*hosts, per_host, total);
+  return found ? *found : std::vector<int>{};
+}
+
+template <class Action>
+const Action* only(const std::vector<SshTalk::Action>& actions) {
+  REQUIRE(actions.size() == 1);
+  return std::get_if<Action>(&actions.front());
+}
+
+}  // namespace
+
+TEST_CASE("workers are shared out by slots, by a number for each host, or in total") {
+  const char* list = "a:2\nb slots=3 max_slots=4\nc\n";
+  CHECK(shares(list, {}, {}) == std::vector{2, 3, 1});
+  CHECK(shares(list, 4, {}) == std::vector{4, 4, 4});
+  CHECK(shares(list, 5, {}).empty());  // max_slots
+  CHECK(shares(list, {}, 1) == std::vector{1, 0, 0});
+  CHECK(shares(list, {}, 4) == std::vector{2, 2, 0});
+  CHECK(shares(list, {}, 6) == std::vector{2, 3, 1});
+  CHECK(shares(list, {}, 11) == std::vector{4, 4, 3});  // beyond the slots: in turn, b is full
+  CHECK(shares(list, 2, 3) == std::vector{2, 1, 0});
+  CHECK(shares(list, 2, 7).empty());
+  CHECK(shares("a slots=1 max_slots=1\n", {}, 2).empty());
+}
+
+TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
+  const HostPlan host{.name = "h", .user = "joe", .port = 2222, .nproc = 1};
+  const auto words = ssh_arguments({"ssh", "-i", "key"}, host, "/opt/d'x/dlaunch");
+  CHECK(Words(words.begin(), words.begin() + 5) ==
+        Words{"ssh", "-i", "key", "-o", "BatchMode=yes"});
+  CHECK(Words(words.end() - 7, words.end() - 1) == Words{"-p", "2222", "-l", "joe", "--", "h"});
+  CHECK(words.back().starts_with("exec sh -c 'read -r h n; "));
+  CHECK(words.back().ends_with("' sh '/opt/d'\\''x/dlaunch'"));
+  CHECK(words.back().find('\n') == std::string::npos);
+}
+
+TEST_CASE("an order comes as it was, and nothing else is one") {
+  const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, std::string("a\0b", 3)};
+  const std::string bytes = encode(frame).substr(4);
+  const auto back = decode_order_frame(bytes);
+  REQUIRE(back);
+  CHECK((back->secret == frame.secret && back->endpoint == frame.endpoint));
+  CHECK((back->number == 3 && back->nproc == 2 && back->order == frame.order));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_FALSE(decode_order_frame(std::string_view(bytes).substr(0, size)));
+  }
+  CHECK_FALSE(decode_order_frame(bytes + "x"));
+}
+
+TEST_CASE("a start: what login scripts print is passed over, what follows is kept") {
+  SshTalk talk;
+  CHECK(talk.heard("Welcome!\ndlaunch-s").empty());
+  CHECK(only<SshTalk::Push>(talk.heard("sh push\n")));
+  CHECK(only<SshTalk::Order>(talk.heard(here_line())));
+  const auto ready = talk.heard(ready_line() + "[0] fi");
+  CHECK(only<SshTalk::Ready>(ready)->begun == "[0] fi");
+}
+
+TEST_CASE("a failure has the words of whoever knows most") {
+  SshTalk refused;
+  const auto actions = refused.heard(error_line(127, "exec 'x':\nno"));
+  CHECK(only<SshTalk::Failed>(actions)->exit_code == 127);
+  CHECK(only<SshTalk::Failed>(actions)->what == "exec 'x':\\x0ano");
+  SshTalk denied;
+  CHECK(denied.heard("This is h.\n").empty());
+  denied.said("Warning: x\r\njoe@h: Permission denied (publickey).\r\n\n");
+  CHECK(denied.ended("ended with exit code 255").what == "joe@h: Permission denied (publickey).");
+  CHECK(denied.ended("").exit_code == 69);
+  SshTalk nologin;
+  CHECK(nologin.heard("This account is not available.").empty());
+  CHECK(nologin.ended("").what == "This account is not available.");
+  CHECK(SshTalk().ended("ended with exit code 3").what ==
+        "ssh ended with exit code 3 without a word");
+}
+
+TEST_CASE("one table for all hosts, in their order; the first one's exit code") {
+  const std::vector<HostPlan> hosts = {{.name = "a"}, {.name = "node10"}, {.name = "c"}};
+  const std::vector<HostFailure> failures = {{2, 69, "refused"}, {1, 127, "no program"}};
+  CHECK(failure_table(failures, hosts) ==
+        Words{"cannot start on 2 of 3 hosts:", "  node10  no program", "  c       refused"});
+  CHECK(exit_code_of(failures) == 127);
+}
