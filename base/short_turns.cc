@@ -28,7 +28,8 @@ struct SchedulingAttributes {
 void ask_for_short_turns() {
   SchedulingAttributes attributes;
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.policy != SCHED_OTHER) return;
+  // What is reset on fork includes a raised priority, which is to stay.
+  if (attributes.policy != SCHED_OTHER || attributes.nice < 0) return;
   attributes.flags |= kResetOnFork;
   attributes.runtime = static_cast<std::uint64_t>(kTurn.count());
   (void)::syscall(SYS_sched_setattr, 0, &attributes, 0);

@@ -80,6 +80,10 @@ void Chaos::schedule(TimePoint now, const ChaosConfig::Ill& ill, TimePoint& next
   next = now + ill.every / 1000 * thousandths;
 }
 
+void Chaos::new_round(TimePoint now) {
+  kill_at_ = std::max(kill_at_, now + config_.kill.every / 2);
+}
+
 std::optional<int> Chaos::victim(const std::vector<int>& alive) {
   if (alive.empty()) return std::nullopt;
   return alive[random_() % alive.size()];

@@ -7,7 +7,8 @@
 //   slow=20s:5s         for 5 s (if it is not said) it runs only half of the time
 //   seed=7              1 if it is not said
 //
-// Intervals vary evenly between half and one and a half times what is said.
+// Intervals vary evenly between half and one and a half times what is said. Nobody is killed in the
+// first half interval of a round: a program that takes long to begin one would never get on.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ class Chaos {
     int victim;
     int signal;
   };
+  void new_round(TimePoint now);
   // What is to be done now, to some of those who live.
   std::vector<Deed> step(TimePoint now, const std::vector<int>& alive);
   TimePoint deadline() const;

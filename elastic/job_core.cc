@@ -13,6 +13,8 @@ namespace {
 // timeout(1) signals its child and then the whole group its child is in: the same signal twice
 // within microseconds is one wish. People press ^C twice more slowly than this.
 constexpr Duration kSameWish = std::chrono::milliseconds(100);
+// Between two rounds of a shrinking job that reports no commits.
+constexpr Duration kSilentShrink = std::chrono::seconds(5);
 // Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
 // which nobody waits, those that they need to recover.
 constexpr Duration kHeadStart = std::chrono::milliseconds(3);
@@ -76,6 +78,7 @@ std::vector<JobCore::Action> JobCore::step(TimePoint now, const Event& event) {
 std::optional<TimePoint> JobCore::deadline() const {
   if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
   TimePoint next = job_deadline_;
+  if (state_ == JobState::active) next = std::min(next, shrink_at_);
   for (const auto& process : processes_) {
     const bool waits = process.life == Life::waiting && process.start_at > now_;
     if (waits) next = std::min(next, process.start_at);
@@ -164,6 +167,7 @@ void JobCore::on(const Ready& event) {
 void JobCore::on(const Progress& event) {
   at(event.slot).version = event.version;
   note_version(event.version);
+  if (at(event.slot).rank >= 0) shrink_on();
 }
 
 void JobCore::note_version(std::uint64_t version) {
@@ -188,8 +192,8 @@ void JobCore::on(const Signal& event) {
 void JobCore::on(const Resize& event) {
   target_size_ = wished_size_ = std::clamp(event.size, 1, config_.max_size);
   if (target_size_ < size()) {
-    while (size() > target_size_) leave_roster(size() - 1);
-    return form(-1);
+    shrink_on();
+    return drop_unlinked();
   }
   // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
   int more = target_size_ - size() + config_.spares;
@@ -239,6 +243,10 @@ void JobCore::on(const NodeBack& event) {
 
 void JobCore::on(const Clock&) {
   if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
+  if (now_ >= shrink_at_) {
+    shrink_at_ = kNever;
+    shrink_on();
+  }
   for (const auto& process : processes_) {
     if (given_up_at(process) > now_) continue;
     why_no_restart_ = "its host did not come back within --join-timeout";
@@ -484,6 +492,23 @@ void JobCore::grow() {
   form(-1);
 }
 
+// By one rank a round, and the next one when the members have made a commit in it: what one that
+// leaves has of a sharded state, others have a replica of, but not what two keep for each other.
+void JobCore::shrink_on() {
+  if (state_ != JobState::active || !announced_) return;
+  shrink_at_ = kNever;
+  if (target_size_ >= size() || any_member_done()) return;
+  leave_roster(size() - 1);
+  form(-1);
+}
+
+// While a round is formed: of those too many, the ones that have not come to it and hold nothing.
+void JobCore::drop_unlinked() {
+  const int before = size();
+  while (target_size_ < size() && !at(roster_.back()).linked) leave_roster(size() - 1);
+  if (size() < before) form(-1);
+}
+
 void JobCore::announce() {
   if (announced_ || !all_members_are(Life::running)) return;
   const auto is = [&](bool Process::*what) {
@@ -502,6 +527,7 @@ void JobCore::announce() {
     for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
     note_version(newest);
     version_ = newest;  // lower than before where all who held it have died
+    shrink_at_ = target_size_ < size() ? deadline_after(now_, kSilentShrink) : kNever;
     actions_.push_back(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
@@ -545,6 +571,12 @@ bool JobCore::any_linked() const {
 bool JobCore::all_members_are(Life life) const {
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return at(slot).life == life; });
+}
+
+std::optional<TimePoint> JobCore::starts_at(Slot slot) const {
+  const Process& process = at(slot);
+  if (process.life != Life::waiting || process.start_at <= now_) return std::nullopt;
+  return process.start_at;
 }
 
 std::string JobCore::life_of(Slot slot) const {

@@ -159,7 +159,7 @@ class JobCore {
   JobState state() const { return state_; }
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
-  int target_size() const { return std::max(target_size_, size()); }  // growing to it, or size()
+  int target_size() const { return target_size_; }  // it grows or shrinks to that, or size()
   int restarts_used() const { return policy_.used(); }
   int restarts_left(TimePoint now) const { return policy_.left(now); }
   int rank_of(Slot slot) const { return at(slot).rank; }
@@ -168,6 +168,8 @@ class JobCore {
   bool linked(Slot slot) const { return at(slot).linked; }
   // Its process runs, and is not to end.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
+  // When a process is started there that may not start yet.
+  std::optional<TimePoint> starts_at(Slot slot) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
   std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.
@@ -229,6 +231,8 @@ class JobCore {
   void settle();
   void start_due();
   void grow();
+  void shrink_on();
+  void drop_unlinked();
   void announce();
   void finish();
 
@@ -268,6 +272,7 @@ class JobCore {
   int stop_signal_ = 0;  // the user's first
   TimePoint stopped_at_{};
   TimePoint job_deadline_ = kNever;
+  TimePoint shrink_at_ = kNever;  // at the latest, where no commits are reported
   std::vector<Action> actions_;
 };
 

@@ -99,6 +99,7 @@ inline constexpr auto kJobMoves = [] {
       JobMove{active, On::node, ending},
       JobMove{active, On::node, ended},
       JobMove{active, On::clock, active},
+      JobMove{active, On::clock, forming},  // the next rank of a smaller size leaves
       JobMove{active, On::clock, ending},
 
       JobMove{ending, On::spawned, ending},  // asked for before

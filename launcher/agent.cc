@@ -30,6 +30,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
+
 // The agent that leads: on one host the only one.
 class Agent final : private AgentBase, private JobDriver::Hands {
  public:
@@ -52,6 +54,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void on_idle() override;
   void on_ended(Slot slot, const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
+  std::string pause_before(Slot slot) const;
   void feed(const JobCore::Event& event) { driver_->feed(event); }
   const JobCore& job() const { return driver_->core(); }
 
@@ -310,7 +313,17 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
                       .ran = end.ended - end.started});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
   node_->kill_leftovers();
-  if (!well && job().some_stay()) tell_loss(slot, end, size_before);
+  if (well) return;
+  if (job().some_stay()) return tell_loss(slot, end, size_before);
+  const std::string pause = pause_before(slot);
+  if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);
+}
+
+// " in 1.3 s", of the start of its successor; empty where nobody has time to read it.
+std::string Agent::pause_before(Slot slot) const {
+  const auto at = job().starts_at(slot);
+  const Duration pause = at ? *at - steady_now() : Duration::zero();
+  return pause < kPauseWorthTelling ? "" : " in " + format_duration(pause);
 }
 
 // Of one worker, in a job that goes on with the others.
@@ -318,11 +331,11 @@ void Agent::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
   if (end.signal_we_sent != 0 && end.hung.empty()) return;
   std::string next = "a spare takes its place";
   if (end.rank < 0) {
-    next = "starting another spare";
+    next = "starting another spare" + pause_before(slot);
   } else if (job().size() < size_before) {
     next = fmt::format("going on with {} of {} workers", job().size(), size_before);
   } else if (job().rank_of(slot) == end.rank) {
-    next = "starting it again";
+    next = "starting it again" + pause_before(slot);
   }
   story_.tell_loss(end, next, job());
 }

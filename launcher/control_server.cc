@@ -10,19 +10,12 @@
 #include <asio/write.hpp>
 
 #include "base/clock.h"
-#include "base/socket.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr int kMaxSessions = 32;
 constexpr Duration kPatience = std::chrono::seconds(5);
-
-bool is_of_this_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
 
 }  // namespace
 
@@ -95,32 +88,20 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(asio::io_context& loo
                                                            const std::string& path,
                                                            std::size_t max_request,
                                                            Handler handler) {
-  auto listener = listen_unix_path(path, SOCK_STREAM | SOCK_NONBLOCK);
-  if (!listener) return listener.error();
-  return std::unique_ptr<ControlServer>(
-      new ControlServer(loop, std::move(*listener), max_request, std::move(handler)));
+  std::unique_ptr<ControlServer> server(new ControlServer(loop, max_request, std::move(handler)));
+  auto acceptor = UnixAcceptor::open(
+      loop, path, SOCK_STREAM,
+      [s = server.get()](UniqueFd fd, const ucred& peer) { s->let_in(std::move(fd), peer); });
+  if (!acceptor) return acceptor.error();
+  server->acceptor_ = std::move(*acceptor);
+  return server;
 }
 
-ControlServer::ControlServer(asio::io_context& loop, UniqueFd listener, std::size_t max_request,
-                             Handler handler)
-    : loop_(loop),
-      listener_(loop, listener.release()),
-      max_request_(max_request),
-      handler_(std::move(handler)) {
-  accept();
-}
+ControlServer::ControlServer(asio::io_context& loop, std::size_t max_request, Handler handler)
+    : loop_(loop), max_request_(max_request), handler_(std::move(handler)) {}
 
-void ControlServer::accept() {
-  listener_.async_wait(Socket::wait_read, [this](asio::error_code ec) {
-    if (ec) return;
-    let_in(UniqueFd(
-        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-    accept();
-  });
-}
-
-void ControlServer::let_in(UniqueFd fd) {
-  if (!fd || *sessions_ >= kMaxSessions || !is_of_this_user(fd.get())) return;
+void ControlServer::let_in(UniqueFd fd, const ucred& peer) {
+  if (*sessions_ >= kMaxSessions || peer.uid != ::geteuid()) return;
   std::make_shared<Session>(loop_, std::move(fd), max_request_, handler_, sessions_)->start();
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/unix_acceptor.h"
 
 namespace dlaunch {
 
@@ -29,13 +30,11 @@ class ControlServer {
   class Session;
   using Socket = asio::posix::stream_descriptor;
 
-  ControlServer(asio::io_context& loop, UniqueFd listener, std::size_t max_request,
-                Handler handler);
-  void accept();
-  void let_in(UniqueFd fd);
+  ControlServer(asio::io_context& loop, std::size_t max_request, Handler handler);
+  void let_in(UniqueFd fd, const ucred& peer);
 
   asio::io_context& loop_;
-  Socket listener_;
+  std::unique_ptr<UnixAcceptor> acceptor_;
   const std::size_t max_request_;
   const Handler handler_;
   std::shared_ptr<int> sessions_ = std::make_shared<int>(0);

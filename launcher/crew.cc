@@ -215,6 +215,8 @@ void Crew::take(int node, const NodeMessage& message) {
     tell(node, JobCore::Ready{ready->slot, ready->left, ready->version});
   } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
     tell(node, JobCore::Progress{progress->slot, progress->version});
+  } else if (const auto* replace = std::get_if<NodeReplace>(&message)) {
+    tell(node, JobCore::Replace{replace->slot, replace->kind});
   } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
     on(node, *ended);
   } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {

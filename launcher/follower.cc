@@ -192,6 +192,8 @@ void Follower::tell(const JobCore::Event& event) {
     send(NodeReady{ready->slot, ready->left, ready->version});
   } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
     send(NodeProgress{progress->slot, progress->version});
+  } else if (const auto* replace = std::get_if<JobCore::Replace>(&event)) {
+    send(NodeReplace{replace->slot, replace->kind});
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -46,6 +48,10 @@ ProgressWatch::Listener JobCare::listener() {
 }
 
 void JobCare::begin_round(int ranks, std::optional<TimePoint> fenced) {
+  if (chaos_) {
+    chaos_->new_round(steady_now());
+    arm_chaos();
+  }
   std::optional<Duration> recovered;
   if (fenced) recovered = steady_now() - *fenced;
   watch_.new_round(
@@ -55,6 +61,7 @@ void JobCare::begin_round(int ranks, std::optional<TimePoint> fenced) {
 
 void JobCare::stop() {
   watch_.stop();
+  after_dumps_.clear();
   chaos_.reset();
   chaos_timer_.cancel();
 }
@@ -69,17 +76,25 @@ void JobCare::show_stacks(const RankSet& ranks) {
   for (const Slot slot : slots_of(ranks)) {
     const int rank = processes_.place(slot).rank;
     const pid_t pid = processes_.program_pid(slot);
+    ++dumps_;
     dump_stacks(loop_, pid, [this, rank, pid](const std::vector<std::string>& lines) {
       hub_.own_line(fmt::format("dlaunch: stacks of rank {} (pid {}):", rank, pid));
       for (const auto& line : lines) hub_.own_line("dlaunch:   " + line);
+      if (--dumps_ > 0) return;
+      for (const auto& replace : std::exchange(after_dumps_, {})) replace();
     });
   }
 }
 
 void JobCare::replace_hung(const RankSet& ranks, const std::string& why) {
   for (const Slot slot : slots_of(ranks)) {
-    processes_.call_hung(slot, why);
-    feed_(JobCore::Replace{slot, FailureKind::hung});
+    const auto replace = [this, slot, why, pid = processes_.program_pid(slot)] {
+      if (!processes_.running(slot) || processes_.program_pid(slot) != pid) return;
+      processes_.call_hung(slot, why);
+      feed_(JobCore::Replace{slot, FailureKind::hung});
+    };
+    // Its end would cut short the look at its stacks, and the job's end the one at another's.
+    dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
   }
 }
 

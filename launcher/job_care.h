@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
@@ -45,6 +46,8 @@ class JobCare {
   Processes& processes_;
   const std::function<void(JobCore::Event)> feed_;
   ProgressWatch watch_;
+  int dumps_ = 0;  // under way
+  std::vector<std::function<void()>> after_dumps_;
   std::optional<Chaos> chaos_;
   asio::steady_timer chaos_timer_;
 };

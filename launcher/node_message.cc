@@ -68,8 +68,9 @@ class In {
   bool fits_ = true;
 };
 
+// Above the last it is taken for the last.
 template <class A, class Enum>
-void as_byte(A& a, Enum& value, Enum last) {
+void as_byte(A& a, Enum& value, std::remove_const_t<Enum> last) {
   auto byte = static_cast<std::uint8_t>(value);
   a(byte);
   if constexpr (!std::is_const_v<Enum>) {
@@ -86,12 +87,11 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodePlace>) {
     a(m.slot), a(m.rank), a(m.local_rank);
   } else if constexpr (std::is_same_v<T, SpawnError>) {
-    as_byte<A, std::conditional_t<std::is_const_v<M>, const Stage, Stage>>(a, m.stage, Stage::exec);
+    as_byte(a, m.stage, Stage::exec);
     a(m.os_errno), a(m.what);
   } else if constexpr (std::is_same_v<T, FlightEntry>) {
     a(m.what);
-    as_byte<A, std::conditional_t<std::is_const_v<M>, const FlightState, FlightState>>(
-        a, m.state, FlightState::failed);
+    as_byte(a, m.state, FlightState::failed);
     a(m.started), a(m.ended);
   } else if constexpr (std::is_same_v<T, WorkerEnd>) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
@@ -105,6 +105,9 @@ void fields(A& a, M& m) {
     a(m.slot), a(m.left), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeProgress>) {
     a(m.slot), a(m.version);
+  } else if constexpr (std::is_same_v<T, NodeReplace>) {
+    a(m.slot);
+    as_byte(a, m.kind, FailureKind::voluntary);
   } else if constexpr (std::is_same_v<T, NodeEnded>) {
     a(m.slot), fields(a, m.end);
   } else if constexpr (std::is_same_v<T, NodeSignal>) {

@@ -54,6 +54,10 @@ struct NodeProgress {
   Slot slot = 0;
   std::uint64_t version = 0;
 };
+struct NodeReplace {  // it hangs, or has left without ending
+  Slot slot = 0;
+  FailureKind kind = FailureKind::hung;
+};
 struct NodeEnded {
   Slot slot = 0;
   WorkerEnd end;
@@ -108,8 +112,8 @@ struct NodeFinish {  // all is over
 
 using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
-                 NodeProgress, NodeEnded, NodeSignal, NodeWelcome, NodeRefused, NodeStart, NodeStop,
-                 NodeHandOn, NodeFence, NodeAnnounce, NodeFinish>;
+                 NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
+                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish>;
 
 // With the frame's size in front.
 std::string encode(const NodeMessage& message, TimePoint now);

@@ -60,6 +60,12 @@ std::string describe(const Plan& plan) {
     line("workers", fmt::format("{} on {}{}", host.nproc == 0 ? "auto" : std::to_string(host.nproc),
                                 host.name, host.leads ? "" : ", by " + plan.nodes.ssh.front()));
   }
+  if (plan.nodes.max > 1 && plan.nodes.hosts.empty()) {
+    static constexpr const char* kLeads[] = {"led by this one", "led by whoever is first",
+                                             "led elsewhere"};
+    line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
+                              kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
+  }
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);
   line("store", "tcp://" + plan.store_listen);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,18 +71,21 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// Where the kernel keeps no lists of children: from everybody's /proc/PID/stat, "pid (comm) state
-// ppid …", where comm may hold anything, ')' included.
+// From /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything, ')' included. 0: it
+// has gone, or has none.
+pid_t parent_of(pid_t pid) {
+  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
+  const auto comm_end = text.rfind(')');
+  pid_t parent = 0;
+  if (comm_end == std::string::npos) return 0;
+  return std::sscanf(text.c_str() + comm_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+// Where the kernel keeps no lists of children: of everybody.
 std::multimap<pid_t, pid_t> children_of_all() {
   std::multimap<pid_t, pid_t> children;
   for_each_number("/proc", [&](pid_t pid) {
-    const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
-    const auto comm_end = text.rfind(')');
-    pid_t parent = 0;
-    if (comm_end != std::string::npos &&
-        std::sscanf(text.c_str() + comm_end + 1, " %*c %d", &parent) == 1) {
-      children.emplace(parent, pid);
-    }
+    if (const pid_t parent = parent_of(pid); parent > 0) children.emplace(parent, pid);
   });
   return children;
 }
@@ -99,6 +103,21 @@ bool reap_children() {
     if (pid == 0) return true;
     if (pid < 0 && errno != EINTR) return false;
   }
+}
+
+bool runs_our_program(pid_t pid) {
+  struct stat own {
+  }, its{};
+  if (::stat("/proc/self/exe", &own) != 0) return false;
+  if (::stat(("/proc/" + std::to_string(pid) + "/exe").c_str(), &its) != 0) return false;
+  return own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+// A child of ours that reads stacks, or what that one runs for it.
+bool is_our_tracer(pid_t tracer) {
+  const pid_t parent = parent_of(tracer);
+  if (parent == ::getpid()) return runs_our_program(tracer);
+  return parent > 0 && parent_of(parent) == ::getpid() && runs_our_program(parent);
 }
 
 }  // namespace
@@ -144,7 +163,9 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
   };
   const char* const state = field("\nState:\t");
   if (*state == '\0' || *state == 'Z' || *state == 'X') return std::nullopt;
-  if (std::atoi(field("\nTracerPid:\t")) != 0 || *state == 't') return ProcessState::traced;
+  const pid_t tracer = std::atoi(field("\nTracerPid:\t"));
+  if (tracer != 0 && is_our_tracer(tracer)) return std::nullopt;
+  if (tracer != 0 || *state == 't') return ProcessState::traced;
   switch (*state) {
     case 'R':
       return ProcessState::running;

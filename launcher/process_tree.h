@@ -22,7 +22,7 @@ std::vector<pid_t> descendants_of(pid_t ancestor);
 void kill_descendants_once();
 void kill_descendants_of(pid_t ancestor);
 
-// As /proc has it; nullopt: it has gone.
+// As /proc has it; nullopt: it has gone, or we read its stacks just now.
 std::optional<ProcessState> state_of_process(pid_t pid);
 
 // It has begun to end, or has gone.

@@ -5,7 +5,6 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "base/socket.h"
 
 namespace dlaunch {
 
@@ -13,40 +12,24 @@ Result<std::unique_ptr<WorkerChannel>> WorkerChannel::open(asio::io_context& loo
                                                            const std::string& path, Knows knows,
                                                            OnReady on_ready, OnProgress on_progress,
                                                            OnCutOff on_cut_off) {
-  auto listener = listen_unix_path(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
-  if (!listener) return listener.error();
-  return std::unique_ptr<WorkerChannel>(
-      new WorkerChannel(loop, std::move(*listener), std::move(knows), std::move(on_ready),
-                        std::move(on_progress), std::move(on_cut_off)));
+  std::unique_ptr<WorkerChannel> channel(new WorkerChannel(
+      loop, std::move(knows), std::move(on_ready), std::move(on_progress), std::move(on_cut_off)));
+  auto acceptor = UnixAcceptor::open(
+      loop, path, SOCK_SEQPACKET, [c = channel.get()](UniqueFd fd, const ucred& peer) {
+        c->read(std::make_shared<Connection>(c->loop_, fd.release(), peer.pid));
+      });
+  if (!acceptor) return acceptor.error();
+  channel->acceptor_ = std::move(*acceptor);
+  return channel;
 }
 
-WorkerChannel::WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows,
-                             OnReady on_ready, OnProgress on_progress, OnCutOff on_cut_off)
+WorkerChannel::WorkerChannel(asio::io_context& loop, Knows knows, OnReady on_ready,
+                             OnProgress on_progress, OnCutOff on_cut_off)
     : loop_(loop),
-      listener_(loop, listener.release()),
       knows_(std::move(knows)),
       on_ready_(std::move(on_ready)),
       on_progress_(std::move(on_progress)),
-      on_cut_off_(std::move(on_cut_off)) {
-  accept();
-}
-
-void WorkerChannel::accept() {
-  listener_.async_wait(Socket::wait_read, [this](asio::error_code ec) {
-    if (ec) return;
-    UniqueFd fd(
-        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) {
-      ucred peer{};
-      socklen_t size = sizeof peer;
-      ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
-      const auto connection = std::make_shared<Connection>(loop_, fd.release());
-      connection->pid = peer.pid;
-      read(connection);
-    }
-    accept();
-  });
-}
+      on_cut_off_(std::move(on_cut_off)) {}
 
 void WorkerChannel::read(const ConnectionPtr& connection) {
   connection->socket.async_wait(Socket::wait_read, [this, connection](asio::error_code ec) {
@@ -75,16 +58,13 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
   }
   const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
   if (ready == nullptr) return false;
-  auto& known = workers_[ready->worker];
   // One connection for each worker, and nobody speaks for another.
-  const bool stranger = connection->worker >= 0 ? connection->worker != ready->worker
-                                                : known != nullptr || !knows_(ready->worker);
-  if (stranger) {
-    if (!known) workers_.erase(ready->worker);
-    return false;
-  }
+  const bool stranger = connection->worker >= 0
+                            ? connection->worker != ready->worker
+                            : workers_.contains(ready->worker) || !knows_(ready->worker);
+  if (stranger) return false;
   connection->worker = ready->worker;
-  known = connection;
+  workers_[ready->worker] = connection;
   on_ready_(*ready, connection->pid);
   return true;
 }

@@ -13,7 +13,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 
 #include "base/result.h"
-#include "base/unique_fd.h"
+#include "launcher/unix_acceptor.h"
 #include "rendezvous/worker_message.h"
 
 namespace dlaunch {
@@ -40,23 +40,22 @@ class WorkerChannel {
   using Socket = asio::posix::stream_descriptor;
   // Somebody who has connected; number -1: it has not said yet who it is.
   struct Connection {
-    Connection(asio::io_context& loop, int fd) : socket(loop, fd) {}
+    Connection(asio::io_context& loop, int fd, pid_t p) : socket(loop, fd), pid(p) {}
     Socket socket;
-    pid_t pid = -1;
+    const pid_t pid;
     int worker = -1;
     bool goodbye = false;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
-  WorkerChannel(asio::io_context& loop, UniqueFd listener, Knows knows, OnReady on_ready,
-                OnProgress on_progress, OnCutOff on_cut_off);
-  void accept();
+  WorkerChannel(asio::io_context& loop, Knows knows, OnReady on_ready, OnProgress on_progress,
+                OnCutOff on_cut_off);
   void read(const ConnectionPtr& connection);
   bool take_packet(const ConnectionPtr& connection);
   void drop(const ConnectionPtr& connection);
 
   asio::io_context& loop_;
-  Socket listener_;
+  std::unique_ptr<UnixAcceptor> acceptor_;
   const Knows knows_;
   const OnReady on_ready_;
   const OnProgress on_progress_;

@@ -181,13 +181,13 @@ def never_joins(start, random):
 
 @case(40)
 def all_stand(start, random):
-    """every process of the job stands for two seconds, as when a machine sleeps"""
-    job = start(["--step-ms", "1"], launcher=["--hang-timeout", "1s"])
+    """every process of the job stands for longer than --hang-timeout, as when a machine sleeps"""
+    job = start(["--step-ms", "1"], launcher=["--hang-timeout", "2s"])
     of = job.settled()
     everybody = [job.keeper, job.agent, *of.pids.values()]
     random.shuffle(everybody)
     job.strikes(everybody, signal.SIGSTOP)
-    time.sleep(2)
+    time.sleep(2.5)
     random.shuffle(everybody)
     job.strikes(everybody, signal.SIGCONT)
     time.sleep(1)
@@ -300,6 +300,8 @@ def wrecks_its_descriptors(start, random):
     job.struck.update(of.pids.values())  # nonsense may fail who believes it
     job.settled(of.number)
     job.finish()
+    if death == "close" and "has cut its connection" not in job.errors():
+        raise Broken(f"that it cut its connection is not told\n{job.errors()}")
 
 
 @case(43)
@@ -313,8 +315,9 @@ def output_that_nobody_reads(start, random):
     with open(job.out, "wb") as out:
         copy = subprocess.Popen(["tr", "-d", "\\377"], stdin=job.process.stdout, stdout=out)
         job.process.stdout.close()
-        job.finish(keeps=False)
+        open(job.until, "w").close()
         copy.wait(60)
+    job.finish(keeps=False)
 
 
 @case(46)

@@ -1,12 +1,13 @@
 """Death during recovery: another process dies while the job recovers from a first death. The job
 goes on, or ends and says why; nobody waits for ever, and nothing is left."""
 
+import re
 import signal
 import time
 
 from job import Broken, children, wait_for_end
 
-BIG = ["--size", "4000000"]  # 32 MB, which a newcomer pulls in some tens of ms
+BIG = ["--size", "2000000"]  # 16 MB, which a newcomer pulls in some tens of ms
 
 
 def second_member(job, random, of):
@@ -33,13 +34,10 @@ def source(job, random, of):
     """One of those that send the newcomer its state."""
     victim = random.choice(sorted(of.pids))
     job.strike(of.pids[victim])
-    announced = "round %d: " % (of.number + 1)
-    job.wait_for("the round", lambda: announced in job.errors())
+    job.wait_for("the round", lambda: " workers after " in job.errors())
     time.sleep(random.uniform(0, 0.05))
     job.strike(of.pids[random.choice([rank for rank in of.pids if rank != victim])])
-    after = job.settled(of.number)
-    job.during_pull = after.number > of.number + 1
-    return after
+    return job.settled(of.number)
 
 
 def agent(job, random, of):
@@ -56,21 +54,39 @@ def agent(job, random, of):
     wait_for_end(of.pids.values(), 5)
 
 
-WAYS = [second_member, newcomer, source, agent]
+def who_does_not_leave(job, random, of):
+    """Nobody more; but a member does not leave the round that is over: it hangs."""
+    hung = job.wait_for("the hang", lambda: job.dying)[0]
+    job.struck.add(hung)
+    job.strike(random.choice([pid for pid in of.pids.values() if pid != hung]))
+    after = job.settled(of.number)
+    if any(pid in of.pids.values() and pid not in job.struck and after.pids[rank] != pid
+           for rank, pid in of.pids.items()):
+        raise Broken(f"one that waited was taken for the one that hangs\n{job.errors()}")
+    return after
+
+
+WAYS = [second_member, newcomer, source, agent, who_does_not_leave]
 
 
 def death_in_recovery(start, random):
     """another dies during recovery: a member, the newcomer, the state's source, the agent"""
     way = random.choice(WAYS)
     worker = [*BIG, "--step-ms", "1"] if way in (newcomer, source) else ["--step-ms", "1"]
+    if way is who_does_not_leave:
+        worker += ["--die-at", f"20:{random.randrange(4)}", "--death", "spin"]
     job = start(worker, spares=random.choice([0, 1]),
-                launcher=["--transport", random.choice(["auto", "tcp"])])
+                launcher=["--hang-timeout", "2s", "--transport", random.choice(["auto", "tcp"])])
     of = job.settled()
     time.sleep(random.uniform(0, 0.03))
     if way(job, random, of) is None:
         job.finish(codes=(70,))
     else:
         job.finish()
+    announced = set(map(int, re.findall(r"round (\d+): \d+ workers? after", job.errors())))
+    start.note(way.__name__.replace("_", " "))
+    if announced - set(job.rounds):
+        start.note("in the middle of a meeting or a pull")
 
 
 CASES = {4: death_in_recovery}

@@ -105,11 +105,12 @@ class Job:
         self.log = os.path.join(self.folder, "log")
         open(self.log, "w").close()
         self._log, self._rest = open(self.log, "rb"), b""
-        self.started, self.rounds, self.struck = [], {}, set()
+        self.started, self.dying, self.rounds, self.struck = [], [], {}, set()
         self.out, self.err = (os.path.join(self.folder, name) for name in ("out", "err"))
         program = [os.path.join(build, "tests/support/elastic_worker"), "--log", self.log,
                    "--steps", "1000000000", "--until", self.until] + self.worker
-        environment = dict(os.environ, TMPDIR=self.tmp, OMP_NUM_THREADS="1", **(env or {}))
+        environment = {**os.environ, "TMPDIR": self.tmp, "OMP_NUM_THREADS": "1",
+                       "FAULTS_JOB": self.folder, **(env or {})}
         for name in [name for name in environment if name.startswith("DLAUNCH_")]:
             del environment[name]
         popen.setdefault("stdout", open(self.out, "w"))
@@ -125,8 +126,8 @@ class Job:
         *lines, self._rest = (self._rest + self._log.read()).split(b"\n")
         for line in lines:
             words = line.decode().split()
-            if words[0] == "start":
-                self.started.append(int(words[2]))
+            if words[0] in ("start", "dies"):
+                (self.started if words[0] == "start" else self.dying).append(int(words[2]))
                 continue
             number, rank = int(words[1]), int(words[3])
             if words[0] == "round":

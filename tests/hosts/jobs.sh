@@ -29,6 +29,11 @@ running_jobs() {
   echo $n
 }
 wait_job() { local h; for h in "${!job[@]}"; do wait_host "$1" "$h" "$2"; done; }
+# later_round R SIZE: rounds_worker was in a round after R, of that size, with all its ranks.
+later_round() {
+  local round; round=$(cat out.* | sed -nE "s/.*in round ([0-9]+) as [0-9]+ of $2,.*/\1/p" | sort -n | tail -1)
+  [ "${round:-0}" -gt "$1" ] && [ "$(cat out.* | grep -c "in round $round as [0-9]* of $2,")" = "$2" ]
+}
 job_fails() { tail -n 15 err.* out.* >&2; fail "$*"; }
 # No process of a job is left on host H.
 nothing_left() {

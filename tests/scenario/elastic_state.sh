@@ -31,3 +31,25 @@ run dlaunch --nproc 3 "${worker[@]}" --snapshot snapshots --step-ms 5 --die-at 4
 run dlaunch --nproc 2 "${worker[@]}" --snapshot snapshots --log again
 expect_code 0; expect_result 2
 grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step [1-4]0$' again || { cat again; fail "not begun with a snapshot"; }
+
+# All at once, in a job that starts them again: all go on from the same snapshot.
+dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 20 --log all >out 2>err </dev/null & job=$!
+started+=("$job")
+snapshot() { [ -s together/commit-1-20.replicated.dlstate ]; }
+wait_until 30 snapshot || fail "no snapshot: $(ls together)"
+kill -9 $(sed -n 's/.* pid \([0-9]*\) .*/\1/p' all)
+wait "$job"; code=$?; expect_code 0; expect_result 3
+[ "$(grep -Ec '^round [2-9] ' all)" = 3 ] || { cat all; fail "not three that were started again"; }
+from=$(sed -n 's/^round [2-9] .* step //p' all | sort -u)
+[[ $from =~ ^[1-5]0$ ]] || { cat all; fail "all should go on from one snapshot"; }
+
+# One that was altered or torn is told of, and the one before it is used.
+newest=$(ls together/*-60.replicated.dlstate) before=$(ls together/*-50.replicated.dlstate)
+printf X | dd of="$newest" bs=1 seek=800000 conv=notrunc status=none
+cp -r together torn; truncate -s 100000 "torn/${newest#*/}"
+for folder in together torn; do
+  run dlaunch --nproc 2 "${worker[@]}" --snapshot $folder --log from.$folder
+  expect_code 0; expect_result 2
+  expect_err "snapshot $folder/${newest#*/} is damaged"
+  grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step 50$' from.$folder || fail "not begun with the one before: $before"
+done

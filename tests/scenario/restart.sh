@@ -24,6 +24,16 @@ expect_code 8; expect_err 'no restart: exit code 8 means'
 run dlaunch --nproc 2 --max-restarts 5 sh -c '[ $RANK = 0 ] && { echo "no such table: weights" >&2; exit 2; }; exec sleep 60'
 expect_code 2; expect_err 'round 2, 1 of 5 restarts'; expect_err 'no restart: the same failure as in round 1'
 
+# A crash loop: pauses that are told, and in the end the program's own code and last words.
+run dlaunch --nproc 2 --max-restarts 3 bash -c '
+  words=(- "the database is away" "no such host" "permission denied" "out of ports")
+  [ $RANK = 1 ] && { echo "cannot begin: ${words[$DLAUNCH_ROUND]}" >&2; exit 9; }; exec sleep 60'
+expect_code 9
+[ "$(grep -c 'restarting all workers: round' err)" = 3 ] || fail "not three restarts"
+expect_err 'rank 1 failed; all workers are started again in [0-9.]+ m?s'
+[ "$(grep -n 'failed first' err | tail -1 | cut -d: -f1)" -lt "$(grep -n '^dlaunch: *cannot begin: out of ports' err | cut -d: -f1)" ] || fail "not its own root cause"
+expect_err 'no restart: all 3 restarts \(--max-restarts\) are used'
+
 # Nothing restarts after the user's signal.
 dlaunch --nproc 1 --max-restarts 5 bash -c 'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 <> <(:); done' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")

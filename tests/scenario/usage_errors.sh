@@ -28,7 +28,7 @@ refused 64 "--nproc needs a value: N\|auto\|numa" --nproc
 refused 64 "no program given" --nproc 2
 refused 64 "no program given"
 refused 64 "no module given" -m
-refused 64 "--nnodes 2: this version runs on one machine" --nnodes 2 touch ran
+refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
 refused 64 "-H: host '192.0.2.1' is not this machine" -H 192.0.2.1:4 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
 refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket" --bind cores touch ran

@@ -1,6 +1,7 @@
 #include "tests/sim/agent_shell.h"
 
 #include <algorithm>
+#include <map>
 
 namespace dlaunch::sim {
 
@@ -8,16 +9,42 @@ AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, S
     : outside_(outside),
       saboteur_(saboteur),
       job_(job, pump_, *this),
-      node_(JobCore::slots(job), grace, pump_, *this),
-      places_(static_cast<std::size_t>(JobCore::slots(job))) {}
+      grace_(grace),
+      nodes_of_(job.nodes),
+      places_(static_cast<std::size_t>(JobCore::slots(job))) {
+  const int last = nodes_of_.empty() ? 0 : *std::max_element(nodes_of_.begin(), nodes_of_.end());
+  nodes_.resize(static_cast<std::size_t>(last) + 1);
+  for (std::size_t number = 0; number < nodes_.size(); ++number) add_node(number);
+}
+
+void AgentShell::add_node(std::size_t number) {
+  NodeDriver::Hands& hands = *this;
+  nodes_[number] = std::make_unique<NodeDriver>(slots(), grace_, pump_, hands);
+}
 
 TimePoint AgentShell::timer() const {
-  return std::min(job().deadline().value_or(kNever), node_.deadline().value_or(kNever));
+  TimePoint next = job().deadline().value_or(kNever);
+  for (const auto& node : nodes_) next = std::min(next, node->deadline().value_or(kNever));
+  return next;
 }
 
 void AgentShell::on_timer() {
-  node_.on_clock();
+  for (const auto& node : nodes_) node->on_clock();
   feed(JobCore::Clock{});
+}
+
+void AgentShell::on_node_lost(int node) {
+  lost_.insert(node);
+  add_node(static_cast<std::size_t>(node));
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (node_of(slot) == node) at(slot).running = false;
+  }
+  feed(JobCore::NodeLost{node});
+}
+
+void AgentShell::on_node_back(int node) {
+  lost_.erase(node);
+  feed(JobCore::NodeBack{node});
 }
 
 void AgentShell::on_ready(const Ready& ready) {
@@ -37,17 +64,19 @@ std::vector<JobCore::Action> AgentShell::decide(JobCore& core, const JobCore::Ev
 
 void AgentShell::perform(const JobCore::StartWorkers& start) {
   outside_.sees(start);
-  node_.start(start.round, start.places);
+  std::map<int, std::vector<JobCore::Place>> places;
+  for (const auto& place : start.places) places[node_of(place.slot)].push_back(place);
+  for (const auto& [number, here] : places) node(number).start(start.round, here);
 }
 
 void AgentShell::perform(const JobCore::StopWorkers& stop) {
   outside_.sees(stop);
-  node_.stop(stop.slots, stop.signal);
+  for (const Slot slot : stop.slots) node(node_of(slot)).stop({slot}, stop.signal);
 }
 
 void AgentShell::perform(const JobCore::HandOn& pass) {
   outside_.sees(pass);
-  node_.hand_on(pass.signal);
+  for (const auto& node : nodes_) node->hand_on(pass.signal);
 }
 
 void AgentShell::perform(const JobCore::Fence& fence) {
@@ -84,7 +113,7 @@ void AgentShell::perform(const AgentCore::SendSignal& send) {
 
 void AgentShell::on_never_ran(Slot slot) {
   at(slot).running = false;
-  node_.never_ran(slot);
+  node(node_of(slot)).never_ran(slot);
 }
 
 // Whose loss it blames is told of first, if it has ended already.
@@ -97,7 +126,7 @@ void AgentShell::on_ended(Slot slot, End end) {
     }
   }
   at(slot).running = false;
-  node_.exited(slot);
+  node(node_of(slot)).exited(slot);
   feed(JobCore::Ended{.slot = slot,
                       .well = end.well,
                       .consequence = end.blames >= 0,

@@ -1,7 +1,9 @@
-// AgentShell stands where launcher/agent.cc stands: around the drivers of both cores, with hands
-// that are simulated.
+// AgentShell stands where launcher/agent.cc and the followers stand: around the drivers of the job
+// and of each node, with hands that are simulated.
 #pragma once
 
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "elastic/job_driver.h"
@@ -43,12 +45,17 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   void on_ended(Slot slot, End end);
   void on_never_ran(Slot slot);
   void on_timer();
+  // With all that runs on it, and without a word.
+  void on_node_lost(int node);
+  void on_node_back(int node);
 
   // When the timer is due, by the agent's clock.
   TimePoint timer() const;
   const JobCore& job() const { return job_.core(); }
   // The worker that has the slot and was not reaped; 0: none.
   int worker_in(Slot slot) const { return at(slot).running ? at(slot).worker : 0; }
+  bool has_node(int node) const { return !lost_.contains(node); }
+  bool reachable(Slot slot) const { return !lost_.contains(node_of(slot)); }
   int slots() const { return static_cast<int>(places_.size()); }
 
  private:
@@ -76,6 +83,11 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   void tell(const JobCore::Event& event) override { feed(event); }
   void looks_on(const AgentCore::Action& action) override { outside_.sees(action); }
 
+  int node_of(Slot slot) const {
+    return nodes_of_.empty() ? 0 : nodes_of_[static_cast<std::size_t>(slot)];
+  }
+  NodeDriver& node(int number) { return *nodes_[static_cast<std::size_t>(number)]; }
+  void add_node(std::size_t number);
   Place& at(Slot slot) { return places_[static_cast<std::size_t>(slot)]; }
   const Place& at(Slot slot) const { return places_[static_cast<std::size_t>(slot)]; }
 
@@ -83,7 +95,10 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   Saboteur& saboteur_;
   Pump pump_;
   JobDriver job_;
-  NodeDriver node_;
+  const Duration grace_;
+  const std::vector<int> nodes_of_;                 // by slot
+  std::vector<std::unique_ptr<NodeDriver>> nodes_;  // each knows the job's slots
+  std::set<int> lost_;
   std::vector<Place> places_;  // by slot
   int last_worker_ = 0;
 };

@@ -35,6 +35,7 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
   for (const auto& place : start.places) {
     must(slots.insert(place.slot).second, "a slot is started twice");
     must(shell_.worker_in(place.slot) == 0, "a slot is started that still runs");
+    must(shell_.reachable(place.slot), "a slot is started on a node that is lost");
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
   }
   const auto has_finished = [&](Slot slot) {
@@ -55,6 +56,7 @@ void Checker::check_action(const JobCore::StopWorkers& stop) {
   if (job.state() == JobState::ending) return;
   if (stage_.scenario.job.scope != RestartScope::automatic) return;
   if (!std::holds_alternative<JobCore::Ended>(event_) &&
+      !std::holds_alternative<JobCore::NodeLost>(event_) &&
       !std::holds_alternative<JobCore::Ready>(event_)) {
     return;
   }
@@ -116,7 +118,7 @@ void Checker::check_end(const JobCore::Finish& finish) {
       check_success();
       break;
     case JobEnding::worker_failed:
-      must(used_up || frozen || scenario.job.restarts.futile_restarts > 0,
+      must(used_up || frozen || node_lost || scenario.job.restarts.futile_restarts > 0,
            "the job gave up with restarts left");
       break;
     case JobEnding::spawn_failed:

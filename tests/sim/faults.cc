@@ -101,9 +101,32 @@ void World::harm_job(const Fault& fault) {
     case Harm::jump:
       jumped_ += fault.lasts;
       return;
+    case Harm::node:
+      return lose_node(fault.number, fault.lasts);
     default:
       return;
   }
+}
+
+// The others see the ends of their links.
+void World::lose_node(int number, Duration lasts) {
+  const auto& nodes = stage_.scenario.job.nodes;
+  if (nodes.empty() || checker_.finished()) return;
+  const int node = nodes[static_cast<std::size_t>(number) % nodes.size()];
+  if (!shell_.has_node(node)) return;
+  checker_.ordered = stage_.now;
+  checker_.grown = checker_.node_lost = true;
+  last_harm_ = stage_.now + lasts;
+  for (Worker& worker : stage_.workers) {
+    if (worker.life == Worker::reaped || nodes[static_cast<std::size_t>(worker.slot)] != node) {
+      continue;
+    }
+    if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
+    if (worker.life == Worker::running) worker.ended = stage_.now;
+    worker.life = Worker::reaped;
+  }
+  stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
+  shell_.on_node_lost(node);
 }
 
 Worker* World::anybody() {

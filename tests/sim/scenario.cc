@@ -14,12 +14,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kHarms[] = {
-    "kill",   "kill several", "fail",   "blame",       "end well",   "stop", "replace",  "resize",
-    "signal", "clock jump",   "replay", "spawn fails", "never runs", "mute", "shielded", "frozen"};
+    "kill",        "kill several", "fail",   "blame",      "end well", "stop",
+    "replace",     "resize",       "signal", "clock jump", "node",     "replay",
+    "spawn fails", "never runs",   "mute",   "shielded",   "frozen"};
 constexpr const char* kMomentNames[] = {"time",    "spawned", "asked",       "told",   "entered",
                                         "met",     "synced",  "contributed", "result", "committed",
                                         "barrier", "leaving", "finished"};
 static_assert(std::size(kMomentNames) == kMoments);
+constexpr int kHarmKinds = static_cast<int>(std::size(kHarms));
 
 JobConfig job_of(Random& random) {
   JobConfig job;
@@ -30,6 +32,14 @@ JobConfig job_of(Random& random) {
   constexpr RestartScope kScopes[] = {RestartScope::worker, RestartScope::node, RestartScope::job};
   if (random.chance(35)) job.scope = random.one_of(kScopes);
   if (random.chance(10)) job.timeout = 1s + random.up_to(60s);
+  if (random.chance(35)) {
+    const int nodes = random.between(2, 3);
+    const bool in_turn = random.chance(50);
+    const int slots = JobCore::slots(job), each = (slots + nodes - 1) / nodes;
+    for (Slot slot = 0; slot < slots; ++slot) {
+      job.nodes.push_back(in_turn ? slot % nodes : slot / each);
+    }
+  }
   job.join_timeout = 1s + random.up_to(random.chance(50) ? 5s : 60s);
   return job;
 }
@@ -42,7 +52,7 @@ Pace pace_of(Random& random) {
 
 Harm harm_of(Random& random) {
   constexpr Harm kOften[] = {Harm::kill, Harm::kill, Harm::kill_several, Harm::fail, Harm::blame};
-  return random.chance(50) ? random.one_of(kOften) : static_cast<Harm>(random.below(16));
+  return random.chance(50) ? random.one_of(kOften) : static_cast<Harm>(random.below(kHarmKinds));
 }
 
 bool is_of_start(Harm harm) { return harm >= Harm::spawn_fails; }
@@ -50,10 +60,14 @@ bool is_of_start(Harm harm) { return harm >= Harm::spawn_fails; }
 Fault fault_of(Random& random, const JobConfig& job) {
   constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR1, SIGUSR2, SIGUSR2};
   Fault fault;
-  fault.harm = harm_of(random);
+  fault.harm = !job.nodes.empty() && random.chance(40) ? Harm::node : harm_of(random);
   fault.lasts = random.up_to(random.chance(50) ? Duration(100ms) : Duration(20s));
   fault.number = random.between(1, job.max_size + 1);
   if (fault.harm == Harm::signal) fault.number = random.one_of(kSignals);
+  if (fault.harm == Harm::node) {
+    // Where all are needed it had better come back.
+    fault.lasts = random.up_to(random.chance(70) ? job.join_timeout : 2 * job.join_timeout);
+  }
   if (fault.harm == Harm::jump) fault.lasts = random.up_to(random.chance(50) ? 5s : 1h);
   fault.moment =
       is_of_start(fault.harm) ? Moment::spawned : static_cast<Moment>(random.below(kMoments));

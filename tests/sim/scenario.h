@@ -41,6 +41,7 @@ enum class Harm {
   resize,
   signal,  // the user's
   jump,    // the clock, forward
+  node,    // one is lost, and back after a while
   replay,  // an old Ready comes once more
   // Of the process that is being started:
   spawn_fails,

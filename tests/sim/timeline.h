@@ -24,6 +24,7 @@ struct Happening {
     goes_on,    // SIGCONT
     reap,       // the agent sees its end
     fault,      // a: which
+    node_back,  // a: which
   };
   TimePoint at{};
   std::uint64_t order = 0;

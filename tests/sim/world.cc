@@ -86,6 +86,10 @@ TimePoint World::timer() {
 
 void World::happen(const Happening& what) {
   if (what.kind == Happening::fault) return strike(what.a, what.worker);
+  if (what.kind == Happening::node_back) {
+    stage_.trace.say(stage_.now, "node {} is back", what.a);
+    return shell_.on_node_back(what.a);
+  }
   Worker& worker = stage_.worker(what.worker);
   if (what.kind == Happening::to_agent) {
     // The agent believes nobody it does not know to run.

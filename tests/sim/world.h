@@ -53,6 +53,7 @@ class World final : private Outside, private Workers::Listener {
   void harm(const Fault& fault, Worker& worker);
   void harm_job(const Fault& fault);
   void harm_new(Worker& worker);
+  void lose_node(int node, Duration lasts);
   void resume(Worker& worker);
   Worker* anybody();
 

@@ -12,6 +12,7 @@
 // handler interrupts system calls.
 // --log gets lines from each process:
 //   start pid P                            main() has begun
+//   dies pid P                             by --die-at
 //   round R rank R size N pid P step S     in that round it goes on from that step
 //   members R rank R pids P,P...           all of that round, as that rank knows them
 // A sum that is wrong, or a committed step that is lost, ends it with code 66 or 67.
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -127,11 +129,15 @@ class Worker {
     witness[1] = static_cast<double>(comm_.round());
     witness[2] = static_cast<double>(step_);
     witness[3] = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
-    for (const Death& death : options_.deaths) {
-      // All have committed the steps before: what only the dead had committed is done again.
-      if (death.step == step_) comm_.barrier();
+    const auto& deaths = options_.deaths;
+    const auto now = [this](const Death& death) { return death.step == step_; };
+    // All have committed the steps before: what only the dead had committed is done again.
+    if (std::any_of(deaths.begin(), deaths.end(), now)) comm_.barrier();
+    for (const Death& death : deaths) {
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
-      if (meant && death.step == step_) die(options_.death);
+      if (!meant || !now(death)) continue;
+      append(options_.log, "dies pid " + std::to_string(::getpid()) + "\n");
+      die(options_.death);
     }
     if (options_.step_ms > 0) {
       const timespec pace{static_cast<time_t>(options_.step_ms / 1000),

@@ -1,11 +1,15 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
 // the next round when one is lost.
 //
-//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK] [--slow RANK]
+//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK [--how WAY]]
+//                 [--slow RANK [--factor F] [--when WHEN] [--period-ms MS]]
 //
-// --hang: that rank of round 1 never comes to its sixth step. --slow: in round 1 each step takes
-// that rank three times as long. Says in which round it is as whom, and at the end how many steps
-// all have done.
+// --hang: that rank of round 1 never comes to its sixth step, but computes for ever (busy), waits
+// for a lock whose owner waits for one of its own (deadlock), or sleeps so that signals do not wake
+// it (blocked; vfork() is used for it). --slow: in round 1 each step takes that rank F (3) times as
+// long: always, because it waits for its input (input), in the first period only (start), in turn
+// with the other ranks, a period each (moving), or with all of them after the first (all). Says in
+// which round it is as whom, and at the end how many steps all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +17,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include <dlaunch/ring.hpp>
@@ -23,7 +30,11 @@ struct Options {
   std::int64_t steps = 100;
   int step_ms = 0;
   int hang = -1;
+  std::string how = "busy";
   int slow = -1;
+  double factor = 3;
+  std::string when = "always";
+  int period_ms = 1000;
 };
 
 Options parse(int argc, char** argv) {
@@ -32,14 +43,67 @@ Options parse(int argc, char** argv) {
     if (std::strcmp(argv[i], "--steps") == 0) options.steps = std::atoll(argv[i + 1]);
     if (std::strcmp(argv[i], "--step-ms") == 0) options.step_ms = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--slow") == 0) options.slow = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--factor") == 0) options.factor = std::atof(argv[i + 1]);
+    if (std::strcmp(argv[i], "--when") == 0) options.when = argv[i + 1];
+    if (std::strcmp(argv[i], "--period-ms") == 0) options.period_ms = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--how") == 0) options.how = argv[i + 1];
     if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
   }
   return options;
 }
 
-[[noreturn, gnu::noinline]] void hang_forever() {
+[[gnu::noinline]] void compute_forever() {
   for (volatile bool hangs = true; hangs;) continue;
+}
+
+[[gnu::noinline]] void deadlock() {
+  std::mutex mine, other;
+  const std::lock_guard held(mine);
+  std::promise<void> has_other;
+  std::thread([&] {
+    const std::lock_guard held_there(other);
+    has_other.set_value();
+    const std::lock_guard never(mine);
+  }).detach();
+  has_other.get_future().wait();
+  const std::lock_guard never(other);
+}
+
+// A parent sleeps uninterruptibly until its vfork()ed child has gone.
+[[gnu::noinline]] void sleep_uninterruptibly() {
+  if (::vfork() == 0) {
+    while (true) ::pause();
+  }
+}
+
+[[noreturn, gnu::noinline]] void hang_forever(const std::string& how) {
+  if (how == "busy") compute_forever();
+  if (how == "deadlock") deadlock();
+  if (how == "blocked") sleep_uninterruptibly();
+  std::fprintf(stderr, "rounds_worker: does not hang, or cannot %s\n", how.c_str());
   std::abort();
+}
+
+using Clock = std::chrono::steady_clock;
+
+bool is_slow(const Options& options, const dl::Communicator& comm, Clock::time_point began) {
+  if (options.slow < 0 || comm.round() != 1) return false;
+  const auto period = (Clock::now() - began) / std::chrono::milliseconds(options.period_ms);
+  if (options.when == "all") return period > 0;
+  if (options.when == "moving") return (options.slow + period) % comm.size() == comm.rank();
+  return comm.rank() == options.slow && (options.when != "start" || period == 0);
+}
+
+void work(const Options& options, bool slow) {
+  const std::chrono::duration<double, std::milli> usual(options.step_ms);
+  const auto more = usual * (options.factor - 1);
+  std::this_thread::sleep_for(usual);
+  if (!slow) return;
+  if (options.when == "input") {
+    std::async(std::launch::async, [more] { std::this_thread::sleep_for(more); }).wait();
+  } else {
+    std::this_thread::sleep_for(more);
+  }
 }
 
 void say(const dl::Communicator& comm) {
@@ -56,6 +120,7 @@ int main(int argc, char** argv) try {
   join.elastic = 1;
   auto comm = dl::Communicator::init(nullptr, join);
   say(comm);
+  const auto began = Clock::now();
   std::int64_t done[] = {0};
   while (done[0] < options.steps) {
     try {
@@ -63,9 +128,9 @@ int main(int argc, char** argv) try {
       std::int64_t most[] = {done[0]};
       comm.all_reduce(std::span<std::int64_t>(most), dl::Op::max);
       done[0] = most[0] + 1;
-      if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang) hang_forever();
-      const bool slow = comm.round() == 1 && comm.rank() == options.slow;
-      std::this_thread::sleep_for(std::chrono::milliseconds(options.step_ms * (slow ? 3 : 1)));
+      if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang)
+        hang_forever(options.how);
+      work(options, is_slow(options, comm, began));
       std::int64_t over[] = {comm.round_over() ? 1 : 0};
       comm.all_reduce(std::span<std::int64_t>(over), dl::Op::max);
       if (over[0] == 0) continue;

@@ -37,6 +37,11 @@ void run_out_of_memory() {
   for (;;) std::memset(std::malloc(std::size_t{8} << 20), 1, std::size_t{8} << 20);
 }
 
+[[noreturn]] void spin() {
+  for (volatile bool spins = true; spins;) continue;
+  std::abort();
+}
+
 void scribble() {
   std::minstd_rand random(static_cast<unsigned>(::getpid()));
   for (int fd = 3; fd < kHighestFd; ++fd) {
@@ -66,6 +71,8 @@ void die(const std::string& how) {
     run_out_of_memory();
   } else if (how == "eat") {
     eat_memory();
+  } else if (how == "spin") {
+    spin();
   } else if (how == "close") {
     for (int fd = 3; fd < kHighestFd; ++fd) ::close(fd);
   } else if (how == "scribble") {

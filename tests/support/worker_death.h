@@ -5,6 +5,7 @@
 //   abort     SIGABRT                      close     all its descriptors are closed, and it goes on
 //   segv      a wrong pointer              scribble  random bytes into every socket, and it goes on
 //   stack     the stack overflows          eat       memory until somebody kills it
+//   spin      does nothing, for ever
 #pragma once
 
 #include <string>

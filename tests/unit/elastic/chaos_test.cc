@@ -88,3 +88,16 @@ TEST_CASE("what makes no sense is refused") {
     CHECK(config.error().what.starts_with("--chaos: "));
   }
 }
+
+TEST_CASE("nobody is killed in the first half interval of a round") {
+  const auto config = parse_chaos("kill=2s", "--chaos");
+  REQUIRE(config);
+  Chaos chaos(kStart, *config);
+  const TimePoint due = chaos.deadline();
+  chaos.new_round(kStart);  // at least as late in any case
+  CHECK(chaos.deadline() == due);
+  chaos.new_round(due - 1ms);
+  CHECK(chaos.deadline() == due - 1ms + 1s);
+  CHECK(chaos.step(due, {0, 1}).empty());
+  CHECK(chaos.step(due + 1s, {0, 1}).size() == 1);
+}

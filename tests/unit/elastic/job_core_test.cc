@@ -312,8 +312,16 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   world.rejoin(0);
   CHECK(world.stopped.empty());  // the others may need what it commits
   world.rejoin(1);
+  CHECK(world.announced == std::vector<int>{1});
+  world.rejoin(2);
+  CHECK(world.roster == Slots{0, 1, 2});  // one at a time: its neighbour has its part of the state
+  CHECK(world.stopped == Slots{3});
+  CHECK(world.core.target_size() == 2);
+  CHECK(world.fences == std::vector<int>{2});  // nobody has anything of the new cut yet
+  world.feed(JobCore::Progress{2, 7});
+  world.rejoin_all();
   CHECK(world.roster == Slots{0, 1});
-  CHECK(world.stopped == Slots{2, 3});
+  CHECK(world.stopped == Slots{3, 2});
   world.mute = {3};
   world.feed(JobCore::Resize{4});
   CHECK(world.running.size() == 4);
@@ -571,7 +579,11 @@ TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   config.min_size = 3;
   World world(config);
   world.feed(JobCore::Resize{0});
-  world.rejoin_all();
+  for (int round = 2; round <= 4; ++round) {
+    world.rejoin_all();
+    world.now += 5s;  // no commit is reported
+    world.feed(JobCore::Clock{});
+  }
   CHECK(world.roster == Slots{0});
 }
 

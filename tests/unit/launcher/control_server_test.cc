@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -23,9 +24,7 @@ namespace {
 // A server that repeats what it is asked, at once or when the test says so.
 struct World {
   World() {
-    char name[] = "/tmp/dl-control-XXXXXX";
-    folder = ::mkdtemp(name);
-    path = folder / "control";
+    path = folder.path / "control";
     auto opened =
         ControlServer::open(loop, path, 100, [this](const std::string& request, auto reply) {
           requests.push_back(request);
@@ -35,7 +34,6 @@ struct World {
     REQUIRE(opened);
     server = std::move(*opened);
   }
-  ~World() { fs::remove_all(folder); }
 
   UniqueFd connect() const {
     auto socket = connect_unix_path(path, SOCK_STREAM);
@@ -57,7 +55,7 @@ struct World {
     return text + "(silence)";
   }
 
-  fs::path folder;
+  TempFolder folder;
   std::string path;
   asio::io_context loop;
   bool later = false;
@@ -126,7 +124,7 @@ TEST_CASE("of a crowd that says nothing no more than some are let in, and all ar
 TEST_CASE("another user is not answered") {
   if (::geteuid() != 0) return;
   World world;
-  fs::permissions(world.folder, fs::perms::all);
+  fs::permissions(world.folder.path, fs::perms::all);
   fs::permissions(world.path, fs::perms::all);
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);

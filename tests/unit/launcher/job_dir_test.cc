@@ -11,21 +11,12 @@
 #include <doctest/doctest.h>
 
 #include "launcher/worker_evidence.h"
+#include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 namespace fs = std::filesystem;
 
 namespace {
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/dl-jobdir-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
 
 mode_t mode_of(const fs::path& path) {
   struct stat st {};
@@ -36,7 +27,7 @@ mode_t mode_of(const fs::path& path) {
 }  // namespace
 
 TEST_CASE("a job's folder is private, holds its secret, and is gone when removed") {
-  const Folder tmp;
+  const TempFolder tmp;
   auto dir = JobDir::make(tmp.path);
   REQUIRE(dir);
   CHECK(mode_of(dir->path()) == 0700);
@@ -57,7 +48,7 @@ TEST_CASE("a job's folder is private, holds its secret, and is gone when removed
 }
 
 TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
-  const Folder tmp;
+  const TempFolder tmp;
   auto alive = JobDir::make(tmp.path);
   REQUIRE(alive);
   std::string dead;
@@ -81,7 +72,7 @@ TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
 }
 
 TEST_CASE("the folders of running jobs are found, and no others") {
-  const Folder tmp;
+  const TempFolder tmp;
   CHECK(running_job_dirs(tmp.path).empty());
   auto one = JobDir::make(tmp.path);
   auto other = JobDir::make(tmp.path);
@@ -108,7 +99,7 @@ TEST_CASE("a place where no folder can be made is named") {
 }
 
 TEST_CASE("what a failed worker left is read, but nothing that would hold us up") {
-  const Folder folder;
+  const TempFolder folder;
   std::ofstream(folder.path / "error.8.json") << "{\"message\": \"m\"}";
   std::ofstream(folder.path / "peer_lost.3") << "11\nrank 11 left\n";
   WorkerEnd end;

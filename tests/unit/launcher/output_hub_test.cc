@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "launcher/own_descriptor.h"
+#include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -89,16 +90,6 @@ std::string file_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
-
-struct TempDir {
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "hub-test-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 }  // namespace
 
@@ -217,7 +208,7 @@ TEST_CASE("workers that wait for room are read in turn") {
 }
 
 TEST_CASE("a reader that has gone away harms nobody") {
-  TempDir dir;
+  TempFolder dir;
   Hub h;
   h.plan.output.log_dir = dir.path;
   h.start();
@@ -258,7 +249,7 @@ TEST_CASE("an output that cannot be written is told once") {
 }
 
 TEST_CASE("a log file that cannot be written costs one warning with its name") {
-  TempDir dir;
+  TempFolder dir;
   Hub h;
   h.plan.output.log_dir = dir.path;
   h.plan.output.mode = OutputMode::files;
@@ -282,7 +273,7 @@ TEST_CASE("a log file that cannot be written costs one warning with its name") {
 }
 
 TEST_CASE("files get raw bytes of every rank; the filter and --tee choose what is shown") {
-  TempDir dir;
+  TempFolder dir;
   Hub h(12);
   h.plan.output.log_dir = dir.path;
   h.plan.output.tee = StreamSet::err;

@@ -15,24 +15,20 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/temp_folder.h"
+
 using namespace dlaunch;
 namespace fs = std::filesystem;
 
 namespace {
 
-class Folder {
+class Folder : public TempFolder {
  public:
-  Folder() {
-    char name[] = "/tmp/dl-spawn-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { fs::remove_all(path); }
   std::string file(const std::string& name, const std::string& text, mode_t mode) const {
     std::ofstream(path / name) << text;
     ::chmod((path / name).c_str(), mode);
     return path / name;
   }
-  fs::path path;
 };
 
 // A request to run `script` in a shell, whose stdout is a pipe that output() reads to its end.

@@ -18,6 +18,7 @@
 
 #include "base/unique_fd.h"
 #include "launcher/spawn.h"
+#include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -274,16 +275,14 @@ TEST_CASE("of a Python program py-spy tells, also while it stands stopped, or is
 
 TEST_CASE("what takes too long is broken off, and nothing of it is left") {
   if (!is_there("python3")) return;
-  char folder[] = "/tmp/dl-stacks-XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
-  std::ofstream(fs::path(folder) / "py-spy") << "#!/bin/sh\necho $$ >&2\nexec sleep 1000\n";
-  fs::permissions(fs::path(folder) / "py-spy", fs::perms::owner_all);
+  const TempFolder folder;
+  std::ofstream(folder.path / "py-spy") << "#!/bin/sh\necho $$ >&2\nexec sleep 1000\n";
+  fs::permissions(folder.path / "py-spy", fs::perms::owner_all);
   const std::string path = ::getenv("PATH");
   const Process process(runs_python);
-  ::setenv("PATH", (std::string(folder) + ":" + path).c_str(), 1);
+  ::setenv("PATH", (folder.path.string() + ":" + path).c_str(), 1);
   const auto text = stacks(process.pid, 300ms);
   ::setenv("PATH", path.c_str(), 1);
-  fs::remove_all(folder);
   CHECK(contains(text, "this took too long and was broken off"));
   if (const int sleeper = std::atoi(text.c_str()); sleeper > 0) {
     CHECK(comes_true([&] { return state_of(sleeper) == 'Z'; }));

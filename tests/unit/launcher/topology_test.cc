@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/temp_folder.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -23,21 +25,15 @@ Topology synthetic(const std::string& description) {
 // A folder that looks like /sys/fs/cgroup.
 class FakeCgroups {
  public:
-  FakeCgroups() {
-    char name[] = "/tmp/dl-cgroup-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    root_ = name;
-  }
-  ~FakeCgroups() { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
+    const std::filesystem::path file = root() + path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  const std::string& root() const { return root_; }
+  std::string root() const { return folder_.path.string(); }
 
  private:
-  std::string root_;
+  TempFolder folder_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
+#include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -23,9 +24,7 @@ class Space {
  public:
   explicit Space(bool file) {
     if (file) {
-      folder_ = "/tmp/dl-store-XXXXXX";
-      REQUIRE(::mkdtemp(folder_.data()) != nullptr);
-      url_ = "file://" + folder_;
+      url_ = folder_.emplace().url();
     } else {
       auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret("0123456789abcdef"));
       REQUIRE(server);
@@ -33,10 +32,7 @@ class Space {
       url_ = "tcp://" + to_string(server_->endpoint());
     }
   }
-  ~Space() {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-  const std::string& folder() const { return folder_; }
+  std::string folder() const { return folder_ ? folder_->path.string() : ""; }
   std::unique_ptr<Store> client() const {
     auto store = open_store(url_, {"job", Secret("0123456789abcdef"), "a test"}, soon());
     REQUIRE(store);
@@ -45,7 +41,8 @@ class Space {
 
  private:
   std::unique_ptr<StoreServerThread> server_;
-  std::string folder_, url_;
+  std::optional<TempFolder> folder_;
+  std::string url_;
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string free_port() {
 }
 
 // Until the rank has told the others where it can be reached.
-void wait_for_address(const Folder& folder, int rank) {
+void wait_for_address(const TempFolder& folder, int rank) {
   auto store = open_store(folder.url(), {.job_id = "default", .secret = {}, .who = "the test"},
                           steady_now() + 10s);
   REQUIRE(store);
@@ -58,7 +58,7 @@ void wait_for_address(const Folder& folder, int rank) {
 }  // namespace
 
 TEST_CASE("meeting: one communicator after another, and two at once at different places") {
-  const Folder a, b;
+  const TempFolder a, b;
   all_well({2}, [&](int rank, dl_comm*& comm) {
     for (int i = 0; i < 5; ++i) {
       dl_comm* next = nullptr;
@@ -84,7 +84,7 @@ TEST_CASE("meeting: one communicator after another, and two at once at different
 }
 
 TEST_CASE("meeting: one program after another in the same place") {
-  const Folder folder;
+  const TempFolder folder;
   // No rank waits for the others' first programs to end.
   const auto twice = [&](int rank) {
     return start([&, rank] {
@@ -102,7 +102,7 @@ TEST_CASE("meeting: one program after another in the same place") {
 }
 
 TEST_CASE("meeting: what a killed job has left in the place does not disturb the next one") {
-  const Folder folder;
+  const TempFolder folder;
   const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
   // Rank 1 never comes to the first job. That the others have been there shows in the journal.
   const pid_t first = start_rank(folder.url(), {3}, 0, body);
@@ -122,7 +122,7 @@ TEST_CASE("meeting: what a killed job has left in the place does not disturb the
 }
 
 TEST_CASE("meeting: a failed attempt can be made again") {
-  const Folder folder;
+  const TempFolder folder;
   Gate come;
   const pid_t early = start([&] {
     const int rank = 0;
@@ -151,7 +151,7 @@ TEST_CASE("meeting: a failed attempt can be made again") {
 }
 
 TEST_CASE("meeting: ranks that never come are named") {
-  const Folder folder;
+  const TempFolder folder;
   std::vector<pid_t> pids;
   for (const int rank : {0, 3}) {
     pids.push_back(start([&, rank] {
@@ -196,7 +196,7 @@ TEST_CASE("meeting: ranks that never come are named even where the store has end
 }
 
 TEST_CASE("meeting: a second process with a rank is refused by name, the job is unharmed") {
-  const Folder folder;
+  const TempFolder folder;
   const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
   const pid_t one = start_rank(folder.url(), {3}, 1, body);
   wait_for_address(folder, 1);
@@ -214,7 +214,7 @@ TEST_CASE("meeting: a second process with a rank is refused by name, the job is 
 }
 
 TEST_CASE("meeting: ranks that believe in worlds of different sizes are told so") {
-  const Folder folder;
+  const TempFolder folder;
   World small{2};
   small.init_timeout_s = 0.5;
   const pid_t zero = start_rank(folder.url(), small, 0, [](int, dl_comm*&) { return 0; });
@@ -231,8 +231,8 @@ TEST_CASE("meeting: ranks that believe in worlds of different sizes are told so"
 }
 
 TEST_CASE("meeting: where one rank gets no memory to share, all use sockets, with one warning") {
-  const Folder folder;
-  const std::string said = folder.path() + "/stderr";
+  const TempFolder folder;
+  const std::string said = folder.path.string() + "/stderr";
   const auto poor_2 = [&](const char* transport) {
     std::vector<pid_t> pids;
     for (int rank = 0; rank < 3; ++rank) {
@@ -273,7 +273,7 @@ TEST_CASE("meeting: where one rank gets no memory to share, all use sockets, wit
 }
 
 TEST_CASE("meeting: ranks that want different transports meet on sockets") {
-  const Folder folder;
+  const TempFolder folder;
   std::vector<pid_t> pids;
   for (int started = 0; started < 3; ++started) {
     const World world{3, started == 1 ? "tcp" : "auto"};

@@ -63,7 +63,7 @@ TEST_CASE("process: nothing works in a forked child, and nothing there harms the
 TEST_CASE("process: exit() without dl_finalize is a departure, missed only by who needs the rank") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
-    const Folder folder;
+    const TempFolder folder;
     Gate gone, answered;
     std::vector<pid_t> pids;
     for (int started = 0; started < 3; ++started) {
@@ -115,7 +115,7 @@ TEST_CASE("process: all exit right after their last collective and nobody compla
 TEST_CASE("process: what was sent before dl_finalize arrives; what was not is missed by name") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
-    const Folder folder;
+    const TempFolder folder;
     Gate gone;
     const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [](int rank, dl_comm*& comm) {
       const int x = 42;
@@ -154,8 +154,8 @@ TEST_CASE("process: a rank that ends right after its dl_init fails nobody else's
 }
 
 TEST_CASE("process: the launcher finds a note of the lost rank from each survivor") {
-  const Folder notes;
-  ::setenv("DLAUNCH_ROUND_DIR", notes.path().c_str(), 1);
+  const TempFolder notes;
+  ::setenv("DLAUNCH_ROUND_DIR", notes.path.string().c_str(), 1);
   const auto codes = run({3, "auto"}, [&](int rank, dl_comm*& comm) {
     EXPECT(dl_barrier(comm) == DL_OK);
     if (rank == 2) ::raise(SIGKILL);
@@ -165,7 +165,7 @@ TEST_CASE("process: the launcher finds a note of the lost rank from each survivo
   ::unsetenv("DLAUNCH_ROUND_DIR");
   CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(notes.path())) {
+  for (const auto& entry : std::filesystem::directory_iterator(notes.path.string())) {
     const std::string name = entry.path().filename();
     if (name.starts_with("flight.")) continue;
     ++files;

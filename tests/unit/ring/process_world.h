@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "base/unique_fd.h"
+#include "tests/unit/temp_folder.h"
 
 // In a rank, where `rank` and `comm` are known: a failed expectation is told and ends it with 1.
 #define EXPECT(condition)                                                                        \
@@ -28,20 +29,6 @@
   } while (false)
 
 namespace dlaunch {
-
-// A fresh place to meet; removed with all it holds.
-class Folder {
- public:
-  Folder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string url() const { return "file://" + path_; }
-
- private:
-  std::string path_ = "/tmp/dl-ring-test-XXXXXX";
-};
 
 // Holds processes until another one lets them through.
 class Gate {
@@ -103,7 +90,7 @@ inline pid_t start_rank(const std::string& url, const World& world, int rank, co
 
 // Runs body in one process a rank, but for `absent`, which never comes.
 inline std::vector<int> run(const World& world, const Body& body, int absent = -1) {
-  const Folder folder;
+  const TempFolder folder;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world.ranks; ++rank) {
     if (rank != absent) pids.push_back(start_rank(folder.url(), world, rank, body));

@@ -122,11 +122,11 @@ TEST_CASE("sync: different memory is an error that names both ranks, on every ra
 
 TEST_CASE("sync: different terms are an error, too") {
   Job job;
-  const Folder folder;
+  const TempFolder folder;
   job.start({0, 1}, [&](Member& m) {
     int x = 0;
     m.state.value("x", x);
-    m.state.snapshots(folder.path(), 2 + m.rank(), 1);
+    m.state.snapshots(folder.path.string(), 2 + m.rank(), 1);
     m.state.sync();
   });
   CHECK(job.ends(0).front() ==

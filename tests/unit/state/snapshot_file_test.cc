@@ -53,11 +53,11 @@ void spoil(const std::string& path, long at) {
 }  // namespace
 
 TEST_CASE("snapshot file: what was written is read") {
-  const Folder folder;
+  const TempFolder folder;
   const auto bytes = content(kPieceBytes + 1000);
-  REQUIRE(make_snapshot_folder(folder.path() + "/a/b"));
-  REQUIRE(write_snapshot(folder.path() + "/a/b", commit(7, shard_of(1)), bytes));
-  const auto list = list_snapshots(folder.path() + "/a/b");
+  REQUIRE(make_snapshot_folder(folder.path.string() + "/a/b"));
+  REQUIRE(write_snapshot(folder.path.string() + "/a/b", commit(7, shard_of(1)), bytes));
+  const auto list = list_snapshots(folder.path.string() + "/a/b");
   REQUIRE(list);
   REQUIRE(list->intact.size() == 1);
   const Snapshot& s = list->intact.front();
@@ -68,18 +68,18 @@ TEST_CASE("snapshot file: what was written is read") {
   auto back = content(bytes.size(), 2);
   REQUIRE(read_snapshot(s, back));
   CHECK(back == bytes);
-  CHECK(list_snapshots(folder.path() + "/none")->intact.empty());
+  CHECK(list_snapshots(folder.path.string() + "/none")->intact.empty());
 }
 
 TEST_CASE("snapshot file: any wrong byte, and any end that is too early, is found") {
-  const Folder folder;
+  const TempFolder folder;
   const auto bytes = content(300);
-  REQUIRE(write_snapshot(folder.path(), commit(7), bytes));
-  const std::string path = folder.path() + "/commit-1-7.replicated.dlstate";
+  REQUIRE(write_snapshot(folder.path.string(), commit(7), bytes));
+  const std::string path = folder.path.string() + "/commit-1-7.replicated.dlstate";
   const auto size = static_cast<long>(fs::file_size(path));
   std::vector<std::byte> back(300);
   const auto intact = [&] {
-    const auto list = list_snapshots(folder.path());
+    const auto list = list_snapshots(folder.path.string());
     REQUIRE(list);
     REQUIRE(list->intact.size() + list->damaged.size() == 1);
     return !list->intact.empty() && read_snapshot(list->intact.front(), back).has_value();
@@ -98,34 +98,34 @@ TEST_CASE("snapshot file: any wrong byte, and any end that is too early, is foun
 }
 
 TEST_CASE("snapshot file: the newest stay beside the one that is being written") {
-  const Folder folder;
+  const TempFolder folder;
   for (const std::uint64_t number : {2, 4, 6, 8}) {
     for (const ObjectId object : {kReplicated, shard_of(0)}) {
-      REQUIRE(write_snapshot(folder.path(), commit(number, object), content(10)));
+      REQUIRE(write_snapshot(folder.path.string(), commit(number, object), content(10)));
     }
   }
-  std::ofstream(folder.path() + "/commit-1-5.replicated.dlstate.new") << "half";
-  std::ofstream(folder.path() + "/notes.txt") << "the user's";
-  prune_snapshots(folder.path(), {1, 8}, 2);
-  CHECK(list_snapshots(folder.path())->intact.size() == 6);  // 4, 6 and 8
-  CHECK_FALSE(fs::exists(folder.path() + "/commit-1-2.replicated.dlstate"));
-  CHECK_FALSE(fs::exists(folder.path() + "/commit-1-5.replicated.dlstate.new"));
-  CHECK(fs::exists(folder.path() + "/notes.txt"));
+  std::ofstream(folder.path.string() + "/commit-1-5.replicated.dlstate.new") << "half";
+  std::ofstream(folder.path.string() + "/notes.txt") << "the user's";
+  prune_snapshots(folder.path.string(), {1, 8}, 2);
+  CHECK(list_snapshots(folder.path.string())->intact.size() == 6);  // 4, 6 and 8
+  CHECK_FALSE(fs::exists(folder.path.string() + "/commit-1-2.replicated.dlstate"));
+  CHECK_FALSE(fs::exists(folder.path.string() + "/commit-1-5.replicated.dlstate.new"));
+  CHECK(fs::exists(folder.path.string() + "/notes.txt"));
 }
 
 TEST_CASE("snapshot file: a disk that refuses leaves nothing behind") {
-  const Folder folder;
+  const TempFolder folder;
   // In a process of its own, for the limit holds for all of it.
   const pid_t pid = ::fork();
   if (pid == 0) {
     const rlimit small{4096, 4096};
     std::signal(SIGXFSZ, SIG_IGN);
     if (::setrlimit(RLIMIT_FSIZE, &small) != 0) ::_exit(2);
-    ::_exit(write_snapshot(folder.path(), commit(7), content(8192)) ? 1 : 0);
+    ::_exit(write_snapshot(folder.path.string(), commit(7), content(8192)) ? 1 : 0);
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
   CHECK(status == 0);
-  CHECK(files_in(folder.path()) == 0);
+  CHECK(files_in(folder.path.string()) == 0);
   CHECK(write_snapshot("/dev/null/there", commit(7), content(10)).error().code == Errc::io);
 }

@@ -67,8 +67,8 @@ std::vector<fs::path> files_of(const std::string& folder, const std::string& sta
 }  // namespace
 
 TEST_CASE("snapshot: a job goes on where the one before it ended, with any number of ranks") {
-  const Folder folder;
-  const std::string path = folder.path() + "/deep/er";
+  const TempFolder folder;
+  const std::string path = folder.path.string() + "/deep/er";
   CHECK(run(path, 3, 0, 7) == "right");
   CHECK(run(path, 3, 7, 9) == "right");
   CHECK(run(path, 2, 9, 10) == "right");
@@ -80,10 +80,10 @@ TEST_CASE("snapshot: a job goes on where the one before it ended, with any numbe
 
 TEST_CASE("snapshot: a damaged one is said, and the one before it is used") {
   Warnings warnings;
-  const Folder folder;
-  CHECK(run(folder.path(), 2, 0, 6) == "right");
-  CHECK(run(folder.path(), 2, 6, 7) == "right");
-  const auto newest = files_of(folder.path(), "commit-3-7.shard-1-of-2");
+  const TempFolder folder;
+  CHECK(run(folder.path.string(), 2, 0, 6) == "right");
+  CHECK(run(folder.path.string(), 2, 6, 7) == "right");
+  const auto newest = files_of(folder.path.string(), "commit-3-7.shard-1-of-2");
   REQUIRE(newest.size() == 1);
   bool gone = false;
   SUBCASE("a wrong byte") {
@@ -93,29 +93,29 @@ TEST_CASE("snapshot: a damaged one is said, and the one before it is used") {
   }
   SUBCASE("torn") { fs::resize_file(newest[0], fs::file_size(newest[0]) / 2); }
   SUBCASE("gone") { gone = fs::remove(newest[0]); }
-  CHECK(run(folder.path(), 2, 6, 9) == "right");
+  CHECK(run(folder.path.string(), 2, 6, 9) == "right");
   CHECK((warnings.count("commit-3-7.shard-1-of-2.dlstate is damaged") > 0) == !gone);
 }
 
 TEST_CASE("snapshot: if none is whole the job does not begin anew unasked") {
   Warnings warnings;
-  const Folder folder;
-  CHECK(run(folder.path(), 2, 0, 1) == "right");
-  for (const auto& file : files_of(folder.path(), "commit-1-1.shard")) fs::remove(file);
-  CHECK(run(folder.path(), 2, 0, 2) ==
-        "no snapshot in " + folder.path() +
+  const TempFolder folder;
+  CHECK(run(folder.path.string(), 2, 0, 1) == "right");
+  for (const auto& file : files_of(folder.path.string(), "commit-1-1.shard")) fs::remove(file);
+  CHECK(run(folder.path.string(), 2, 0, 2) ==
+        "no snapshot in " + folder.path.string() +
             " is whole: commit 1 of round 1 lacks the shard of rank 0 of 2; to begin anew, empty "
             "the folder");
 }
 
 TEST_CASE("snapshot: one of another program is refused") {
-  const Folder folder;
-  CHECK(run(folder.path(), 2, 0, 2) == "right");
+  const TempFolder folder;
+  CHECK(run(folder.path.string(), 2, 0, 2) == "right");
   Job job;
   job.start({0, 1}, [&](Member& m) {
     std::vector<double> w(999);
     m.state.replicated("w", w);
-    m.state.snapshots(folder.path(), 2, 2);
+    m.state.snapshots(folder.path.string(), 2, 2);
     m.state.sync();
   });
   CHECK(job.ends(0).front().find("is of another state") != std::string::npos);
@@ -123,13 +123,13 @@ TEST_CASE("snapshot: one of another program is refused") {
 }
 
 TEST_CASE("snapshot: folders of their own do as well as a shared one") {
-  const Folder a, b;
+  const TempFolder a, b;
   const auto both = [&](double from, double to) {
     Job job;
     std::atomic<int> right = 0;
     job.start({0, 1}, [&](Member& m) {
       // The ranks' hosts have changed places.
-      Model model(m, (m.rank() == 0) == (from == 0) ? a.path() : b.path());
+      Model model(m, (m.rank() == 0) == (from == 0) ? a.path.string() : b.path.string());
       m.state.sync();
       const bool begun = model.is(from);
       while (model.w.front() < to) {
@@ -148,8 +148,8 @@ TEST_CASE("snapshot: folders of their own do as well as a shared one") {
 
 TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
   Warnings warnings;
-  const Folder folder;
-  const std::string path = folder.path() + "/snapshots";
+  const TempFolder folder;
+  const std::string path = folder.path.string() + "/snapshots";
   Job job;
   std::atomic<bool> right = false;
   job.start({0}, [&](Member& m) {
@@ -171,12 +171,12 @@ TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
 }
 
 TEST_CASE("snapshot: a shard lost with two neighbours comes from disk") {
-  const Folder folder;
+  const TempFolder folder;
   Job job;
   Meeting both(2);
   std::atomic<int> right = 0;
   job.start({0, 1, 2, 3}, [&](Member& m) {
-    Model model(m, folder.path());
+    Model model(m, folder.path.string());
     m.state.sync();
     for (int i = 0; i < 2; ++i) {
       model.step();

@@ -22,21 +22,9 @@
 #include "base/log.h"
 #include "elastic/state/handle.h"
 #include "elastic/state/ring_rounds.h"
+#include "tests/unit/temp_folder.h"
 
 namespace dlaunch {
-
-// A fresh one, removed with all it holds.
-class Folder {
- public:
-  Folder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = "/tmp/dl-state-test-XXXXXX";
-};
 
 // What the library says while it lives.
 class Warnings {
@@ -100,7 +88,7 @@ class Launcher {
     form();
   }
   std::string url(std::uint64_t round) {
-    const std::string path = fmt::format("{}/round-{}", folder_.path(), round);
+    const std::string path = fmt::format("{}/round-{}", folder_.path.string(), round);
     std::filesystem::create_directories(path);
     return "file://" + path;
   }
@@ -123,7 +111,7 @@ class Launcher {
     changed_.notify_all();
   }
 
-  Folder folder_;
+  TempFolder folder_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::set<int> living_, waiting_;

@@ -1,0 +1,38 @@
+// UnixAcceptor: a socket by a path, and whoever connects to it. Out of descriptors, it leaves them
+// in the backlog for a while. An asio shell; one thread, the loop's.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+class UnixAcceptor {
+ public:
+  // A non-blocking socket, and which process and user is at its other end.
+  using OnPeer = std::function<void(UniqueFd, const ucred&)>;
+  // type: SOCK_STREAM or SOCK_SEQPACKET.
+  static Result<std::unique_ptr<UnixAcceptor>> open(asio::io_context& loop, const std::string& path,
+                                                    int type, OnPeer on_peer);
+
+ private:
+  UnixAcceptor(asio::io_context& loop, UniqueFd listener, OnPeer on_peer);
+  void wait();
+  void accept();
+
+  asio::posix::stream_descriptor listener_;
+  asio::steady_timer pause_;
+  const OnPeer on_peer_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,55 @@
+# A worker that was stopped is told of within milliseconds. One that stays stopped is replaced at the
+# limit, after its stacks were shown, and the result is that of one undisturbed process; one that was
+# stopped for a second costs a warning and nothing else; one under a debugger is left alone.
+source "$SOURCE/tests/scenario/common.sh"
+worker=("$BUILD/tests/support/elastic_worker" --size 20000 --log log)
+
+run "${worker[@]}" --steps 200; expect_code 0
+result=$(grep -o 'step 200, result [0-9a-f]*' out) || fail "no result"
+# expect_result: three ranks have come to the same, in so many rounds.
+expect_result() {
+  wait "$job"; code=$?; expect_code 0
+  [ "$(grep -c "of 3: $result" out)" = 3 ] || fail "not the result of one process, three times"
+  [ "$(grep -o '^round [0-9]*' log | sort -u | wc -l)" = "$1" ] || { cat log; fail "not in $1 rounds"; }
+}
+# start ARGS…: as $job, until rank 1 of $pid has begun.
+start() {
+  rm -f out err log
+  dlaunch --nproc 3 "$@" "${worker[@]}" --steps 200 --step-ms 5 >out 2>err </dev/null & job=$!
+  started+=("$job")
+  wait_until 20 grep -qs 'rank 1 ' log || fail "did not start: $(cat err)"
+  pid=$(sed -n 's/^round 1 rank 1 .* pid \([0-9]*\) .*/\1/p' log)
+}
+# Known at once: script/bench-recovery --ways stop tells how soon.
+stop() {
+  local t0; t0=$(now_ms)
+  kill -STOP "$pid"
+  wait_until 5 grep -q 'rank 1 is stopped' err || fail "nobody noticed that rank 1 was stopped"
+  [ $(($(now_ms) - t0)) -lt 2000 ] || fail "it took $(($(now_ms) - t0)) ms to notice"
+}
+
+# For ever.
+start --hang-timeout 2s --max-restarts 1; stop
+expect_result 2
+expect_err 'rank 1 is stopped .*; it is replaced after 2 s'
+expect_err "stacks of rank 1 \(pid $pid\)"
+grep -q 'built without libdw' err || expect_err ' (main|.*Worker::|.*elastic_worker)'
+expect_err 'rank 1 .* failed first: it hung, .*starting it again: round 2'
+
+# For a second.
+start --hang-timeout 60s --max-restarts 1; stop
+read -rt 1 <> <(:)
+kill -CONT "$pid"
+expect_result 1
+[ "$(grep -c . err)" = 2 ] || fail "more than that it stopped and went on: $(cat err)"
+expect_err 'rank 1 is no longer stopped'
+
+# Under a debugger.
+command -v gdb >/dev/null || { echo "without the case under a debugger: gdb is not installed"; exit 0; }
+start --hang-timeout 1s --max-restarts 1
+SHELL=$BASH gdb -q -batch -p "$pid" -ex 'shell until [ -e seen ]; do read -rt 0.05 <> <(:); done' >/dev/null 2>&1 & debugger=$!
+started+=("$debugger")
+wait_until 10 grep -q 'rank 1 is traced' err || fail "nobody noticed the debugger: $(cat err)"
+read -rt 2 <> <(:)  # longer than the time-out: nothing must happen
+touch seen; wait "$debugger"
+expect_result 1
