@@ -27,6 +27,7 @@ namespace {
 using Descriptor = asio::posix::stream_descriptor;
 
 constexpr std::size_t kLoginsAtOnce = 32;
+constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kPatience = std::chrono::seconds(1);
 constexpr const char* kOwnBinary = "/proc/self/exe";
 
@@ -105,6 +106,7 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
     hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node)));
   }
   next_logins();
+  tell_who_is_waited_for();
   // While the first log in.
   auto binary = read_binary();
   if (!binary) return binary.error();
@@ -115,6 +117,19 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
     if (host->state == Host::State::starting) send(host, what);
   }
   return {};
+}
+
+void SshStarter::tell_who_is_waited_for() {
+  patience_.expires_after(kTellAfter);
+  patience_.async_wait([this](asio::error_code ec) {
+    if (ec || finishing_) return;
+    std::string names;
+    for (const auto& host : hosts_) {
+      if (host->state != Host::State::starting) continue;
+      names += " " + plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name;
+    }
+    if (!names.empty()) log_warn("waiting for an answer by ssh of{}", names);
+  });
 }
 
 void SshStarter::next_logins() {

@@ -64,12 +64,13 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(join.number == 2);
   CHECK(join.nproc == 8);
   CHECK(join.job == "job");
-  const auto start = over(NodeStart{3, 8, 2, 1, 4, {{0, 2, 0}, {2, -1, -1}}});
+  const auto start = over(NodeStart{3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}});
   CHECK(start.round == 3);
   CHECK(start.size == 8);
   CHECK(start.local_size == 2);
   CHECK(start.node_rank == 1);
   CHECK(start.nodes == 4);
+  CHECK((start.master_addr == "10.0.0.1" && start.master_port == 99));
   REQUIRE(start.places.size() == 2);
   CHECK(start.places[1].slot == 2);
   CHECK(start.places[1].rank == -1);
@@ -77,7 +78,7 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeStartFailed{1, {Stage::exec, 2, "exec 'x'"}}).error.stage == Stage::exec);
   CHECK(over(NodeReady{1, 4, 77}).version == 77);
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  CHECK(over(NodeWelcome{1, 3, "10.0.0.1", 99}).master_addr == "10.0.0.1");
+  CHECK(over(NodeWelcome{1, 3}).slots == 3);
   CHECK(over(NodeFinish{7, "why"}).exit_code == 7);
 }
 
@@ -88,11 +89,12 @@ TEST_CASE("what makes no sense is refused") {
   };
   CHECK(refused(""));
   CHECK(refused("\xff"));
-  const std::string whole = encode(NodeStart{3, 8, 2, 1, 4, {{0, 2, 0}}}, kHere).substr(4);
+  const std::string whole =
+      encode(NodeStart{3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}}}, kHere).substr(4);
   CHECK(refused(std::string_view(whole).substr(0, whole.size() - 1)));
   CHECK(refused(whole + "x"));
-  CHECK(refused(encode(NodeStart{0, 8, 2, 1, 4, {}}, kHere).substr(4)));
-  CHECK(refused(encode(NodeWelcome{1, 0, "a", 1}, kHere).substr(4)));
+  CHECK(refused(encode(NodeStart{0, 8, 2, 1, 4, "", 0, {}}, kHere).substr(4)));
+  CHECK(refused(encode(NodeWelcome{1, 0}, kHere).substr(4)));
   CHECK(refused(encode(NodeJoin{"h", 1, 0, ""}, kHere).substr(4)));
   // A list that claims to be longer than the frame costs nothing.
   std::string stop = encode(NodeStop{{1}, 9}, kHere).substr(4);
