@@ -2,13 +2,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -42,9 +41,15 @@ Result<Pipe> make_pipe() {
 }
 
 Result<std::string> read_binary() {
-  std::ifstream file(kOwnBinary, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (!file || bytes.empty()) return errno_error("read our own binary", errno);
+  const UniqueFd file(::open(kOwnBinary, O_RDONLY | O_CLOEXEC));
+  struct stat st {};
+  if (!file || ::fstat(file.get(), &st) != 0) return errno_error("read our own binary", errno);
+  std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
+  for (std::size_t got = 0; got < bytes.size();) {
+    const ssize_t n = ::read(file.get(), bytes.data() + got, bytes.size() - got);
+    if (n <= 0) return errno_error("read our own binary", n < 0 ? errno : EIO);
+    got += static_cast<std::size_t>(n);
+  }
   return bytes;
 }
 
