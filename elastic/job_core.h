@@ -164,6 +164,7 @@ class JobCore {
   int restarts_used() const { return policy_.used(); }
   int restarts_left(TimePoint now) const { return policy_.left(now); }
   int rank_of(Slot slot) const { return at(slot).rank; }
+  int node_of(Slot slot) const;
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
@@ -242,7 +243,6 @@ class JobCore {
   bool stays(Slot slot) const;
   // Its node is there.
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
-  int node_of(Slot slot) const;
   bool may_start(const Process& process) const;
   TimePoint given_up_at(const Process& process) const;
   bool is_late(const Process& process, TimePoint by) const;

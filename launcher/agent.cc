@@ -103,6 +103,11 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
             {.begin = [this] { begin(); },
              .give_up = [this](const std::string& why) { give_up(kExitRendezvous, why); },
              .tell = [this](const JobCore::Event& event) { feed(event); },
+             .lost =
+                 [this](int node, const std::string& host) {
+                   story_.lost_host(host, job(), node);
+                   feed(JobCore::NodeLost{node});
+                 },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed =
                  [this](Slot slot, const SpawnError& error) { story_.start_failed(slot, error); }}),

@@ -133,7 +133,7 @@ void Crew::feed(const NodeRoster::Event& event) {
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
       log_warn("lost host {}",  // with its workers
                roster_.nodes()[static_cast<std::size_t>(lost->node)].host);
-      listener_.tell(JobCore::NodeLost{lost->node});
+      listener_.lost(lost->node, roster_.nodes()[static_cast<std::size_t>(lost->node)].host);
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
       log_warn("host {} has joined", roster_.nodes()[static_cast<std::size_t>(back->node)].host);
       welcome(back->node);

@@ -44,6 +44,19 @@ void JobStory::begin_round(int round, int workers) {
   facts_.round = round;
   facts_.nproc = workers;
   facts_.workers.clear();
+  facts_.lost_host.clear();
+}
+
+void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
+  if (!facts_.lost_host.empty()) return;
+  facts_.lost_host = host;
+  facts_.lost_ranks.clear();
+  facts_.ended_before_loss = facts_.workers.size();
+  for (Slot slot = 0; slot < job.slots(); ++slot) {
+    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) {
+      facts_.lost_ranks.push_back(job.rank_of(slot));
+    }
+  }
 }
 
 void JobStory::start_failed(Slot slot, const SpawnError& error) {

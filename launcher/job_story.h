@@ -22,6 +22,8 @@ class JobStory {
   void start_failed(Slot slot, const SpawnError& error);
   // It could not even be tried.
   void setup_failed() { facts_.end = JobEnd::setup_failed; }
+  // A host and the ranks on it.
+  void lost_host(const std::string& host, const JobCore& job, int node);
   void ended(const WorkerEnd& end) { facts_.workers.push_back(end); }
 
   // One line each, for a job that goes on: of the failures in this round, or of one of them.

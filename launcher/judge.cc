@@ -225,6 +225,7 @@ int Judge::exit_code() const {
     case JobEnd::succeeded:
       return kExitOk;
     case JobEnd::worker_failed:
+      if (verdict_.lost_host) return kExitRendezvous;
       return verdict_.root ? exit_code_of(facts_.workers[*verdict_.root]) : kExitInternal;
     case JobEnd::spawn_failed:
       return spawn_exit_code();
@@ -239,7 +240,11 @@ int Judge::exit_code() const {
 }
 
 Verdict Judge::decide() {
-  if (facts_.end == JobEnd::worker_failed) verdict_.root = find_root();
+  if (facts_.end == JobEnd::worker_failed) {
+    const auto own = first(Kind::own);
+    verdict_.lost_host = !facts_.lost_host.empty() && (!own || *own >= facts_.ended_before_loss);
+    if (!verdict_.lost_host) verdict_.root = find_root();
+  }
   sort_others();
   verdict_.exit_code = exit_code();
   return verdict_;

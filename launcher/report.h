@@ -62,6 +62,10 @@ struct JobFacts {
   int failed_errno = 0;
   std::string failed_what;         // "exec 'trian.py': No such file or directory"
   std::vector<WorkerEnd> workers;  // those that have ended, in the order they ended
+  // In this round: the first host that was lost with its workers, and how many had ended before.
+  std::string lost_host;
+  std::vector<int> lost_ranks;
+  std::size_t ended_before_loss = 0;
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
 };
 
@@ -74,6 +78,7 @@ struct Verdict {
   // libdlring told the root that it lost this peer, and yet no failure of that peer explains it:
   int left_early = -1;           // the peer had ended with code 0 before the others were done
   int lost_unseen = -1;          // the peer was alive, or is none of this node's
+  bool lost_host = false;        // the loss of a host came first; then there is no root
   bool lost_each_other = false;  // the peers accuse each other: the connection between them broke
 };
 
@@ -87,7 +92,8 @@ struct Verdict {
 // - if its last words are of a broken connection, and another worker failed by itself no more than
 //   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
 //   overrules anything but such a tie.
-// Of the others, the earliest is the root. Where nobody is left, what libdlring noted is followed
+// Of the others, the earliest is the root. The loss of a host with its workers is the cause where
+// none failed by itself before. Where nobody is left, what libdlring noted is followed
 // from peer to peer: a peer that we stopped while it was failing, or that had left with code 0.
 Verdict judge(const JobFacts& facts);
 

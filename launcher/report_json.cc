@@ -107,6 +107,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   }
   if (verdict.left_early >= 0) out["left_early"] = verdict.left_early;
   if (verdict.lost_unseen >= 0) out["lost_unseen"] = verdict.lost_unseen;
+  if (verdict.lost_host) out["lost_host"] = facts.lost_host;
   if (verdict.lost_each_other) out["lost_each_other"] = true;
   if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();

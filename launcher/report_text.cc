@@ -177,10 +177,21 @@ std::string first_failure(const JobFacts& facts, const Verdict& verdict, const W
   return fmt::format("{} failed first: {}", who(facts, root), ended);
 }
 
+std::string rank_words(const RankSet& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
+}
+
+std::string lost_host(const JobFacts& facts) {
+  const RankSet ranks(facts.lost_ranks.begin(), facts.lost_ranks.end());
+  return fmt::format("host {} was lost with {} after {}", facts.lost_host, rank_words(ranks),
+                     format_duration(facts.ended - facts.started));
+}
+
 std::string headline(const JobFacts& facts, const Verdict& verdict, const WorkerEnd* root) {
   const std::string after = format_duration(facts.ended - facts.started);
   switch (facts.end) {
     case JobEnd::worker_failed:
+      if (verdict.lost_host) return lost_host(facts);
       return root != nullptr ? first_failure(facts, verdict, *root) : "a worker failed";
     case JobEnd::spawn_failed:
       return fmt::format("local rank {} could not be started: {}", facts.failed_local_rank,
@@ -198,10 +209,6 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
 }
 
 // -- What became of the others because of it
-
-std::string rank_words(const RankSet& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
-}
 
 void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdict,
                         const WorkerEnd* root) {

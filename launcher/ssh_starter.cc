@@ -2,13 +2,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -27,6 +26,7 @@ namespace {
 using Descriptor = asio::posix::stream_descriptor;
 
 constexpr std::size_t kLoginsAtOnce = 32;
+constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kPatience = std::chrono::seconds(1);
 constexpr const char* kOwnBinary = "/proc/self/exe";
 
@@ -41,9 +41,15 @@ Result<Pipe> make_pipe() {
 }
 
 Result<std::string> read_binary() {
-  std::ifstream file(kOwnBinary, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (!file || bytes.empty()) return errno_error("read our own binary", errno);
+  const UniqueFd file(::open(kOwnBinary, O_RDONLY | O_CLOEXEC));
+  struct stat st {};
+  if (!file || ::fstat(file.get(), &st) != 0) return errno_error("read our own binary", errno);
+  std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
+  for (std::size_t got = 0; got < bytes.size();) {
+    const ssize_t n = ::read(file.get(), bytes.data() + got, bytes.size() - got);
+    if (n <= 0) return errno_error("read our own binary", n < 0 ? errno : EIO);
+    got += static_cast<std::size_t>(n);
+  }
   return bytes;
 }
 
@@ -105,6 +111,7 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
     hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node)));
   }
   next_logins();
+  tell_who_is_waited_for();
   // While the first log in.
   auto binary = read_binary();
   if (!binary) return binary.error();
@@ -115,6 +122,19 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
     if (host->state == Host::State::starting) send(host, what);
   }
   return {};
+}
+
+void SshStarter::tell_who_is_waited_for() {
+  patience_.expires_after(kTellAfter);
+  patience_.async_wait([this](asio::error_code ec) {
+    if (ec || finishing_) return;
+    std::string names;
+    for (const auto& host : hosts_) {
+      if (host->state != Host::State::starting) continue;
+      names += " " + plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name;
+    }
+    if (!names.empty()) log_warn("waiting for an answer by ssh of{}", names);
+  });
 }
 
 void SshStarter::next_logins() {

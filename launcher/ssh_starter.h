@@ -52,6 +52,7 @@ class SshStarter {
   struct Host;
   using HostPtr = std::shared_ptr<Host>;
   void next_logins();
+  void tell_who_is_waited_for();
   Result<void> log_in(const HostPtr& host);
   void watch(const HostPtr& host);
   void read(const HostPtr& host, bool error);
@@ -79,7 +80,7 @@ class SshStarter {
   std::size_t started_ = 0;
   bool all_answered_ = false;
   bool finishing_ = false;
-  asio::steady_timer patience_;
+  asio::steady_timer patience_;  // with those that do not answer
   std::function<void()> done_;
 };
 

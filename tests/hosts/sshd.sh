@@ -4,7 +4,7 @@ source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 
 # sshd_up H…: an sshd on each of these hosts. Keys are made for the test, and host keys are known.
 sshd_up() {
-  local h; mkdir -p /run/sshd keys
+  local h rc; mkdir -p /run/sshd keys
   [ -e keys/user ] || ssh-keygen -q -t ed25519 -N '' -f keys/user || fail "no key"
   cat > ssh_config <<END
 IdentityFile $tmp/keys/user
@@ -27,6 +27,10 @@ PidFile none
 LogLevel ERROR
 SetEnv TMPDIR=$(host_dir "$h")/tmp
 END
+    # Its sessions run nothing of this machine's user.
+    for rc in ~/.bashrc ~/.ssh/rc; do
+      [ ! -e $rc ] || on "$h" mount --bind /dev/null $rc || fail "no private $rc"
+    done
     start_on "$h" /usr/sbin/sshd -D -e -f "$tmp/keys/sshd$h" </dev/null 2>"sshd.$h"
     disown
   done

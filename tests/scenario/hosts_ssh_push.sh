@@ -14,6 +14,8 @@ expect_out '^\[2\] I am 2 on host2'; expect_out '^\[5\] I am 5 on host3'
 grep -h push tmp.* && fail "the binary is still there"
 all_clean 1 2 3 4
 on 2 umount "$BUILD/cli"; on 3 umount "$BUILD/cli/dlaunch"
+# It may be the third: one of the host's workers may be missed before the host is.
+some_round_of() { [ "$(grep -cE "in round [23] as [0-9]* of $1," out)" = "$1" ]; }
 all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }
 
 # A host is killed: the others go on without it where fewer will do, leader or not.
@@ -22,7 +24,7 @@ for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
   start_launch 1 --hosts "$hosts" --nnodes $((n - 1)):$n --max-restarts 5 "$rounds" --steps 300 --step-ms 10
   wait_until 30 all_ranks 1 $((2 * n)) || fail "no first round"
   host_kill 3
-  wait_until 20 all_ranks 2 $((2 * n - 2)) || fail "no second round"
+  wait_until 20 some_round_of $((2 * n - 2)) || fail "no round without it"
   wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
   sshd_up 3
 done

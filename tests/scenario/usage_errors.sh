@@ -29,7 +29,7 @@ refused 64 "no program given" --nproc 2
 refused 64 "no program given"
 refused 64 "no module given" -m
 refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
-refused 64 "-H: host '192.0.2.1' is not this machine" -H 192.0.2.1:4 touch ran
+refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
 refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket" --bind cores touch ran
 refused 64 "--tee needs --log-dir" --tee 3 touch ran

@@ -64,6 +64,21 @@ TEST_CASE("the earliest own failure is the root, and its code is ours") {
   for (const auto& c : cases) check(c);
 }
 
+TEST_CASE("a host that is lost is the cause where nobody had failed by himself before") {
+  JobFacts facts;
+  facts.end = JobEnd::worker_failed;
+  facts.lost_host = "b";
+  facts.lost_ranks = {2, 3};
+  facts.workers = {exited(0, 10, 0), exited(1, 500, 1), stopped(4, 600)};
+  facts.ended_before_loss = 1;
+  const Verdict lost = judge(facts);
+  CHECK((lost.lost_host && !lost.root && lost.exit_code == 69));
+  CHECK(render_text(facts, lost, false).front().starts_with("host b was lost with ranks 2-3 "));
+  facts.ended_before_loss = 2;
+  const Verdict failed = judge(facts);
+  CHECK((!failed.lost_host && failed.root == 1u && failed.exit_code == 1));
+}
+
 TEST_CASE("what ended after a signal of ours did not fail by itself, unless it shows so") {
   const Case cases[] = {
       {"by that signal, by a code for it, by any code, by SIGKILL after the grace",
