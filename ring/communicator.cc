@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/rank_set.h"
 #include "ring/layered_plane.h"
 #include "ring/meeting.h"
 #include "ring/reduce.h"
@@ -386,6 +387,16 @@ Result<void> Communicator::run(Message& message) {
   return finish(message, std::move(done));
 }
 
+// Whoever a message is waited for from may itself wait for a rank that stands still.
+Error Communicator::blame_silent(Error error) const {
+  if (abort_.raised()) return error;
+  const RankSet silent = links_->call_roll(0).silent;
+  if (silent.empty()) return error;
+  error.what += fmt::format(": no answer from rank {}", format_rank_set(silent));
+  if (!silent.contains(error.rank)) error.rank = *silent.begin();
+  return error;
+}
+
 Communicator::Started Communicator::start(Message message) {
   if (auto ok = check(message); !ok) return ok.error();
   message.deadline = deadline_after(steady_now(), job_.op_timeout);
@@ -414,6 +425,8 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
     Error error = done.error();
     error.what += ": it has left in good order";
     done = std::move(error);
+  } else if (!done && done.error().code == Errc::timeout) {
+    done = blame_silent(done.error());
   }
   return finish(std::move(done));
 }

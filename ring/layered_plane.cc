@@ -67,14 +67,16 @@ class LayeredPlane final : public Plane {
     std::size_t from = 0, count = 0;
     std::size_t slot = 0;
     void* slice = nullptr;
+    bool encoded = false;
     std::shared_ptr<Operation> exchange;  // while it is under way
   };
   Result<void> begin(const Call& call, Block& block);
+  Result<void> turn(const Call& call, Block& block);
+  Result<void> push(const Call& exchange, Block& block);
   Result<void> finish(Block& block);
   Result<void> end(const Call& call, Block& block);
   Result<void> broadcast(const Call& call);
-  Result<void> exchange(const Call& slice);
-  Result<void> exchange_encoded(const Call& slice, EncodedSlice& encoded);
+  Call move(const Call& of, Collective collective, EncodedSlice& encoded) const;
   bool encodes(const Call& call) const;
 
   const HostMap hosts_;
@@ -88,14 +90,15 @@ class LayeredPlane final : public Plane {
   TimePoint started_{};  // the call
 
   std::uint64_t local_seq_ = 0, between_seq_ = 0;
-  std::vector<std::byte> slices_[2];
-  EncodedSlice encoded_[2];
-  std::size_t exchanges_ = 0;  // of this call
+  static constexpr std::size_t kBlocks = 3;  // at once
+  std::vector<std::byte> slices_[kBlocks];
+  EncodedSlice encoded_[kBlocks];
   ListPacker packer_;
   Completions completions_;
   // Exchanges one slice between hosts while this rank's own thread is busy with others.
   Background exchanger_{[this](OperationQueue& queue) {
-    while (auto operation = queue.take()) operation->finish(exchange(operation->call));
+    while (auto operation = queue.take())
+      operation->finish(over_sockets(operation->call, &column_));
   }};
 };
 
@@ -204,17 +207,20 @@ Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
   const std::size_t n = locals(), element = dtype_bytes(call.dtype);
   const std::size_t sliced = call.count / n * n;
   const std::size_t most = std::max<std::size_t>(kBlockBytes / element / n, 1) * n;
-  exchanges_ = 0;
-  Block blocks[2];  // one is made ready while the other is exchanged
+  // While one is exchanged the next is made ready; those that are encoded cross twice, and are
+  // added up in between while another one crosses.
+  Block blocks[kBlocks];
+  const std::size_t count = (sliced + most - 1) / most, lag = encodes(call) ? 2 : 1;
   Result<void> done;
-  std::size_t i = 0;
-  for (std::size_t from = 0; done && from < sliced; from += most, ++i) {
-    Block& block = blocks[i % 2];
-    block = {.from = from, .count = std::min(most, sliced - from), .slot = i % 2};
-    done = begin(call, block);
-    if (done) done = end(call, blocks[(i + 1) % 2]);
+  for (std::size_t i = 0; done && i < count + lag; ++i) {
+    if (i < count) {
+      Block& block = blocks[i % kBlocks];
+      block = {.from = i * most, .count = std::min(most, sliced - i * most), .slot = i % kBlocks};
+      done = begin(call, block);
+    }
+    if (done && i >= 1 && i <= count) done = turn(call, blocks[(i - 1) % kBlocks]);
+    if (done && i >= lag) done = end(call, blocks[(i - lag) % kBlocks]);
   }
-  if (done) done = end(call, blocks[(i + 1) % 2]);
   if (!done) {
     // What is under way must be over before its memory is anybody else's.
     abort_.raise(done.error());
@@ -245,17 +251,31 @@ Result<void> LayeredPlane::begin(const Call& call, Block& block) {
   } else if (in != block.slice) {
     std::memcpy(block.slice, in, count * element);
   }
-  auto exchange = std::make_shared<Operation>(completions_);
-  exchange->call = step(call, Collective::all_reduce, block.slice, block.slice, count);
-  if (encodes(exchange->call)) {
-    encoded_[block.slot].encode(codec_, static_cast<const float*>(block.slice), count,
-                                column_.size());
-  }
-  if (auto pushed = exchanger_.push(exchange); !pushed) {
-    exchange->finish(pushed);
+  const Call exchange = step(call, Collective::all_reduce, block.slice, block.slice, count);
+  block.encoded = encodes(exchange);
+  if (!block.encoded) return push(exchange, block);
+  auto& encoded = encoded_[block.slot];
+  encoded.encode(codec_, static_cast<const float*>(block.slice), count, column_.size());
+  return push(move(call, Collective::all_to_all, encoded), block);
+}
+
+// Everybody's values of the part that this host adds up are here: its sums go to all.
+Result<void> LayeredPlane::turn(const Call& call, Block& block) {
+  if (!block.encoded) return {};
+  if (auto exchanged = finish(block); !exchanged) return exchanged;
+  auto& encoded = encoded_[block.slot];
+  encoded.add_up(static_cast<std::size_t>(row_));
+  return push(move(call, Collective::all_gather, encoded), block);
+}
+
+Result<void> LayeredPlane::push(const Call& exchange, Block& block) {
+  auto operation = std::make_shared<Operation>(completions_);
+  operation->call = exchange;
+  if (auto pushed = exchanger_.push(operation); !pushed) {
+    operation->finish(pushed);
     return pushed;
   }
-  block.exchange = std::move(exchange);
+  block.exchange = std::move(operation);
   return {};
 }
 
@@ -269,9 +289,8 @@ Result<void> LayeredPlane::finish(Block& block) {
 // The block has come back from the others: shared with the ranks of this host.
 Result<void> LayeredPlane::end(const Call& call, Block& block) {
   if (!block.exchange) return {};
-  const bool encoded = encodes(block.exchange->call);
   if (auto exchanged = finish(block); !exchanged) return exchanged;
-  if (encoded) encoded_[block.slot].decode(static_cast<float*>(block.slice));
+  if (block.encoded) encoded_[block.slot].decode(static_cast<float*>(block.slice));
   return on_host(step(call, Collective::all_gather, block.slice,
                       at(call.out, block.from, call.dtype), block.count / locals()));
 }
@@ -283,21 +302,10 @@ bool LayeredPlane::encodes(const Call& call) const {
          (call.op == DL_SUM || call.op == DL_AVG) && call.count * sizeof(float) > kSmallBytes;
 }
 
-// On the exchanger's thread: adds this rank's slice to those of its column.
-Result<void> LayeredPlane::exchange(const Call& slice) {
-  const std::size_t slot = exchanges_++ % 2;
-  return encodes(slice) ? exchange_encoded(slice, encoded_[slot]) : over_sockets(slice, &column_);
-}
-
-Result<void> LayeredPlane::exchange_encoded(const Call& slice, EncodedSlice& encoded) {
-  const auto move = [&](Collective collective) {
-    Call call = step(slice, collective, encoded.given(), encoded.taken(), encoded.bytes());
-    call.dtype = DL_UINT8;
-    return over_sockets(call, &column_);
-  };
-  if (auto moved = move(Collective::all_to_all); !moved) return moved;
-  encoded.add_up(static_cast<std::size_t>(row_));
-  return move(Collective::all_gather);
+Call LayeredPlane::move(const Call& of, Collective collective, EncodedSlice& encoded) const {
+  Call call = step(of, collective, encoded.given(), encoded.taken(), encoded.bytes());
+  call.dtype = DL_UINT8;
+  return call;
 }
 
 // -- broadcast

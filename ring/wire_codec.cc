@@ -28,16 +28,20 @@ float from_bfloat(std::uint16_t half) {
   return x;
 }
 
-// 0 for a block of zeros, NaN where something is not finite.
+// 0 for a block of zeros, NaN where something is not finite. Sizes compare as their bits do, which
+// vectorises where a maximum of floats would not.
 float scale_of(const float* block, std::size_t count) {
-  float largest = 0;
-  bool finite = true;
+  constexpr std::int32_t kInfinite = 0x7f800000;
+  std::int32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const float size = std::fabs(block[i]);
-    finite &= size <= std::numeric_limits<float>::max();
-    largest = std::max(largest, size);
+    std::int32_t bits;
+    std::memcpy(&bits, block + i, sizeof bits);
+    largest = std::max(largest, bits & 0x7fffffff);
   }
-  return finite ? largest / kSteps : std::numeric_limits<float>::quiet_NaN();
+  if (largest >= kInfinite) return std::numeric_limits<float>::quiet_NaN();
+  float size;
+  std::memcpy(&size, &largest, sizeof size);
+  return size / kSteps;
 }
 
 void encode_block(const float* block, std::size_t count, std::byte* to) {
@@ -46,11 +50,17 @@ void encode_block(const float* block, std::size_t count, std::byte* to) {
   auto* const values = reinterpret_cast<std::int8_t*>(to + sizeof scale);
   // A scale so small that its reciprocal overflows belongs to a block that is as good as zero.
   const float factor = scale > 0 ? 1.0F / scale : 0.0F;
-  const bool usable = std::isfinite(factor) && factor > 0;
+  if (!std::isfinite(factor) || factor <= 0) {
+    std::memset(values, 0, count);
+    return;
+  }
   for (std::size_t i = 0; i < count; ++i) {
-    const float step = usable ? std::clamp(block[i] * factor, -kSteps, kSteps) : 0.0F;
-    // Adding what leaves no room for a fraction rounds to nearest even, and vectorises.
-    values[i] = static_cast<std::int8_t>((step + kNoFraction) - kNoFraction);
+    // Adding what leaves no room for a fraction rounds to nearest even; the lowest bits are then
+    // the number. Nothing exceeds kSteps by more than rounding takes away.
+    const float shifted = block[i] * factor + kNoFraction;
+    std::int32_t bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    values[i] = static_cast<std::int8_t>(bits);
   }
 }
 

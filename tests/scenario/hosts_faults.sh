@@ -48,7 +48,7 @@ for ((trial = 0; trial < faults; ++trial, ++seed)); do
   read -r ranks hosts <<<"$shape"
   victim=$((RANDOM % hosts + 1))
   what="FAULT_SEED=$seed: $kind of host $victim, $ranks ranks on $hosts hosts"
-  start_ranks "$ranks" "$hosts" "$BUILD/tests/support/random_ops" --seed "$seed" --seconds 100 --any-order \
+  start_ranks "$ranks" "$hosts" "$BUILD/tests/support/random_ops" --seed "$seed" --seconds 100 --any-order --groups 0 \
     --max-bytes $((1 << (10 + RANDOM % 12))) --announce
   for ((r = 0; r < ranks; ++r)); do
     wait_until 20 grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
