@@ -362,7 +362,9 @@ void JobCore::form(int lost_rank) {
   state_ = JobState::forming;
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::done) want(slot, at(slot).rank, now_);
-    if (is_up(at(slot)) && !stays(slot)) stop(slot, SIGTERM);
+    if (!is_up(at(slot)) || stays(slot)) continue;
+    if (lost_rank < 0) lost_rank = at(slot).rank;  // the others cannot come to a commit with it
+    stop(slot, SIGTERM);
   }
   actions_.push_back(Fence{round_, lost_rank});
 }

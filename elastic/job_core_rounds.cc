@@ -110,6 +110,7 @@ void JobCore::announce() {
       at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
+    failed_node_ = -1;
     state_ = JobState::active;
     // What they have said when they left the round before counts from now on: whether they or the
     // end of the lost process are heard of first is chance.
