@@ -73,6 +73,8 @@ std::vector<JobCore::Action> JobCore::step(TimePoint now, const Event& event) {
   return std::move(actions_);
 }
 
+void JobCore::act(Action action) { actions_.push_back(std::move(action)); }
+
 std::optional<TimePoint> JobCore::deadline() const {
   if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
   TimePoint next = job_deadline_;
@@ -117,7 +119,7 @@ void JobCore::on(const Ended& event) {
   const int left = std::exchange(process.leaving, -1);
   if (state_ == JobState::ending) return;
   // Those it was with until their next commit cannot come to it any more.
-  if (left >= 0 && !event.well) actions_.push_back(Fence{round_, left});
+  if (left >= 0 && !event.well) act(Fence{round_, left});
   if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
     process.life = Life::waiting;
@@ -175,7 +177,7 @@ void JobCore::note_version(std::uint64_t version) {
 }
 
 void JobCore::on(const Signal& event) {
-  if (!ends_the_job(event.number)) return actions_.push_back(HandOn{event.number});
+  if (!ends_the_job(event.number)) return act(HandOn{event.number});
   if (stop_signal_ == 0) {
     stop_signal_ = event.number;
     stopped_at_ = now_;
@@ -228,7 +230,7 @@ void JobCore::on(const NodeLost& event) {
     process.linked = process.ready = false;
     process.in_round = 0;
     const int left = std::exchange(process.leaving, -1);
-    if (left >= 0) actions_.push_back(Fence{round_, left});
+    if (left >= 0) act(Fence{round_, left});
     if (process.wanted && ran) lost.push_back(slot);
   }
   if (!lost.empty() && state_ != JobState::ending) lose_members(event.node, lost);
@@ -366,7 +368,7 @@ void JobCore::form(int lost_rank) {
     if (lost_rank < 0) lost_rank = at(slot).rank;  // the others cannot come to a commit with it
     stop(slot, SIGTERM);
   }
-  actions_.push_back(Fence{round_, lost_rank});
+  act(Fence{round_, lost_rank});
 }
 
 bool JobCore::stays(Slot slot) const {
@@ -398,7 +400,7 @@ void JobCore::stop(Slot slot, int signal) {
   if (!is_up(process) && process.life != Life::stopping) return;
   process.life = Life::stopping;
   process.linked = process.ready = false;
-  actions_.push_back(StopWorkers{{slot}, signal});
+  act(StopWorkers{{slot}, signal});
 }
 
 // A linked worker goes when the others have gone on without it: they may still need what it is

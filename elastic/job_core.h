@@ -204,6 +204,7 @@ class JobCore {
     TimePoint join_by = kNever;
   };
 
+  void act(Action action);
   void on(const Start& event);
   void on(const Spawned& event);
   void on(const SpawnFailed& event);

@@ -52,7 +52,7 @@ void JobCore::start_due() {
     process.join_by = deadline_after(now_, config_.join_timeout);
     start.places.push_back({slot, process.rank});
   }
-  if (!start.places.empty()) actions_.push_back(std::move(start));
+  if (!start.places.empty()) act(std::move(start));
 }
 
 bool JobCore::may_start(const Process& process) const {
@@ -119,7 +119,7 @@ void JobCore::announce() {
     note_version(newest);
     version_ = newest;  // lower than before where all who held it have died
     shrink_at_ = target_size_ < size() ? deadline_after(now_, kSilentShrink) : kNever;
-    actions_.push_back(Announce{round_, roster_});
+    act(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
     }
@@ -132,7 +132,7 @@ void JobCore::finish() {
   state_ = JobState::ended;
   const bool stuck = std::any_of(processes_.begin(), processes_.end(),
                                  [](const Process& p) { return p.life == Life::stuck; });
-  actions_.push_back(Finish{why_, stop_signal_, !stuck, why_no_restart_});
+  act(Finish{why_, stop_signal_, !stuck, why_no_restart_});
 }
 
 bool JobCore::is_up(const Process& process) {
