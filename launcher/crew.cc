@@ -10,8 +10,6 @@
 namespace dlaunch {
 namespace {
 
-const std::string kBeatFrame(4, '\0');  // a frame of no bytes
-
 NodeRoster::Config roster_config(const Plan& plan) {
   return {
       .min_nodes = plan.nodes.min, .max_nodes = plan.nodes.max, .join_timeout = plan.join_timeout};
@@ -131,11 +129,11 @@ void Crew::feed(const NodeRoster::Event& event) {
       for (int node = 0; node < nodes(); ++node) welcome(node);
       listener_.begin();
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
-      log_warn("lost host {}",  // with its workers
-               roster_.nodes()[static_cast<std::size_t>(lost->node)].host);
-      listener_.lost(lost->node, roster_.nodes()[static_cast<std::size_t>(lost->node)].host);
+      const std::string host = node_at(lost->node).host;
+      log_warn("lost host {}", host);
+      listener_.lost(lost->node, host);
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
-      log_warn("host {} has joined", roster_.nodes()[static_cast<std::size_t>(back->node)].host);
+      log_warn("host {} has joined", node_at(back->node).host);
       welcome(back->node);
       listener_.tell(JobCore::NodeBack{back->node});
     } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
@@ -190,13 +188,10 @@ Slot Crew::job_slot(int node, Slot slot) const {
   return found == homes_.end() ? -1 : static_cast<Slot>(found - homes_.begin());
 }
 
-std::string Crew::host_of(Slot slot) const {
-  const int node = homes_[static_cast<std::size_t>(slot)].node;
-  return roster_.nodes()[static_cast<std::size_t>(node)].host;
-}
+std::string Crew::host_of(Slot slot) const { return node_at(home_of(slot).node).host; }
 
 std::optional<Slot> Crew::own_slot(Slot slot) const {
-  const Home& home = homes_[static_cast<std::size_t>(slot)];
+  const Home& home = home_of(slot);
   return home.node == own() ? std::optional(home.slot) : std::nullopt;
 }
 
@@ -260,8 +255,8 @@ void Crew::own_start_failed(Slot slot, const SpawnError& error) {
 // -- What the job wants
 
 void Crew::order(int node, const NodeMessage& message) {
-  const auto& it = roster_.nodes()[static_cast<std::size_t>(node)];
-  if (it.link != NodeRoster::kNone) store_->send(it.link, encode(message, steady_now()));
+  const Link link = node_at(node).link;
+  if (link != NodeRoster::kNone) store_->send(link, encode(message, steady_now()));
 }
 
 // ranks: of all slots of the job.
@@ -269,7 +264,7 @@ std::vector<NodePlace> Crew::places_on(int node, const std::vector<JobCore::Plac
                                        const std::vector<int>& ranks) const {
   std::vector<NodePlace> found;
   for (const auto& place : places) {
-    const Home& home = homes_[static_cast<std::size_t>(place.slot)];
+    const Home& home = home_of(place.slot);
     if (home.node != node) continue;
     int below = place.rank < 0 ? -1 : 0;  // of its node
     for (std::size_t slot = 0; place.rank >= 0 && slot < ranks.size(); ++slot) {
@@ -284,8 +279,7 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
   std::vector<int> ranks, members(roster_.nodes().size());
   for (Slot slot = 0; slot < job.slots(); ++slot) {
     ranks.push_back(job.rank_of(slot));
-    if (ranks.back() >= 0)
-      ++members[static_cast<std::size_t>(homes_[static_cast<std::size_t>(slot)].node)];
+    if (ranks.back() >= 0) ++members[static_cast<std::size_t>(home_of(slot).node)];
   }
   NodeStart to{.round = start.round, .size = job.size()};
   to.nodes = static_cast<int>(members.size()) -
@@ -312,7 +306,7 @@ void Crew::stop(const JobCore::StopWorkers& stop) {
   for (int node = 0; node < nodes(); ++node) {
     NodeStop to{.slots = {}, .signal = stop.signal};
     for (const Slot slot : stop.slots) {
-      const Home& home = homes_[static_cast<std::size_t>(slot)];
+      const Home& home = home_of(slot);
       if (home.node == node) to.slots.push_back(home.slot);
     }
     if (to.slots.empty()) continue;
@@ -339,8 +333,7 @@ bool Crew::announce(const JobCore::Announce& announce) {
   for (const int node : own_last()) {
     NodeAnnounce to{announce.round, size, {}};
     for (int rank = 0; rank < size; ++rank) {
-      const Home& home =
-          homes_[static_cast<std::size_t>(announce.slots[static_cast<std::size_t>(rank)])];
+      const Home& home = home_of(announce.slots[static_cast<std::size_t>(rank)]);
       if (home.node == node) to.places.push_back({home.slot, rank, -1});
     }
     if (to.places.empty()) continue;
@@ -352,9 +345,7 @@ bool Crew::announce(const JobCore::Announce& announce) {
   return true;
 }
 
-bool Crew::is_here(int node) const {
-  return roster_.nodes()[static_cast<std::size_t>(node)].link != NodeRoster::kNone;
-}
+bool Crew::is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }
 
 // What fails on the own node stops the others.
 std::vector<int> Crew::own_last() const {
@@ -367,7 +358,7 @@ std::vector<int> Crew::own_last() const {
 }
 
 Endpoint Crew::master_of(int node) const {
-  const auto it = remotes_.find(roster_.nodes()[static_cast<std::size_t>(node)].link);
+  const auto it = remotes_.find(node_at(node).link);
   return node == own() || it == remotes_.end() ? master_ : it->second.master;
 }
 

@@ -109,6 +109,10 @@ class Crew {
   std::vector<NodePlace> places_on(int node, const std::vector<JobCore::Place>& places,
                                    const std::vector<int>& ranks) const;
   Slot job_slot(int node, Slot slot) const;
+  const NodeRoster::Node& node_at(int node) const {
+    return roster_.nodes()[static_cast<std::size_t>(node)];
+  }
+  const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
   int nodes() const { return static_cast<int>(roster_.nodes().size()); }
   int own() const { return roster_.own_number(); }
   std::vector<int> own_last() const;

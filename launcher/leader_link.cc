@@ -16,7 +16,6 @@ using asio::ip::tcp;
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-const std::string kBeatFrame(4, '\0');  // a frame of no bytes
 
 }  // namespace
 

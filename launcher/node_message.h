@@ -22,6 +22,7 @@ namespace dlaunch {
 
 inline constexpr Duration kBeat = std::chrono::milliseconds(500);
 inline constexpr Duration kLease = std::chrono::seconds(3);
+inline const std::string kBeatFrame(4, '\0');  // of no bytes
 
 // -- From a node
 struct NodeJoin {
