@@ -172,6 +172,7 @@ TEST_CASE("where a process waits is told by function and line, and it waits on")
 
 TEST_CASE("all threads are told, also of a process that never rests, and it goes on") {
   const Process process(target::waits_in_a_thread);
+  REQUIRE(comes_true([&] { return process.state() == 'S'; }));  // it has come to its join()
   const auto text = stacks(process.pid);
   if (!has_libdw()) return;
   CHECK(contains(text, "\"helper )x(\", running:"));
