@@ -4,8 +4,9 @@
 //   dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=2s train_fashion_mnist
 //
 // It is an elastic program: all that makes up the training is a dl::State, committed after each
-// step. When a rank dies the others stay, its successor gets the state from them, and they go on
-// from the last commit, to the same weights bit by bit.
+// step, in place: up to update() a step changes nothing of it. When a rank dies the others stay,
+// its successor gets the state from them, and they go on from the last commit, to the same weights
+// bit by bit.
 //
 // Every rank holds the whole model. Each global batch is cut into one share per rank, every rank
 // computes the gradient of its share, the shares are added up while the rest is still being
@@ -42,8 +43,7 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 using MatrixMap = Eigen::Map<Matrix>;
 using RowMap = Eigen::Map<Eigen::RowVectorXf>;
 
-constexpr int kInput = Dataset::kPixels, kHidden = 128, kClasses = 10;
-constexpr int kParameters = kInput * kHidden + kHidden + kHidden * kClasses + kClasses;
+constexpr int kInput = Dataset::kPixels, kClasses = 10;
 constexpr float kPixelMean = 73.0f, kPixelDeviation = 90.0f;  // of the training images
 
 struct Options {
@@ -56,27 +56,43 @@ struct Options {
   float momentum = 0.9f;
   unsigned seed = 1;
   int limit = 0;             // training images; 0: all
+  int hidden = 128;          // units of the hidden layer
+  int commit_every = 1;      // steps
   std::string snapshots;     // folder; "": none
   int snapshot_every = 100;  // steps
 };
 
+// Where the parameters lie in a model.
+struct Layout {
+  int hidden;
+  int b1() const { return kInput * hidden; }
+  int w2() const { return b1() + hidden; }
+  int b2() const { return w2() + hidden * kClasses; }
+  int parameters() const { return b2() + kClasses; }
+};
+
 // The parameters, or their gradient and the loss.
 struct Model {
-  std::vector<float> values = std::vector<float>(kParameters + 1, 0.0f);
+  explicit Model(int hidden) : layout{hidden} {}
+
+  Layout layout;
+  std::vector<float> values =
+      std::vector<float>(static_cast<std::size_t>(layout.parameters()) + 1, 0.0f);
   float* at(int offset) { return values.data() + offset; }
-  MatrixMap w1() { return {at(0), kInput, kHidden}; }
-  RowMap b1() { return {at(kInput * kHidden), kHidden}; }
-  MatrixMap w2() { return {at(kInput * kHidden + kHidden), kHidden, kClasses}; }
-  RowMap b2() { return {at(kParameters - kClasses), kClasses}; }
+  MatrixMap w1() { return {at(0), kInput, layout.hidden}; }
+  RowMap b1() { return {at(layout.b1()), layout.hidden}; }
+  MatrixMap w2() { return {at(layout.w2()), layout.hidden, kClasses}; }
+  RowMap b2() { return {at(layout.b2()), kClasses}; }
   float& loss() { return values.back(); }  // of a gradient; a model's is 0
 
   enum Tensor { kW1, kB1, kW2, kB2, kLoss };
   std::vector<std::span<float>> tensors() {
-    return {{at(0), kInput * kHidden},
-            {at(kInput * kHidden), kHidden},
-            {at(kInput * kHidden + kHidden), kHidden * kClasses},
-            {at(kParameters - kClasses), kClasses},
-            {at(kParameters), 1}};
+    const auto n = [](int count) { return static_cast<std::size_t>(count); };
+    return {{at(0), n(layout.b1())},
+            {at(layout.b1()), n(layout.hidden)},
+            {at(layout.w2()), n(layout.hidden * kClasses)},
+            {at(layout.b2()), n(kClasses)},
+            {at(layout.parameters()), 1}};
   }
 };
 // What backpropagation finishes first is sent off while it goes on to the large first layer.
@@ -95,7 +111,7 @@ void initialise(Model& model, unsigned seed) {
     }
   };
   fill(model.w1(), kInput);
-  fill(model.w2(), kHidden);
+  fill(model.w2(), model.layout.hidden);
 }
 
 // Room that is used again in each step.
@@ -175,7 +191,7 @@ void write_model(const Model& model, const std::string& path) {
   const std::string fresh = path + ".new";
   std::ofstream file(fresh, std::ios::binary);
   file.write(reinterpret_cast<const char*>(model.values.data()),
-             static_cast<std::streamsize>(kParameters * sizeof(float)));
+             static_cast<std::streamsize>((model.values.size() - 1) * sizeof(float)));
   file.close();
   if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
     throw std::runtime_error("cannot write the model to " + path);
@@ -192,7 +208,14 @@ void check_writable(const std::string& path) {
 class Trainer {
  public:
   Trainer(dl::Communicator& comm, const Options& options, const Dataset& train, const Dataset& test)
-      : comm_(comm), options_(options), train_(train), test_(test) {
+      : comm_(comm),
+        options_(options),
+        train_(train),
+        test_(test),
+        model_(options.hidden),
+        gradient_(options.hidden),
+        velocity_(model_.values.size() - 1, 0.0f),
+        state_(comm, state_options(options)) {
     initialise(model_, options.seed);
     state_.replicated("weights", model_.values);
     state_.replicated("velocity", velocity_);
@@ -216,22 +239,31 @@ class Trainer {
            static_cast<int>(sampler_.position()) / options_.batch;
   }
 
+  static dl::StateOptions state_options(const Options& options) {
+    dl::StateOptions state;
+    state.commit_every = options.commit_every;
+    state.in_place = options.commit_every == 1;
+    return state;
+  }
+
   // One step on the next global batch; false: the training is over.
   bool step() {
+    if (sampler_.position() == 0 && sampler_.epoch() > 0)
+      report(static_cast<int>(sampler_.epoch()));
     if (sampler_.epoch() == static_cast<std::uint64_t>(options_.epochs)) return false;
     const int number = step_number();
     const float done = static_cast<float>(sampler_.epoch()) +
                        static_cast<float>(sampler_.position()) / static_cast<float>(train_.size());
     const auto batch = sampler_.next();
     learn(batch);
+    state_.update();
     losses_[static_cast<std::size_t>(number)] = gradient_.loss();
     // The learning rate falls in a straight line to zero over the whole training.
     const float rate = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
-    for (std::size_t i = 0; i < kParameters; ++i) {
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
       velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
       model_.values[i] -= rate * velocity_[i];
     }
-    if ((number + 1) % steps_per_epoch() == 0) report((number + 1) / steps_per_epoch());
     return true;
   }
 
@@ -288,10 +320,10 @@ class Trainer {
   const Dataset& test_;
   Model model_, gradient_;
   Workspace work_;
-  std::vector<float> velocity_ = std::vector<float>(kParameters, 0.0f);
+  std::vector<float> velocity_;
   std::vector<float> losses_ =
       std::vector<float>(static_cast<std::size_t>(options_.epochs * steps_per_epoch()), 0.0f);
-  dl::State state_{comm_};
+  dl::State state_;
   dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
   std::chrono::steady_clock::time_point epoch_began_ = std::chrono::steady_clock::now();
@@ -299,7 +331,8 @@ class Trainer {
 
 constexpr const char* kUsage =
     "usage: train_fashion_mnist [--data DIR] [--epochs N] [--batch N] [--lr RATE] [--seed N]\n"
-    "                           [--limit IMAGES] [--model FILE] [--losses FILE]\n"
+    "                           [--limit IMAGES] [--hidden UNITS] [--model FILE] [--losses FILE]\n"
+    "                           [--commit-every STEPS]\n"
     "                           [--snapshots DIR] [--snapshot-every STEPS]\n"
     "--batch counts the images of all ranks together. Run it under dlaunch.\n";
 
@@ -350,6 +383,10 @@ Options parse(int argc, char** argv) {
       o.seed = static_cast<unsigned>(whole_number(flag, value, 0));
     else if (flag == "--limit")
       o.limit = whole_number(flag, value, 0);
+    else if (flag == "--hidden")
+      o.hidden = whole_number(flag, value, 1);
+    else if (flag == "--commit-every")
+      o.commit_every = whole_number(flag, value, 1);
     else
       throw std::invalid_argument("unknown flag " + flag);
   }

@@ -55,7 +55,8 @@ Reshard reshard_of(dl_reshard reshard, void* user) {
 
 void dl_state_options_init(dl_state_options* options) {
   if (options == nullptr) return;
-  *options = {.struct_size = sizeof *options, .commit_every = 1, .shard_replicas = 1};
+  *options = {
+      .struct_size = sizeof *options, .commit_every = 1, .shard_replicas = 1, .in_place = 0};
 }
 
 dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state** state) {
@@ -68,8 +69,10 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
     std::memcpy(&all, options, std::min(options->struct_size, sizeof all));
   }
   if (all.commit_every < 1 || all.shard_replicas < 0) return DL_ERR_INVALID;
-  *state = new dl_state(std::make_unique<RingRounds>(comm),
-                        {.commit_every = all.commit_every, .shard_replicas = all.shard_replicas});
+  if (all.in_place != 0 && all.commit_every != 1) return DL_ERR_INVALID;
+  *state = new dl_state(std::make_unique<RingRounds>(comm), {.commit_every = all.commit_every,
+                                                             .shard_replicas = all.shard_replicas,
+                                                             .in_place = all.in_place != 0});
   return DL_OK;
 }
 
@@ -101,6 +104,10 @@ dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user
 
 dl_result dl_state_sync(dl_state* state) {
   return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.sync());
+}
+
+dl_result dl_state_update(dl_state* state) {
+  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.update());
 }
 
 dl_result dl_state_commit(dl_state* state, int flags) {
@@ -155,11 +162,13 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   }
   if (batch < 1) return invalid(state, "a batch has at least 1 sample");
   auto made = std::unique_ptr<dl_sampler>(
-      new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed)});
-  auto& position = made->core.position();
-  const auto code = dl_state_replicated(state, name, &position, sizeof position);
-  if (code == DL_OK) *sampler = made.release();
-  return code;
+      new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed), {}});
+  const auto code = dl_state_replicated(state, name, &made->committed, sizeof made->committed);
+  if (code != DL_OK) return code;
+  state->core.stands_for([s = made.get()] { s->committed = s->core.position(); },
+                         [s = made.get()] { s->core.position() = s->committed; });
+  *sampler = made.release();
+  return DL_OK;
 }
 
 void dl_sampler_free(dl_sampler* sampler) { delete sampler; }

@@ -17,4 +17,6 @@ struct dl_state {
 struct dl_sampler {
   dl_state* state;
   dlaunch::Sampler core;
+  dlaunch::Sampler::Position
+      committed;  // the registered memory: batches may be taken before an update
 };

@@ -39,6 +39,7 @@ Result<void> State::add_replicated(std::string name, Bytes memory) {
 Result<void> State::add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                                 Reshard reshard) {
   if (auto r = may_register("registering memory"); !r) return r;
+  if (config_.in_place) return usage("sharded memory cannot be committed in place");
   return registry_.add_sharded(std::move(name), memory, element_bytes, std::move(reshard));
 }
 
@@ -64,6 +65,7 @@ Result<void> State::sync() {
     writer_ = std::make_unique<SnapshotWriter>(folder_, snapshot_keep_, registry_.describe());
   }
   if (writer_) writer_->wait_idle();
+  if (auto r = copy_memory(); !r) return r;
   current_ = nullptr;
   auto copy = sync_state(store());
   if (!copy) return copy.error();
@@ -73,75 +75,131 @@ Result<void> State::sync() {
     shard_sizes_ = std::move(*sizes);
   }
   current_ = *copy;
+  for (const auto& it : stand_ins_) it.take();
   saved_ = {};  // as on ranks that are new
   uncommitted_ = 0;
   over_ = false;
   return {};
 }
 
+Version State::committed() const {
+  if (in_memory_) return *in_memory_;
+  return current_ != nullptr ? current_->id.version : Version();
+}
+
+Version State::next_version() const {
+  return {current_->base + rounds_->round(), committed().number + 1};
+}
+
+// Collective: that all make the next commit, whether as a snapshot, and whether the round is over.
+Result<void> State::agree_on_commit() {
+  const auto number = next_version().number;
+  const std::uint64_t busy = save_it_ && !writer_->idle();
+  std::uint64_t words[] = {over_, busy, number, ~number};
+  if (auto r = rounds_->maximum(words); !r) return r;
+  over_ = words[0] != 0;
+  save_it_ = save_it_ && words[1] == 0;
+  if (words[2] == ~words[3]) return {};
+  return Error{.code = Errc::mismatch,
+               .what = fmt::format("rank {} makes commit {}, but another rank commit {}", rank(),
+                                   number, words[2] != number ? words[2] : ~words[3])};
+}
+
+Result<void> State::update() {
+  if (auto r = ready("an update"); !r) return r;
+  if (!config_.in_place || changing_) return {};
+  save_it_ = snapshot_is_due();
+  over_ = rounds_->over();
+  if (auto r = agree_on_commit(); !r) return r;
+  changing_ = true;
+  for (const auto& it : stand_ins_) it.keep();
+  return {};
+}
+
 Result<void> State::commit(bool spanned) {
   if (auto r = ready("a commit"); !r) return r;
+  if (config_.in_place) return commit_in_place();
   if (++uncommitted_ < config_.commit_every) return {};
   return commit_now(spanned);
 }
 
+// All were asked by update(), before anything was changed.
+Result<void> State::commit_in_place() {
+  if (!changing_) return usage("a commit in place needs an update before it");
+  in_memory_ = next_version();
+  changing_ = false;
+  rounds_->progress(in_memory_->number);
+  if (!save_it_) return {};
+  if (auto r = copy_memory(); !r) return r;
+  return save();
+}
+
+bool State::snapshot_is_due() const {
+  return writer_ && next_version().number % static_cast<std::uint64_t>(snapshot_every_) == 0;
+}
+
 Result<void> State::commit_now(bool spanned) {
-  const auto number = current_->id.version.number + 1;
-  bool save_it = writer_ && number % static_cast<std::uint64_t>(snapshot_every_) == 0;
-  const bool busy = save_it && !writer_->idle();
+  save_it_ = snapshot_is_due();
   over_ = rounds_->over();
   // A snapshot of shards needs all ranks' writers, so they must be asked.
-  if (!spanned || (save_it && registry_.sharded())) {
-    std::uint64_t words[] = {over_, busy, number, ~number};
-    if (auto r = rounds_->maximum(words); !r) return r;
-    over_ = words[0] != 0;
-    save_it = save_it && words[1] == 0;
-    if (words[2] != ~words[3]) {
-      return Error{.code = Errc::mismatch,
-                   .what = fmt::format("rank {} makes commit {}, but another rank commit {}",
-                                       rank(), number, words[2] != number ? words[2] : ~words[3])};
-    }
+  if (!spanned || (save_it_ && registry_.sharded())) {
+    if (auto r = agree_on_commit(); !r) return r;
   }
-  auto copy = make_copy();
-  if (!copy) return copy.error();
-  current_ = *copy;
+  if (auto r = make_copy(next_version()); !r) return r;
   uncommitted_ = 0;
-  rounds_->progress(number);
-  return save_it && !busy ? save(*current_) : Result<void>();
+  rounds_->progress(committed().number);
+  return save_it_ && writer_->idle() ? save() : Result<void>();
 }
 
 // The registered memory as the copy after the current one. Failing leaves that one as it is.
-Result<Copy*> State::make_copy() {
+Result<void> State::make_copy(Version version) {
   Copy& copy = copies_.take_other_than(current_);
   copy.base = current_->base;
   copy.world = size();
-  copy.id = {.version = {copy.base + rounds_->round(), current_->id.version.number + 1},
-             .layout = current_->id.layout};
+  copy.id = {.version = version, .layout = current_->id.layout};
+  if (!config_.in_place) {
+    for (const auto& it : stand_ins_) it.keep();
+  }
   const Store here = store();
-  if (auto r = capture(here, copy); !r) return r.error();
-  if (auto r = share_shards(here, copy, shard_sizes_); !r) return r.error();
+  if (auto r = capture(here, copy); !r) return r;
+  if (auto r = share_shards(here, copy, shard_sizes_); !r) return r;
   copy.committed = true;
-  return &copy;
+  current_ = &copy;
+  return {};
 }
 
-Result<void> State::save(Copy& copy) {
-  saved_ = copy.id.version;
+// What was committed in place becomes a copy, which others can be given and which stays. Memory
+// that is being changed is no commit any more, and the last copy is what is left.
+Result<void> State::copy_memory() {
+  const auto version = std::exchange(in_memory_, std::nullopt);
+  if (std::exchange(changing_, false) || !version) return {};
+  return make_copy(*version);
+}
+
+Result<void> State::save() {
+  saved_ = current_->id.version;
   std::vector<ObjectId> objects;
   if (rank() == 0) objects.push_back(kReplicated);
   if (registry_.sharded()) objects.push_back(shard_of(rank()));
-  return writer_->write(copy, std::move(objects));
+  return writer_->write(*current_, std::move(objects));
 }
 
 Result<void> State::restore() {
   if (auto r = ready("a restore"); !r) return r;
   uncommitted_ = 0;
-  return dlaunch::restore(store(), *current_);
+  if (changing_) return usage("what is being changed in place cannot be restored");
+  if (!in_memory_) {
+    if (auto r = dlaunch::restore(store(), *current_); !r) return r;
+  }
+  for (const auto& it : stand_ins_) it.take();
+  return {};
 }
 
 Result<void> State::recover() {
   dl_change change{};
   change.old_rank = rank();
   change.old_size = size();
+  if (auto r = copy_memory(); !r) return r;
   for (;;) {
     if (auto r = rounds_->rejoin(copies_.newest().number); !r) return r;
     auto synced = sync();
@@ -158,15 +216,16 @@ Result<void> State::recover() {
 
 Result<void> State::finish() {
   if (auto r = ready("the end"); !r) return r;
-  if (uncommitted_ > 0) {
-    if (auto r = commit_now(false); !r) return r;
+  if (changing_ || uncommitted_ > 0) {
+    if (auto r = config_.in_place ? commit_in_place() : commit_now(false); !r) return r;
   }
   if (writer_) {
     writer_->wait_idle();
     // A snapshot is begun when all ranks have ended theirs.
     if (auto r = rounds_->barrier(); !r) return r;
     if (saved_ != committed()) {
-      if (auto r = save(*current_); !r) return r;
+      if (auto r = copy_memory(); !r) return r;
+      if (auto r = save(); !r) return r;
     }
     writer_->wait_idle();
   }

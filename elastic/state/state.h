@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace dlaunch {
 struct StateConfig {
   int commit_every = 1;
   int shard_replicas = 1;
+  bool in_place = false;
 };
 
 class State {
@@ -31,15 +33,21 @@ class State {
                            Reshard reshard);
   Result<void> snapshots(std::string folder, int every, int keep);
   void on_change(std::function<void(const dl_change&)> tell) { tells_.push_back(std::move(tell)); }
+  // Registered memory that stands for something else: keep() writes it before it is committed,
+  // take() reads it after it has been restored.
+  void stands_for(std::function<void()> keep, std::function<void()> take) {
+    stand_ins_.push_back({std::move(keep), std::move(take)});
+  }
 
   Result<void> sync();
+  Result<void> update();
   Result<void> commit(bool spanned);
   Result<void> restore();
   Result<void> recover();
   Result<void> finish();
 
   bool round_over() const { return over_; }
-  Version committed() const { return current_ != nullptr ? current_->id.version : Version(); }
+  Version committed() const;
   int rank() const { return rounds_->rank(); }
   int size() const { return rounds_->size(); }
 
@@ -47,9 +55,18 @@ class State {
   Store store();
   Result<void> may_register(const char* what) const;
   Result<void> ready(const char* call) const;
+  bool snapshot_is_due() const;
+  Result<void> agree_on_commit();
   Result<void> commit_now(bool spanned);
-  Result<Copy*> make_copy();
-  Result<void> save(Copy& copy);
+  Result<void> commit_in_place();
+  Version next_version() const;
+  Result<void> make_copy(Version version);
+  Result<void> copy_memory();
+  Result<void> save();
+
+  struct StandIn {
+    std::function<void()> keep, take;
+  };
 
   std::unique_ptr<Rounds> rounds_;
   const StateConfig config_;
@@ -61,12 +78,16 @@ class State {
   std::string folder_;
 
   bool registered_ = false;                 // all ranks have checked it
-  Copy* current_ = nullptr;                 // the last commit
+  Copy* current_ = nullptr;                 // the last commit that was copied
+  std::optional<Version> in_memory_;        // a later one, of which the registered memory is all
+  bool changing_ = false;                   // between update() and the commit
+  bool save_it_ = false;                    // the commit that was agreed on, as a snapshot
   std::vector<std::uint64_t> shard_sizes_;  // by rank
   int uncommitted_ = 0;                     // calls of commit() since the last that made one
   Version saved_;                           // the last that a snapshot was begun of
   bool over_ = false;
   std::vector<std::function<void(const dl_change&)>> tells_;
+  std::vector<StandIn> stand_ins_;
 };
 
 // See dl_run_elastic. step: whether to go on.

@@ -10,7 +10,7 @@ run dlaunch --nproc 3 "$train" "${args[@]}" --model quiet --losses losses.quiet;
 
 # Workers die again and again, with a spare and without.
 for spares in 1 0; do
-  run dlaunch --nproc 3 --spares $spares --max-restarts 100 --chaos kill=800ms,seed=$((spares + 3)) \
+  run dlaunch --nproc 3 --spares $spares --max-restarts 100 --chaos kill=1500ms,seed=$((spares + 3)) \
     "$train" "${args[@]}" --model chaos.$spares --losses losses.$spares
   expect_code 0; expect_err 'killed by SIGKILL'; expect_err 'round [0-9]+: 3 workers after'
   [ $spares = 0 ] || expect_err 'a spare takes its place'

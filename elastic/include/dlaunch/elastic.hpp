@@ -129,6 +129,7 @@ class State {
   }
 
   void sync() { check(dl_state_sync(get())); }
+  void update() { check(dl_state_update(get())); }
   void commit(int flags = 0) { check(dl_state_commit(get(), flags)); }
   void restore() { check(dl_state_restore(get())); }
   void recover() { check(dl_state_recover(get())); }

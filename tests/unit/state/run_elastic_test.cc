@@ -1,72 +1,9 @@
 // Whole jobs under random deaths and changes of size, against what one rank alone would compute.
-#include <random>
-
 #include <doctest/doctest.h>
 
-#include "thread_world.h"
+#include "training.h"
 
 using namespace dlaunch;
-
-namespace {
-
-constexpr std::uint64_t kSamples = 97, kBatch = 10, kEpochs = 4;
-constexpr std::size_t kLength = 50;
-
-// Whole numbers, so that sums are exact in any order.
-double contribution(std::uint32_t sample, std::size_t i) {
-  return static_cast<double>((sample * 7919u + i * 104729u) % 1000);
-}
-
-struct Trained {
-  std::vector<double> w = std::vector<double>(kLength);
-  std::vector<std::uint32_t> used = std::vector<std::uint32_t>(kSamples);  // by all ranks
-
-  void apply(const std::vector<double>& sums) {
-    for (std::size_t i = 0; i < kLength; ++i) {
-      w[i] = std::fmod(w[i] * 31 + sums[i], 1000003.0);
-    }
-  }
-};
-
-std::vector<double> alone() {
-  Sampler sampler(kSamples, kBatch, 1);
-  Trained all;
-  while (sampler.position().epoch < kEpochs) {
-    std::vector<double> sums(kLength);
-    for (const auto sample : sampler.next(0, 1).mine) {
-      for (std::size_t i = 0; i < kLength; ++i) sums[i] += contribution(sample, i);
-    }
-    all.apply(sums);
-  }
-  return all.w;
-}
-
-class Chaos {
- public:
-  Chaos(Job& job, unsigned seed) : job_(job), random_(seed) {}
-
-  // Called by each member in each step: may be its end.
-  void strike(Member& m, const Body& again) {
-    const std::lock_guard lock(mutex_);
-    if (deaths_left_ == 0 || m.size() == 1 || random_() % 30 != 0 ||
-        victims_of_ == m.rounds.round()) {
-      return;
-    }
-    victims_of_ = m.rounds.round();  // one a round, so that somebody is left
-    --deaths_left_;
-    if (random_() % 3 != 0) job_.replace(m.slot, again);
-    throw Killed();
-  }
-
- private:
-  Job& job_;
-  std::mutex mutex_;
-  std::mt19937 random_;
-  int deaths_left_ = 6;
-  std::uint64_t victims_of_ = 0;
-};
-
-}  // namespace
 
 TEST_CASE(
     "run_elastic: whatever dies, the result is that of one rank, and no sample is used twice") {
@@ -89,24 +26,17 @@ TEST_CASE(
         if (sampler.epoch() == kEpochs) return false;
         chaos.strike(m, body);
         const auto batch = sampler.next();
-        std::vector<double> sums(kLength);
-        std::vector<std::uint32_t> used(kSamples);
-        for (const auto sample : batch.mine) {
-          for (std::size_t i = 0; i < kLength; ++i) sums[i] += contribution(sample, i);
-          ++used[sample];
-        }
-        m.all_reduce(sums);
+        Part part(batch.mine);
+        m.all_reduce(part.sums);
         chaos.strike(m, body);
-        m.all_reduce(used);
-        trained.apply(sums);
-        for (std::size_t i = 0; i < kSamples; ++i) trained.used[i] += used[i];
+        m.all_reduce(part.used);
+        trained.apply(part.sums, part.used);
         for (double& x : opt) ++x;
         return true;
       });
       const std::lock_guard lock(mutex);
       ++ended;
-      right += trained.w == expected &&
-               std::ranges::count(trained.used, kEpochs) == static_cast<long>(kSamples);
+      right += is_right(trained, expected);
     };
     job.start({0, 1, 2, 3}, body);
     job.wait();
