@@ -26,6 +26,10 @@ class Secret {
   // others may read or write is refused.
   static Result<Secret> load(const std::string& path);
 
+  // The same; where there is no such file it is made, with 256 random bits, and its folder too.
+  // Of several who do so at once, also on several hosts that share the folder, all get the same.
+  static Result<Secret> load_or_make(const std::string& path);
+
   bool empty() const { return bytes_.empty(); }
   const std::string& bytes() const { return bytes_; }
 

@@ -20,6 +20,7 @@
 #include "base/secret.h"
 #include "base/unique_fd.h"
 #include "cli/read_file.h"
+#include "cli/slurm_time.h"
 
 extern char** environ;
 
@@ -193,6 +194,7 @@ Machine this_machine() {
   machine.check_secret = check_secret;
   machine.environment = environment;
   machine.new_job_id = new_job_id;
+  machine.slurm_time_left = slurm_time_left;
   return machine;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/topology.h"
 
@@ -40,6 +41,8 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> check_secret;
   std::function<std::optional<std::string>(const std::string& name)> environment;
   std::function<std::string()> new_job_id;
+  // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
+  std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;
 };
 
 Machine this_machine();

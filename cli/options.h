@@ -67,6 +67,7 @@ struct Options {
   // failure and time
   Text grace;
   Text timeout;
+  Text end_signal;
   Text max_restarts;
   Text restart_scope;
   Text no_restart_codes;

@@ -45,6 +45,7 @@ Result<void> plan_endings(PlanDraft& draft) {
     plan.max_restarts = *limit;
   }
   if (auto ok = plan_elastic(draft); !ok) return ok;
+  if (auto ok = plan_end_signal(draft); !ok) return ok;
   if (options.error_file) {
     if (auto can = draft.machine.can_create(*options.error_file); !can) {
       return Error{.code = Errc::io,
@@ -82,9 +83,30 @@ Result<void> plan_general(PlanDraft& draft) {
 
 }  // namespace
 
-Result<BuiltPlan> build_plan(const Options& options, const Machine& machine,
+namespace {
+
+// Where Slurm says which hosts there are, and nobody else does. A dlaunch that a worker started is
+// for this host alone.
+Result<std::optional<SlurmPlace>> place_by_slurm(Options& options, const Machine& machine) {
+  if (!left_to_slurm(options) || machine.environment("DLAUNCH_ROUND")) {
+    return std::optional<SlurmPlace>();
+  }
+  auto place = read_slurm(machine.environment);
+  if (place && *place) apply_slurm(**place, options);
+  return place;
+}
+
+}  // namespace
+
+Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
                              const NodesPlan* part_of) {
+  Options options = given;
   PlanDraft draft{.options = options, .machine = machine};
+  if (part_of == nullptr) {
+    auto place = place_by_slurm(options, machine);
+    if (!place) return place.error();
+    draft.slurm = std::move(*place);
+  }
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,

@@ -100,7 +100,9 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
   const auto now = steady_now();
   const bool over = now > (failure.nobody_listens ? refused_until_ : give_up_at_);
   if (failure.final || over) {
-    log_error("cannot join the job at {}", failure.why);
+    const bool by_key = failure.final && !plan_.key_file.empty();
+    log_error("cannot join the job at {}{}", failure.why,
+              by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
     link_->stop();
     return leave(kExitRendezvous);
   }
@@ -171,7 +173,8 @@ void Follower::welcomed(const NodeWelcome& welcome) {
 void Follower::finished(const NodeFinish& finish) {
   link_->stop();
   if (node_) node_->kill_leftovers();
-  const bool said = plan_.nodes.lifeline >= 0;  // by the one that started us, to the same user
+  // By the one that started us, or by the leading one, to the same user.
+  const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
   leave(finish.exit_code);
 }
@@ -200,6 +203,7 @@ void Follower::tell(const JobCore::Event& event) {
 // The whole job's, by way of the leader; alone, or when it is pressed, at once.
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
+  if (plan_.nodes.in_step && !ends) return;  // Slurm gave it to the workers, too
   const bool again = ends && std::exchange(stop_signal_, signal) != 0;
   if (joined_ && !again) return send(NodeSignal{signal});
   if (!ends) return;
