@@ -23,7 +23,8 @@ class Secret {
   // 256 random bits.
   static Result<Secret> random();
   // Reads a secret file: its bytes less trailing white space, 16 to 4096 of them. A file that
-  // others may read or write is refused.
+  // others may read or write is refused; one of root's that is lent to our group, as
+  // Kubernetes does, may be read by it.
   static Result<Secret> load(const std::string& path);
 
   // The same; where there is no such file it is made, with 256 random bits, and its folder too.

@@ -32,6 +32,17 @@ std::string host_name() {
   return ::gethostname(name, sizeof name) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
+// A pod has it in its /etc/hosts.
+std::string full_name() {
+  std::string name = host_name();
+  addrinfo hints{};
+  hints.ai_flags = AI_CANONNAME;
+  addrinfo* raw = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &raw) != 0) return name;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
+  return raw->ai_canonname != nullptr ? raw->ai_canonname : name;
+}
+
 bool is_loopback(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -180,6 +191,7 @@ Machine this_machine() {
   Machine machine;
   machine.cpus = usable_cpus();
   machine.hostname = host_name();
+  if (std::getenv("JOB_COMPLETION_INDEX") != nullptr) machine.full_name = full_name();
   machine.stdout_is_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   machine.topology = discover_topology;

@@ -18,6 +18,7 @@ enum class FileKind { absent, plain, executable, folder };
 struct Machine {
   UsableCpus cpus;
   std::string hostname;
+  std::string full_name;  // with its domain, where it has one
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
 

@@ -154,6 +154,13 @@ constexpr OptionRow kTable[] = {
     {"secret-file", "", "", "FILE", "a new one", Group::nodes,
      "the secret that this job's processes prove to each other (mode 0600, 16 bytes or more)",
      &Options::secret_file, kWorkerVar},
+    {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
+     "write the job to stdout as YAML for Kubernetes, one pod for each of --nnodes, instead of "
+     "running it",
+     &Options::emit},
+    {"image", "", "", "IMAGE", "", Group::nodes,
+     "with --emit: the container's image, with dlaunch and the program in it", &Options::image},
+    {"gpus", "", "", "N", "0", Group::nodes, "with --emit: GPUs of each pod", &Options::gpus},
 
     // --- general
     {"transport", "", "", "auto|shm|tcp", "auto", Group::general,

@@ -50,6 +50,9 @@ struct Options {
   Text job_id;
   Text secret_file;
   Text ssh_command;
+  Text emit;
+  Text image;
+  Text gpus;
   // placement
   Text bind;
   Switch report_bindings;

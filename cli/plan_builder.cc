@@ -5,6 +5,7 @@
 
 #include "base/endpoint.h"
 #include "base/units.h"
+#include "cli/plan_kubernetes.h"
 #include "cli/plan_parts.h"
 
 namespace dlaunch {
@@ -91,6 +92,9 @@ Result<std::optional<SlurmPlace>> place_by_slurm(Options& options, const Machine
   if (!left_to_slurm(options) || machine.environment("DLAUNCH_ROUND")) {
     return std::optional<SlurmPlace>();
   }
+  auto in_pod = apply_kubernetes(machine.environment, machine.hostname, machine.full_name, options);
+  if (!in_pod) return in_pod.error();
+  if (*in_pod) return std::optional<SlurmPlace>();
   auto place = read_slurm(machine.environment);
   if (place && *place) apply_slurm(**place, options);
   return place;
