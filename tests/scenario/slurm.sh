@@ -7,24 +7,24 @@ export HOME=$tmp/home; mkdir -p "$HOME"
 where='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname)'
 
 # A step: one dlaunch on each node.
-run on 1 srun -N3 --ntasks-per-node=1 dlaunch --nproc 2 bash -c "$where"; expect_code 0
+run on 1 srun -w host[1-3] --ntasks-per-node=1 dlaunch --nproc 2 bash -c "$where"; expect_code 0
 for r in 0 1 2 3 4 5; do
   expect_out "^\[$r\] $r/6 $((r % 2))/2 $((r / 2))/3 10.77.0.1 host$((r / 2 + 1))$"
 done
 [ ! -s err ] || fail "words on stderr"
 [ "$(stat -c %a "$HOME/.dlaunch/key")" = 600 ] && [ "$(ls -A "$HOME/.dlaunch")" = key ] || fail "the key"
-run on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_code 0
+run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_code 0
 # Its failure is the step's, with its code.
-run on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
+run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'
 # Users' folders that are not shared: the key is another one.
-run on 1 srun -N2 --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 3 true'
+run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 3 true'
 expect_code 69; expect_err 'cannot join the job .*; its hosts have to share .*/1/.dlaunch/key, or a --secret-file'
 # Several on a node.
-run on 1 srun -N1 -n2 dlaunch true; expect_code 64
+run on 1 srun -w host1 -n2 dlaunch true; expect_code 64
 expect_err 'Slurm started 2 dlaunch on host1, and each node needs one'
 # The port is another's: the leader says so, and nobody waits.
-run on 1 srun -N2 --ntasks-per-node=1 bash -c '
+run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c '
   if [ $SLURM_NODEID = 0 ]; then
     python3 -c "import socket, sys, subprocess
 s = socket.socket(); s.bind((\"10.77.0.1\", 20480 + (int(sys.argv[1]) * 61 + int(sys.argv[2])) % 12281)); s.listen()
@@ -37,7 +37,7 @@ expect_code 69; expect_err 'Address already in use'
 # A batch script: the workers are those that Slurm has tasks for.
 cat > batch.sh <<END
 #!/bin/bash
-#SBATCH --nodes=3 --ntasks=5 --time=10 --output=batch.out --error=batch.err
+#SBATCH --nodelist=host[1-3] --ntasks=5 --time=10 --output=batch.out --error=batch.err
 export WORD="two  words"
 dlaunch bash -c '$where "\$WORD"'
 dlaunch --nproc 2 hello
@@ -51,7 +51,7 @@ done
 
 # salloc's shell, where it leads without being one of the nodes; the code is the failed rank's, and
 # the report is the last.
-run on 1 salloc -Q -N2 -w host[3-4] dlaunch --nproc 2 bash -c \
+run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
   'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host4\) failed first: exit code 7'
 tail -n 1 err | grep -q '^dlaunch:' || fail "the report is not the last"
