@@ -86,18 +86,20 @@ Result<void> plan_general(PlanDraft& draft) {
 
 namespace {
 
-// Where Slurm says which hosts there are, and nobody else does. A dlaunch that a worker started is
-// for this host alone.
-Result<std::optional<SlurmPlace>> place_by_slurm(Options& options, const Machine& machine) {
-  if (!left_to_slurm(options) || machine.environment("DLAUNCH_ROUND")) {
-    return std::optional<SlurmPlace>();
-  }
+// What Kubernetes or Slurm say about the hosts, where nobody else does. A dlaunch that a worker
+// started is for this host alone.
+Result<void> find_place(PlanDraft& draft, Options& options) {
+  const Machine& machine = draft.machine;
+  if (!left_to_scheduler(options) || machine.environment("DLAUNCH_ROUND")) return {};
   auto in_pod = apply_kubernetes(machine.environment, machine.hostname, machine.full_name, options);
   if (!in_pod) return in_pod.error();
-  if (*in_pod) return std::optional<SlurmPlace>();
+  draft.in_pod = *in_pod;
+  if (draft.in_pod) return {};
   auto place = read_slurm(machine.environment);
-  if (place && *place) apply_slurm(**place, options);
-  return place;
+  if (!place) return place.error();
+  draft.slurm = std::move(*place);
+  if (draft.slurm) apply_slurm(*draft.slurm, options);
+  return {};
 }
 
 }  // namespace
@@ -107,9 +109,7 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   Options options = given;
   PlanDraft draft{.options = options, .machine = machine};
   if (part_of == nullptr) {
-    auto place = place_by_slurm(options, machine);
-    if (!place) return place.error();
-    draft.slurm = std::move(*place);
+    if (auto found = find_place(draft, options); !found) return found.error();
   }
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;

@@ -22,7 +22,7 @@ std::string first_of(const std::string& name, const std::string& index) {
 Result<bool> apply_kubernetes(const Environment& env, const std::string& hostname,
                               const std::string& full_name, Options& options) {
   const auto index = env(kIndex);
-  if (!index || !options.nnodes || !left_to_slurm(options)) return false;
+  if (!index || !options.nnodes || !left_to_scheduler(options)) return false;
   auto number = parse_int(*index, 0, kMaxIndex, kIndex);
   if (!number) return number.error();
   if (!options.node_rank) options.node_rank = {std::to_string(*number), kIndex};

@@ -83,6 +83,7 @@ Result<void> plan_nodes(PlanDraft& draft) {
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
   nodes.in_step = draft.slurm && draft.slurm->step;
+  nodes.leader_returns = draft.in_pod;
   if (nodes.max == 1) return {};
   if (options.standalone) {
     return refuse("{} and {} {} contradict each other", options.standalone.source,

@@ -25,6 +25,7 @@ struct PlanDraft {
   const Machine& machine;
   bool joins = false;               // a job that another dlaunch leads
   std::optional<SlurmPlace> slurm;  // where Slurm has a say in which hosts there are
+  bool in_pod = false;              // of Kubernetes, which gives every host its number
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them

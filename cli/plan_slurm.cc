@@ -194,7 +194,7 @@ Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
   return std::optional(place);
 }
 
-bool left_to_slurm(const Options& options) {
+bool left_to_scheduler(const Options& options) {
   return !options.standalone && !options.hosts && !options.hostfile &&
          !(options.nnodes && *options.nnodes == "1");
 }

@@ -44,8 +44,8 @@ struct SlurmPlace {
 // each other.
 Result<std::optional<SlurmPlace>> read_slurm(const Environment& env);
 
-// Whether the options leave the choice of hosts to Slurm.
-bool left_to_slurm(const Options& options);
+// Whether the options leave the choice of hosts to a scheduler.
+bool left_to_scheduler(const Options& options);
 
 // Puts what Slurm says where the options say nothing; the source names the variable.
 void apply_slurm(const SlurmPlace& place, Options& options);

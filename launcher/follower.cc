@@ -24,7 +24,8 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
     : AgentBase(plan, job_dir, std::move(signals), original),
       lifeline_(loop_),
       give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
-      refused_until_(give_up_at_) {}
+      refused_until_(give_up_at_),
+      tell_at_(steady_now() + kTellAfter) {}
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
@@ -85,8 +86,10 @@ void Follower::on_lost(const std::string& why) {
   const bool was_in = std::exchange(joined_, false);
   const auto now = steady_now();
   give_up_at_ = deadline_after(now, plan_.join_timeout);
-  refused_until_ = std::min(give_up_at_, now + kNobodyListens);
-  waiting_told_ = false;
+  refused_until_ = give_up_at_;
+  if (!plan_.nodes.leader_returns) refused_until_ = std::min(give_up_at_, now + kNobodyListens);
+  told_.clear();
+  tell_at_ = now + kTellAfter;
   if (!was_in) return;
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
   pump_.post([this] {
@@ -106,10 +109,10 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
     link_->stop();
     return leave(kExitRendezvous);
   }
-  const bool late = now > give_up_at_ - plan_.join_timeout + kTellAfter;
-  if (late && !std::exchange(waiting_told_, true)) {
-    log_warn("waiting for the leading dlaunch at {}", failure.why);
-  }
+  if (now < tell_at_ || failure.why == told_) return;
+  log_warn("waiting for the leading dlaunch at {}", failure.why);
+  told_ = failure.why;
+  tell_at_ = now + kTellAfter;
 }
 
 void Follower::on_frame(std::string_view frame) {

@@ -58,9 +58,10 @@ struct NodesPlan {
   int min = 1, max = 1;
   int rank = -1;  // of this one; -1: as it comes
   Lead lead = Lead::yes;
-  std::string endpoint;  // host:port of the dlaunch that leads; "": on one host
-  bool in_step = false;  // Slurm started one on each node, and signals all their processes
-  int total = 0;         // workers at the start on all hosts; 0: not known here
+  std::string endpoint;         // host:port of the dlaunch that leads; "": on one host
+  bool leader_returns = false;  // lost, it is started again, perhaps with another address
+  bool in_step = false;         // Slurm started one on each node, and signals all their processes
+  int total = 0;                // workers at the start on all hosts; 0: not known here
 
   // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;

@@ -64,7 +64,7 @@ Variables with(Variables variables, const Variables& others) {
 }
 
 Options applied(const Variables& variables, Options options = {}) {
-  if (left_to_slurm(options)) apply_slurm(place(variables), options);
+  if (left_to_scheduler(options)) apply_slurm(place(variables), options);
   return options;
 }
 
