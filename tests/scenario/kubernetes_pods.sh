@@ -76,3 +76,11 @@ done
 printf '%s train-1\n' "$(host_addr 2)" > hosts.2
 run on 2 env JOB_COMPLETION_INDEX=1 "${command[@]}"; expect_code 64
 expect_err "this pod's name 'train-1' is not one that leads to pod 0"
+
+# A name server that does not answer does not keep a signal waiting for the 10 s that resolvers do.
+pod 1 2; link_cut 3 drop; echo "nameserver $(host_addr 3)" > resolv
+start_pod 1 2
+asks() { on 2 ss --no-header --udp --numeric dst "$(host_addr 3):53" | grep -q .; }
+wait_until 20 asks || fail "the name server is not asked"
+kill -INT "${dlaunch_of[1]}"
+wait_until 4 eval "! alive ${dlaunch_of[1]} 2>/dev/null" || fail "an interrupt waits for the name server"
