@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/topology.h"
 
@@ -17,6 +18,7 @@ enum class FileKind { absent, plain, executable, folder };
 struct Machine {
   UsableCpus cpus;
   std::string hostname;
+  std::string full_name;  // with its domain, where it has one
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
 
@@ -40,6 +42,8 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> check_secret;
   std::function<std::optional<std::string>(const std::string& name)> environment;
   std::function<std::string()> new_job_id;
+  // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
+  std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;
 };
 
 Machine this_machine();

@@ -28,8 +28,34 @@ Result<Endpoint> leader_of(const Options& options) {
   return endpoint;
 }
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 const Text& leader_option(const Options& options) {
   return options.rdzv ? options.rdzv : options.master_addr;
+}
+
+// Whether this host leads, and where it listens then.
+Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  nodes.lead = NodesPlan::Lead::no;
+  if (nodes.rank > 0) return {};  // and its name may not be known yet
+  auto address = draft.machine.local_address(endpoint.host);
+  if (draft.slurm && nodes.rank == 0 && (!address || is_loopback(*address))) {
+    // Its own name is 127.0.1.1 to a host that the others know by a better one.
+    address = draft.machine.address_towards(draft.slurm->nodes.back());
+  }
+  if (!address && nodes.rank < 0) return {};
+  if (!address) {
+    return refuse("{}: node rank 0 leads the job, but '{}' is not an address of this machine",
+                  leader_option(draft.options).source, endpoint.host);
+  }
+  nodes.lead = nodes.rank == 0 ? NodesPlan::Lead::yes : NodesPlan::Lead::if_free;
+  plan.store_listen = to_string(Endpoint{*address, endpoint.port});
+  plan.master_addr = *address;
+  return {};
 }
 
 }  // namespace
@@ -78,6 +104,8 @@ Result<void> plan_nodes(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
+  nodes.in_step = draft.slurm && draft.slurm->step;
+  nodes.leader_returns = draft.in_pod;
   if (nodes.max == 1) return {};
   if (options.standalone) {
     return refuse("{} and {} {} contradict each other", options.standalone.source,
@@ -89,19 +117,11 @@ Result<void> plan_nodes(PlanDraft& draft) {
     return refuse("{}: all hosts have to know the port", leader_option(options).source);
   }
   nodes.endpoint = to_string(*endpoint);
-  const auto address = draft.machine.local_address(endpoint->host);
-  if (nodes.rank == 0 && !address) {
-    return refuse("{}: node rank 0 leads the job, but '{}' is not an address of this machine",
-                  leader_option(options).source, endpoint->host);
-  }
-  nodes.lead = nodes.rank == 0             ? NodesPlan::Lead::yes
-               : nodes.rank < 0 && address ? NodesPlan::Lead::if_free
-                                           : NodesPlan::Lead::no;
-  if (nodes.lead != NodesPlan::Lead::no) {
-    plan.store_listen = to_string(Endpoint{*address, endpoint->port});
-    plan.master_addr = *address;
-  }
-  if (!options.secret_file) {
+  if (auto done = plan_lead(draft, *endpoint); !done) return done.error();
+  const auto home = draft.machine.environment("HOME");
+  if (!options.secret_file && draft.slurm && draft.slurm->step && home) {
+    plan.key_file = *home + "/.dlaunch/key";
+  } else if (!options.secret_file) {
     draft.built.warnings.push_back(
         fmt::format("no --secret-file: whoever reaches {} and knows the job's name can join it",
                     nodes.endpoint));

@@ -76,6 +76,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<JobControl> control_;
   std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
+  TimePoint end_signal_at_;
   JobStory story_;
   std::size_t hosts_failed_ = 0;
   bool led_elsewhere_ = false;
@@ -111,6 +112,8 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed =
                  [this](Slot slot, const SpawnError& error) { story_.start_failed(slot, error); }}),
+      end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
+                                           : kNever),
       story_(plan) {}
 
 std::optional<int> Agent::run() {
@@ -247,6 +250,10 @@ Node::Listener Agent::node_listener() {
 }
 
 void Agent::on_signal(int signal) {
+  const NodesPlan& nodes = plan_.nodes;
+  if (nodes.in_step && !ends_the_job(signal)) return;  // Slurm gave it to the workers, too
+  const bool by_all = nodes.signalled_by_all() && ends_the_job(signal);
+  if (by_all && driver_ && !crew_.is_own_news(signal)) return;
   if (!driver_) {
     if (ends_the_job(signal) && ending_) return loop_.stop();
     if (ends_the_job(signal)) give_up(128 + signal, "interrupted: " + crew_.who_is_here());
@@ -260,12 +267,17 @@ void Agent::on_signal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
-  arm_timer(
-      std::min(job().deadline().value_or(kNever), node_->driver().deadline().value_or(kNever)));
+  arm_timer(std::min({job().deadline().value_or(kNever),
+                      node_->driver().deadline().value_or(kNever), end_signal_at_}));
 }
 
 void Agent::on_timer() {
   node_->driver().on_clock();
+  if (steady_now() >= end_signal_at_) {
+    end_signal_at_ = kNever;
+    log_warn("the job's time is nearly up: {} to all workers", describe_signal(plan_.end_signal));
+    feed(JobCore::Signal{plan_.end_signal});
+  }
   feed(JobCore::Clock{});
 }
 

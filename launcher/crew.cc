@@ -215,8 +215,24 @@ void Crew::take(int node, const NodeMessage& message) {
   } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
     on(node, *ended);
   } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
-    listener_.tell(JobCore::Signal{signal->number});
+    on(node, *signal);
   }
+}
+
+void Crew::on(int node, const NodeSignal& signal) {
+  if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
+  if (!plan_.nodes.by_srun || ends_the_job(signal.number)) {
+    listener_.tell(JobCore::Signal{signal.number});
+  } else if (own_ != nullptr) {
+    own_->driver().hand_on(signal.number);  // those of the steps have it already
+  }
+}
+
+bool Crew::is_news(int node, int signal) {
+  const int times = ++seen_[{node, signal}];
+  if (times <= most_seen_[signal]) return false;
+  most_seen_[signal] = times;
+  return true;
 }
 
 // With the job's slot in place of the node's; what names none is dropped.

@@ -70,6 +70,11 @@ class Crew {
   bool announce(const JobCore::Announce& announce);
   void finish(int exit_code, const std::string& why);
 
+  // Of a signal that Slurm sends to several nodes: whether this node is the first to have it so
+  // often.
+  bool is_news(int node, int signal);
+  bool is_own_news(int signal) { return is_news(own(), signal); }
+
   std::string host_of(Slot slot) const;
   // The own node's slot that a slot of the job is.
   std::optional<Slot> own_slot(Slot slot) const;
@@ -96,6 +101,7 @@ class Crew {
   void on(int node, const NodeEnded& ended);
   void on(int node, const NodeStartFailed& failed);
   void take(int node, const NodeMessage& message);
+  void on(int node, const NodeSignal& signal);
   void tell(int node, JobCore::Event event);
   void join(Link link, const NodeJoin& join);
   void refuse(Link link, const std::string& why);
@@ -126,8 +132,10 @@ class Crew {
   StoreServer* store_ = nullptr;
   Endpoint master_;
   std::map<Link, Remote> remotes_;
-  std::vector<Home> homes_;  // by slot of the job
-  int size_ = 0;             // at the start
+  std::vector<Home> homes_;                  // by slot of the job
+  std::map<std::pair<int, int>, int> seen_;  // by node and signal
+  std::map<int, int> most_seen_;             // by signal
+  int size_ = 0;                             // at the start
   bool finished_ = false;
   asio::steady_timer beat_timer_, roster_timer_;
 };

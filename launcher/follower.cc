@@ -24,7 +24,8 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
     : AgentBase(plan, job_dir, std::move(signals), original),
       lifeline_(loop_),
       give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
-      refused_until_(give_up_at_) {}
+      refused_until_(give_up_at_),
+      tell_at_(steady_now() + kTellAfter) {}
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
@@ -85,8 +86,10 @@ void Follower::on_lost(const std::string& why) {
   const bool was_in = std::exchange(joined_, false);
   const auto now = steady_now();
   give_up_at_ = deadline_after(now, plan_.join_timeout);
-  refused_until_ = std::min(give_up_at_, now + kNobodyListens);
-  waiting_told_ = false;
+  refused_until_ = give_up_at_;
+  if (!plan_.nodes.leader_returns) refused_until_ = std::min(give_up_at_, now + kNobodyListens);
+  told_.clear();
+  tell_at_ = now + kTellAfter;
   if (!was_in) return;
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
   pump_.post([this] {
@@ -100,14 +103,16 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
   const auto now = steady_now();
   const bool over = now > (failure.nobody_listens ? refused_until_ : give_up_at_);
   if (failure.final || over) {
-    log_error("cannot join the job at {}", failure.why);
+    const bool by_key = failure.final && !plan_.key_file.empty();
+    log_error("cannot join the job at {}{}", failure.why,
+              by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
     link_->stop();
     return leave(kExitRendezvous);
   }
-  const bool late = now > give_up_at_ - plan_.join_timeout + kTellAfter;
-  if (late && !std::exchange(waiting_told_, true)) {
-    log_warn("waiting for the leading dlaunch at {}", failure.why);
-  }
+  if (now < tell_at_ || failure.why == told_) return;
+  log_warn("waiting for the leading dlaunch at {}", failure.why);
+  told_ = failure.why;
+  tell_at_ = now + kTellAfter;
 }
 
 void Follower::on_frame(std::string_view frame) {
@@ -171,7 +176,8 @@ void Follower::welcomed(const NodeWelcome& welcome) {
 void Follower::finished(const NodeFinish& finish) {
   link_->stop();
   if (node_) node_->kill_leftovers();
-  const bool said = plan_.nodes.lifeline >= 0;  // by the one that started us, to the same user
+  // By the one that started us, or by the leading one, to the same user.
+  const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
   leave(finish.exit_code);
 }
@@ -200,6 +206,7 @@ void Follower::tell(const JobCore::Event& event) {
 // The whole job's, by way of the leader; alone, or when it is pressed, at once.
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
+  if (plan_.nodes.in_step && !ends) return;  // Slurm gave it to the workers, too
   const bool again = ends && std::exchange(stop_signal_, signal) != 0;
   if (joined_ && !again) return send(NodeSignal{signal});
   if (!ends) return;

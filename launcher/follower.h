@@ -1,7 +1,7 @@
 // Follower: the agent of a host whose job is led from another one. Starts and stops workers as the
 // leader says and tells it how they end. When the leader is lost, its workers are killed: they are
 // fenced, and would only wait; then it asks to join again, as a fresh host, for --join-timeout, or
-// for 10 s where nobody listens there any more.
+// for 10 s where nobody listens there any more and nobody starts it again.
 #pragma once
 
 #include <map>
@@ -47,9 +47,10 @@ class Follower final : private AgentBase {
   int slots_ = 0;
   bool open_ = false;    // the connection
   bool joined_ = false;  // and the leader has us
-  bool waiting_told_ = false;
   int stop_signal_ = 0;  // the user's
   TimePoint give_up_at_, refused_until_;
+  TimePoint tell_at_;  // whom we wait for, and why, unless that was told_
+  std::string told_;
 };
 
 }  // namespace dlaunch
