@@ -54,8 +54,6 @@ std::string file_name(const std::string& job_id) {
   return name;
 }
 
-Error too_long() { return Error{.code = Errc::usage, .what = "store: key or value too long"}; }
-
 class FileStore : public Store {
  public:
   explicit FileStore(std::string path)
@@ -81,7 +79,7 @@ class FileStore : public Store {
   Result<std::string> compare_and_set(std::string_view key,
                                       std::optional<std::string_view> expected,
                                       std::string_view desired, TimePoint deadline) override {
-    if (expected.value_or("").size() > kMaxValueBytes) return too_long();
+    if (auto fits = check_size(key, expected.value_or("")); !fits) return fits.error();
     auto done = locked(deadline, [&]() -> Result<void> {
       const auto old = find(key);
       if (old.has_value() != expected.has_value() || (old && *old != *expected)) return {};
@@ -234,9 +232,7 @@ bool FileStore::apply(std::string_view body) {
 
 // With the lock held and everything read: what stands behind read_ is a dead writer's torn record.
 Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view value) {
-  if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
-    return too_long();
-  }
+  if (auto fits = check_size(key, value); !fits) return fits;
   if (::ftruncate(fd_.get(), read_) != 0) return failed("truncate");
   const auto record = encode_record(kind, key, value);
   std::size_t written = 0;
