@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "elastic/job_driver.h"
 #include "launcher/agent_base.h"
+#include "launcher/candidate.h"
 #include "launcher/crew.h"
 #include "launcher/follower.h"
 #include "launcher/job_care.h"
@@ -36,6 +37,8 @@ constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 class Agent final : private AgentBase, private JobDriver::Hands {
  public:
   Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original);
+  // Before run().
+  void set_office(Office& office) { office_ = &office; }
   // None: another dlaunch listens where this one was to lead, and it may follow.
   std::optional<int> run();
 
@@ -74,6 +77,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<Node> node_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
+  Office* office_ = nullptr;         // where the leader was elected
   std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   JobStory story_;
@@ -130,6 +134,12 @@ bool Agent::set_up() {
     return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
   }
   open_output();
+  if (office_ == nullptr) return true;
+  office_->take(to_string(store_->endpoint()), [this](const std::string& why) {
+    asio::post(loop_, [this, why] {
+      if (!ending_) give_up(kExitRendezvous, why);
+    });
+  });
   return true;
 }
 
@@ -358,6 +368,15 @@ void Agent::perform(const JobCore::Finish& how) {
 
 }  // namespace
 
+int lead_job(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+             const OriginalSignals& original, Office& office) {
+  Agent agent(plan, job_dir, std::move(signals), original);
+  agent.set_office(office);
+  const int exit_code = agent.run().value_or(kExitRendezvous);
+  office.leave();
+  return exit_code;
+}
+
 int run_job(const Plan& plan) {
   if (auto ok = open_standard_descriptors(); !ok) {
     log_error("{}", ok.error().what);
@@ -370,6 +389,16 @@ int run_job(const Plan& plan) {
   }
   return run_kept(
       [&](UniqueFd signals, const OriginalSignals& original) {
+        if (plan.nodes.elects()) {
+          auto candidate = start_candidate(plan, original);
+          if (!candidate) {
+            log_error("{}", candidate.error().what);
+            return static_cast<int>(kExitSystem);
+          }
+          Follower follower(plan, *job_dir, std::move(signals), original);
+          follower.set_candidate(std::move(*candidate));
+          return follower.run();
+        }
         if (plan.nodes.lead != NodesPlan::Lead::no) {
           UniqueFd kept(::fcntl(signals.get(), F_DUPFD_CLOEXEC, 0));
           const auto led = Agent(plan, *job_dir, std::move(kept), original).run();

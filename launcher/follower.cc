@@ -29,14 +29,29 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
 int Follower::run() {
   if (!set_up()) return exit_code_;
   // What the user chose holds for the host that is sure to have rank 0.
-  const int port = plan_.nodes.rank == 0 ? plan_.master_port : 0;
+  const bool maybe = plan_.nodes.rank == 0 || (plan_.nodes.rank < 0 && plan_.nodes.elects());
+  const int port = maybe ? plan_.master_port : 0;
   auto master = reserve_port(plan_.host, static_cast<std::uint16_t>(port));
   if (!master) return failed(kExitRendezvous, master.error()), exit_code_;
   master_port_ = std::move(*master);
   open_output();
   watch_lifeline();
-  const auto endpoint = parse_endpoint(plan_.nodes.endpoint);
-  common_.store_url = "tcp://" + plan_.nodes.endpoint;
+  if (elected_by_) {
+    watch_candidate();
+  } else {
+    follow({.endpoint = plan_.nodes.endpoint});
+  }
+  return run_loop();
+}
+
+void Follower::follow(const Leader& leader) {
+  const auto endpoint = parse_endpoint(leader.endpoint);
+  if (!endpoint)
+    return log_warn("the job's leader is at '{}': {}", leader.endpoint, endpoint.error().what);
+  if (link_) link_->stop();
+  if (joined_) on_lost(to_string(*endpoint) + ": it leads now");
+  common_.store_url = "tcp://" + leader.endpoint;
+  if (node_) node_->set_store(common_.store_url);
   HandshakeIdentity self{.purpose = Purpose::node,
                          .job_id = plan_.job_id,
                          .who = fmt::format("dlaunch of host {} (pid {})", plan_.host, ::getpid())};
@@ -47,7 +62,42 @@ int Follower::run() {
                     .lost = [this](const std::string& why) { on_lost(why); },
                     .failed = [this](const LeaderLink::Failure& failure) { on_failed(failure); }});
   link_->start();
-  return run_loop();
+}
+
+// -- The election
+
+void Follower::watch_candidate() {
+  helpers_.insert(elected_by_->pid);
+  candidate_.emplace(
+      loop_, std::move(*elected_by_),
+      CandidateLink::Listener{
+          .leader =
+              [this](const Leader& leader, bool ours) {
+                leads_ = ours;
+                follow(leader);
+              },
+          .nobody = [this](const std::string& why, bool never) { nobody_leads(why, never); },
+          .ended = [this] { candidate_ended(); }});
+}
+
+void Follower::nobody_leads(const std::string& why, bool never) {
+  if (open_) return;
+  on_failed({.why = why, .final = never});
+}
+
+void Follower::part(int exit_code) {
+  parted_ = true;
+  if (link_) link_->stop();
+  leave(exit_code);
+}
+
+void Follower::candidate_ended() {
+  helpers_.erase(candidate_->pid());
+  if (leave_with_) return part(*leave_with_);
+  if (parted_) return;
+  log_error("lost the process that takes part in the election of the job's leader");
+  kill_descendants();
+  part(kExitInternal);
 }
 
 void Follower::watch_lifeline() {
@@ -61,8 +111,7 @@ void Follower::watch_lifeline() {
     }
     if (any_runs()) log_warn("lost the dlaunch that started this one; ending this host's workers");
     kill_descendants();
-    link_->stop();
-    leave(kExitRendezvous);
+    part(kExitRendezvous);
   });
 }
 
@@ -98,11 +147,12 @@ void Follower::on_lost(const std::string& why) {
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {
   const auto now = steady_now();
-  const bool over = now > (failure.nobody_listens ? refused_until_ : give_up_at_);
+  // Where it is elected, another one may lead soon.
+  const bool refused = failure.nobody_listens && !plan_.nodes.elects();
+  const bool over = now > (refused ? refused_until_ : give_up_at_);
   if (failure.final || over) {
     log_error("cannot join the job at {}", failure.why);
-    link_->stop();
-    return leave(kExitRendezvous);
+    return part(kExitRendezvous);
   }
   const bool late = now > give_up_at_ - plan_.join_timeout + kTellAfter;
   if (late && !std::exchange(waiting_told_, true)) {
@@ -123,8 +173,7 @@ void Follower::send(const NodeMessage& message) { link_->send(encode(message, st
 void Follower::take(const NodeMessage& message) {
   if (const auto* refused = std::get_if<NodeRefused>(&message)) {
     log_error("the leading dlaunch refused this host: {}", escaped(refused->why));
-    link_->stop();
-    return leave(kExitRendezvous);
+    return part(kExitRendezvous);
   }
   if (const auto* finish = std::get_if<NodeFinish>(&message)) return finished(*finish);
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
@@ -132,6 +181,7 @@ void Follower::take(const NodeMessage& message) {
   if (const auto* start = std::get_if<NodeStart>(&message)) {
     node_->drop_old_round_dirs();
     node_->start(*start);
+    if (care_) care_->begin_round(start->size, std::nullopt);
   } else if (const auto* stop = std::get_if<NodeStop>(&message)) {
     node_->driver().stop(stop->slots, stop->signal);
   } else if (const auto* pass = std::get_if<NodeHandOn>(&message)) {
@@ -140,6 +190,7 @@ void Follower::take(const NodeMessage& message) {
     node_->fence(fence->round, fence->lost);
   } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
     (void)node_->announce(*announce);
+    if (care_) care_->begin_round(announce->size, std::nullopt);
   }
 }
 
@@ -150,30 +201,40 @@ void Follower::welcomed(const NodeWelcome& welcome) {
         slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
                  .ended =
                      [this](Slot slot, const WorkerEnd& end) {
+                       if (care_) care_->gone(end.rank);
                        if (joined_) send(NodeEnded{slot, end});
                        node_->kill_leftovers();
                        join();
                      },
                  .start_failed = [this](Slot slot,
                                         const SpawnError& error) { start_errors_[slot] = error; },
-                 .child_changed = [] {}});
+                 .child_changed =
+                     [this] {
+                       if (care_) care_->look();
+                     }});
     if (!node) {
       failed(kExitCannotCreate, node.error());
-      link_->stop();
-      return leave(kExitCannotCreate);
+      return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
+    if (plan_.nodes.elects()) {
+      care_.emplace(loop_, plan_, *hub_, node_->processes(),
+                    [this](const JobCore::Event& event) { tell(event); });
+    }
   }
   joined_ = true;
   log_info("joined the job as node {}", welcome.number);
 }
 
 void Follower::finished(const NodeFinish& finish) {
-  link_->stop();
+  if (care_) care_->stop();
   if (node_) node_->kill_leftovers();
-  const bool said = plan_.nodes.lifeline >= 0;  // by the one that started us, to the same user
+  // By the one that started us, or by our own candidate, to the same user.
+  const bool said = plan_.nodes.lifeline >= 0 || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
-  leave(finish.exit_code);
+  if (!leads_) return part(finish.exit_code);
+  link_->stop();
+  leave_with_ = finish.exit_code;
 }
 
 // -- What happens here
@@ -204,8 +265,7 @@ void Follower::on_signal(int signal) {
   if (joined_ && !again) return send(NodeSignal{signal});
   if (!ends) return;
   kill_descendants();
-  link_->stop();
-  leave(128 + signal);
+  part(128 + signal);
 }
 
 void Follower::on_timer() { node_->driver().on_clock(); }

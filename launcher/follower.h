@@ -2,12 +2,17 @@
 // leader says and tells it how they end. When the leader is lost, its workers are killed: they are
 // fenced, and would only wait; then it asks to join again, as a fresh host, for --join-timeout, or
 // for 10 s where nobody listens there any more.
+//
+// Where the leader is elected, every agent is a follower, with a candidate beside it that says who
+// leads, and may itself be the leader.
 #pragma once
 
 #include <map>
 #include <optional>
 
 #include "launcher/agent_base.h"
+#include "launcher/candidate.h"
+#include "launcher/job_care.h"
 #include "launcher/leader_link.h"
 #include "launcher/node_message.h"
 #include "launcher/port_reservation.h"
@@ -18,6 +23,8 @@ class Follower final : private AgentBase {
  public:
   Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
            const OriginalSignals& original);
+  // Where the leader is elected; before run().
+  void set_candidate(CandidateProcess process) { elected_by_ = std::move(process); }
   int run();
 
  private:
@@ -27,6 +34,12 @@ class Follower final : private AgentBase {
 
   // The end of what started us is ours, too.
   void watch_lifeline();
+  void watch_candidate();
+  void follow(const Leader& leader);
+  void nobody_leads(const std::string& why, bool never);
+  void candidate_ended();
+  // Leaves the leader and the loop.
+  void part(int exit_code);
   void on_opened();
   void on_lost(const std::string& why);
   void on_failed(const LeaderLink::Failure& failure);
@@ -40,6 +53,12 @@ class Follower final : private AgentBase {
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
   PortReservation master_port_;
+  std::optional<CandidateProcess> elected_by_;
+  std::optional<CandidateLink> candidate_;
+  std::optional<JobCare> care_;    // where the leader has no workers to look after
+  bool leads_ = false;             // our candidate
+  std::optional<int> leave_with_;  // once our candidate has ended the job
+  bool parted_ = false;
   asio::posix::stream_descriptor lifeline_;
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;

@@ -43,8 +43,8 @@ std::string encode_record(Kind kind, std::string_view key, std::string_view valu
 }
 
 // Job ids are free text: everything but letters, digits, '-' and '.' becomes %xx.
-std::string file_name(const std::string& job_id) {
-  std::string name = "dlaunch-store-";
+std::string file_name(const std::string& what, const std::string& job_id) {
+  std::string name = "dlaunch-" + what + "-";
   for (const unsigned char c : job_id.substr(0, 64)) {
     if (std::isalnum(c) || c == '-' || c == '.')
       name += static_cast<char>(c);
@@ -343,13 +343,19 @@ Result<void> FileStore::wait(const std::vector<std::string>& keys, TimePoint dea
 
 }  // namespace
 
+Result<std::string> job_file(const std::string& folder, const std::string& what,
+                             const std::string& job_id) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_error("shared folder " + folder, errno);
+  }
+  return folder + "/" + file_name(what, job_id);
+}
+
 Result<std::unique_ptr<Store>> open_file_store(const std::string& folder,
                                                const std::string& job_id) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_error("store folder " + folder, errno);
-  }
-  std::string path = folder + "/" + file_name(job_id);
-  auto store = std::make_unique<FileStore>(std::move(path));
+  auto path = job_file(folder, "store", job_id);
+  if (!path) return path.error();
+  auto store = std::make_unique<FileStore>(std::move(*path));
   if (auto opened = store->open(O_CREAT); !opened) return opened.error();
   return std::unique_ptr<Store>(std::move(store));
 }
