@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
@@ -36,10 +37,11 @@ constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 // The agent that leads: on one host the only one.
 class Agent final : private AgentBase, private JobDriver::Hands {
  public:
-  Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original);
-  // Before run().
+  Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original,
+        std::optional<JobJournal> was = {});
+  // Before run(): where the leader was elected.
   void set_office(Office& office) { office_ = &office; }
-  // None: another dlaunch listens where this one was to lead, and it may follow.
+  // None: another dlaunch listens where this one was to lead, and it may follow; or leads now.
   std::optional<int> run();
 
  private:
@@ -49,6 +51,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void on_hosts_failed(const std::vector<HostFailure>& failures);
   Result<void> open_store();
   void begin();
+  void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
   Node::Listener node_listener();
@@ -63,6 +66,8 @@ class Agent final : private AgentBase, private JobDriver::Hands {
 
   // -- JobDriver::Hands
   TimePoint now() override { return steady_now(); }
+  bool writes_down() const override { return office_ != nullptr; }
+  void write_down(const JobRecord& record, std::function<void()> then) override;
   void perform(const JobCore::StartWorkers& start) override;
   void perform(const JobCore::StopWorkers& stop) override { crew_.stop(stop); }
   void perform(const JobCore::HandOn& pass) override { crew_.hand_on(pass); }
@@ -101,9 +106,9 @@ JobConfig job_config(const Plan& plan) {
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
-             const OriginalSignals& original)
+             const OriginalSignals& original, std::optional<JobJournal> was)
     : AgentBase(plan, job_dir, std::move(signals), original),
-      crew_(loop_, plan,
+      crew_(loop_, plan, std::move(was),
             {.begin = [this] { begin(); },
              .give_up = [this](const std::string& why) { give_up(kExitRendezvous, why); },
              .tell = [this](const JobCore::Event& event) { feed(event); },
@@ -121,7 +126,8 @@ std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
   if (!start_hosts()) return exit_code_;
-  return run_loop();
+  run_loop();
+  return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
 
 // What must be there before the first worker.
@@ -137,7 +143,10 @@ bool Agent::set_up() {
   if (office_ == nullptr) return true;
   office_->take(to_string(store_->endpoint()), [this](const std::string& why) {
     asio::post(loop_, [this, why] {
-      if (!ending_) give_up(kExitRendezvous, why);
+      if (ending_) return;
+      log_warn("{}", why);
+      led_elsewhere_ = true;
+      loop_.stop();
     });
   });
   return true;
@@ -221,7 +230,23 @@ void Agent::begin() {
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
   for (const int absent : crew_.absent()) feed(JobCore::NodeLost{absent});
+  if (const auto resumed = crew_.resumed()) return take_over(*resumed);
   feed(JobCore::Start{});
+}
+
+// The job goes on from where the leader before us left it.
+void Agent::take_over(const JobCore::Resume& resumed) {
+  fenced_ = steady_now();
+  log_warn("leading the job from here on, after round {}: {}", resumed.was.round,
+           crew_.who_is_here());
+  if (!JobCore::holds(resumed.was, resumed.found)) {
+    log_warn("none of its last round's workers is here");
+  }
+  feed(resumed);
+}
+
+void Agent::write_down(const JobRecord& record, std::function<void()> then) {
+  office_->write(encode(crew_.journal(record)), [this, then] { asio::post(loop_, then); });
 }
 
 void Agent::give_up(int exit_code, const std::string& why) {
@@ -368,12 +393,13 @@ void Agent::perform(const JobCore::Finish& how) {
 
 }  // namespace
 
-int lead_job(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
-             const OriginalSignals& original, Office& office) {
-  Agent agent(plan, job_dir, std::move(signals), original);
+std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, const JobDir& job_dir,
+                            UniqueFd signals, const OriginalSignals& original, Office& office) {
+  Agent agent(plan, job_dir, std::move(signals), original, std::move(was));
   agent.set_office(office);
-  const int exit_code = agent.run().value_or(kExitRendezvous);
-  office.leave();
+  const auto exit_code = agent.run();
+  if (exit_code) office.leave();
+  office.rest();
   return exit_code;
 }
 

@@ -110,18 +110,30 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     [[maybe_unused]] const auto written = ::write(to_agent.get(), text.data(), text.size());
     return kExitRendezvous;
   };
-  auto election = open_election(plan);
-  if (!election) return never(election.error());
-  if (!Standby(**election, agent.get(), to_agent.get()).wait_for_election()) {
-    return kExitRendezvous;
+  while (true) {
+    auto election = open_election(plan);
+    if (!election) return never(election.error());
+    if (!Standby(**election, agent.get(), to_agent.get()).wait_for_election()) {
+      return kExitRendezvous;
+    }
+    Office office(std::move(*election), to_agent.get());
+    auto left = office.read_journal();
+    if (!left) continue;  // without keeping the office
+    std::optional<JobJournal> was;
+    if (!left->empty()) {
+      auto journal = decode_job_journal(*left);
+      if (!journal) return never(journal.error());
+      was = std::move(*journal);
+    }
+    auto dir = JobDir::make(folder_for_jobs());
+    if (!dir) return never(dir.error());
+    const Plan led = leading(plan);
+    UniqueFd signals(::fcntl(agent.get(), F_DUPFD_CLOEXEC, 0));
+    const auto exit_code =
+        lead_job(led, std::move(was), *dir, std::move(signals), original, office);
+    dir->remove();
+    if (exit_code) return *exit_code;
   }
-  auto dir = JobDir::make(folder_for_jobs());
-  if (!dir) return never(dir.error());
-  Office office(std::move(*election), std::move(to_agent));
-  const Plan led = leading(plan);
-  const int exit_code = lead_job(led, *dir, std::move(agent), original, office);
-  dir->remove();
-  return exit_code;
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ void Follower::follow(const Leader& leader) {
   if (!endpoint)
     return log_warn("the job's leader is at '{}': {}", leader.endpoint, endpoint.error().what);
   if (link_) link_->stop();
-  if (joined_) on_lost(to_string(*endpoint) + ": it leads now");
+  if (joined_) on_lost(to_string(*endpoint) + ": another one leads now");
+  open_ = false;
   common_.store_url = "tcp://" + leader.endpoint;
   if (node_) node_->set_store(common_.store_url);
   HandshakeIdentity self{.purpose = Purpose::node,
@@ -122,11 +123,37 @@ void Follower::on_opened() {
   join();
 }
 
-// Not while workers of an earlier time are there.
+// With workers of an earlier time only where the leader may know of them.
 void Follower::join() {
-  if (!open_ || joined_ || any_runs()) return;
-  send(NodeJoin{plan_.host, plan_.nodes.rank, plan_.nproc, what_must_agree(plan_),
-                link_->local_address(), master_port_.port});
+  const bool alone = clearing_ || !plan_.nodes.elects();
+  if (!open_ || joined_ || (alone && any_runs())) return;
+  clearing_ = false;
+  NodeJoin asks{plan_.host,
+                plan_.nodes.rank,
+                plan_.nproc,
+                what_must_agree(plan_),
+                link_->local_address(),
+                master_port_.port,
+                {},
+                {}};
+  if (plan_.nodes.elects()) {
+    if (asks.number < 0) asks.number = number_;
+    asks.run = run_;
+    for (const auto& [slot, found] : found_) asks.found.push_back(found);
+  }
+  send(asks);
+}
+
+// What runs here is nobody's any more.
+void Follower::clear() {
+  clearing_ = true;
+  found_.clear();
+  unsent_.clear();
+  if (any_runs()) log_warn("the job went on without this host; ending its workers");
+  std::vector<Slot> all;
+  for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
+  if (node_) node_->driver().stop(all, SIGKILL);
+  join();
 }
 
 void Follower::on_lost(const std::string& why) {
@@ -137,6 +164,7 @@ void Follower::on_lost(const std::string& why) {
   refused_until_ = std::min(give_up_at_, now + kNobodyListens);
   waiting_told_ = false;
   if (!was_in) return;
+  if (plan_.nodes.elects()) return log_warn("lost the leading dlaunch at {}", why);
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
   pump_.post([this] {
     std::vector<Slot> all;
@@ -177,8 +205,10 @@ void Follower::take(const NodeMessage& message) {
   }
   if (const auto* finish = std::get_if<NodeFinish>(&message)) return finished(*finish);
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
+  if (std::holds_alternative<NodeClear>(message)) return clear();
   if (!joined_) return;
   if (const auto* start = std::get_if<NodeStart>(&message)) {
+    note(*start);
     node_->drop_old_round_dirs();
     node_->start(*start);
     if (care_) care_->begin_round(start->size, std::nullopt);
@@ -189,6 +219,7 @@ void Follower::take(const NodeMessage& message) {
   } else if (const auto* fence = std::get_if<NodeFence>(&message)) {
     node_->fence(fence->round, fence->lost);
   } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
+    note(*announce);
     (void)node_->announce(*announce);
     if (care_) care_->begin_round(announce->size, std::nullopt);
   }
@@ -202,7 +233,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
                  .ended =
                      [this](Slot slot, const WorkerEnd& end) {
                        if (care_) care_->gone(end.rank);
-                       if (joined_) send(NodeEnded{slot, end});
+                       report(NodeEnded{slot, end});
                        node_->kill_leftovers();
                        join();
                      },
@@ -223,6 +254,9 @@ void Follower::welcomed(const NodeWelcome& welcome) {
     }
   }
   joined_ = true;
+  run_ = welcome.run;
+  number_ = welcome.number;
+  for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
   log_info("joined the job as node {}", welcome.number);
 }
 
@@ -240,21 +274,64 @@ void Follower::finished(const NodeFinish& finish) {
 // -- What happens here
 
 void Follower::tell(const JobCore::Event& event) {
-  if (!joined_) return join();
-  if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
-    send(NodeSpawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
-    send(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
-  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
-    send(NodeNotStarted{not_started->slot});
-  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
-    send(NodeUnkillable{stuck->slot});
-  } else if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
-    send(NodeReady{ready->slot, ready->left, ready->version});
+  if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
+    if (clearing_) return;
+    NodeFound& process = found(ready->slot);
+    process.linked = process.ready = true;
+    process.version = ready->version;
+    if (joined_) send(NodeReady{ready->slot, ready->left, ready->version});
   } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
-    send(NodeProgress{progress->slot, progress->version});
+    if (clearing_) return;
+    found(progress->slot).version = progress->version;
+    if (joined_) send(NodeProgress{progress->slot, progress->version});
+  } else if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
+    if (joined_) send(NodeSpawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
+    report(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
+  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
+    report(NodeNotStarted{not_started->slot});
+  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
+    report(NodeUnkillable{stuck->slot});
   } else if (const auto* replace = std::get_if<JobCore::Replace>(&event)) {
-    send(NodeReplace{replace->slot, replace->kind});
+    report(NodeReplace{replace->slot, replace->kind});
+  }
+  if (!joined_) join();
+}
+
+NodeFound& Follower::found(Slot slot) {
+  NodeFound& process = found_[slot];
+  process.slot = slot;
+  return process;
+}
+
+// What has ended is still listed for a leader that is yet to hear of it.
+void Follower::report(const NodeMessage& message) {
+  if (!joined_) {
+    if (plan_.nodes.elects() && !run_.empty() && !clearing_) unsent_.push_back(message);
+    return;
+  }
+  if (const auto* ended = std::get_if<NodeEnded>(&message)) {
+    const bool well = ended->end.signal == 0 && ended->end.exit_code == 0;
+    well ? void(found(ended->slot).done = true) : void(found_.erase(ended->slot));
+  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    found_.erase(failed->slot);
+  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
+    found_.erase(not_started->slot);
+  }
+  send(message);
+}
+
+void Follower::note(const NodeStart& start) {
+  for (const auto& place : start.places) {
+    found_[place.slot] = {.slot = place.slot, .round = start.round};
+  }
+}
+
+void Follower::note(const NodeAnnounce& announce) {
+  for (const auto& place : announce.places) {
+    NodeFound& process = found(place.slot);
+    process.in_round = process.round = announce.round;
+    process.ready = false;
   }
 }
 

@@ -3,7 +3,9 @@
 // fenced, and would only wait; then it asks to join again, as a fresh host, for --join-timeout, or
 // for 10 s where nobody listens there any more.
 //
-// Where the leader is elected, every agent is a follower, with a candidate beside it that says who
+// Where the leader is elected, another one may follow it: the workers stay, and go on, and the next
+// leader is told of them, for as long as --join-timeout. It may refuse them; then they are killed.
+// Every agent is a follower, with a candidate beside it that says who
 // leads, and may itself be the leader.
 #pragma once
 
@@ -46,10 +48,16 @@ class Follower final : private AgentBase {
   void on_frame(std::string_view frame);
   void take(const NodeMessage& message);
   void join();
+  void clear();
+  NodeFound& found(Slot slot);
+  void note(const NodeStart& start);
+  void note(const NodeAnnounce& announce);
   void welcomed(const NodeWelcome& welcome);
   void finished(const NodeFinish& finish);
   void tell(const JobCore::Event& event);
   void send(const NodeMessage& message);
+  // Now, or to the next leader.
+  void report(const NodeMessage& message);
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
   PortReservation master_port_;
@@ -64,8 +72,13 @@ class Follower final : private AgentBase {
   std::unique_ptr<Node> node_;
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   int slots_ = 0;
-  bool open_ = false;    // the connection
-  bool joined_ = false;  // and the leader has us
+  int number_ = -1;                  // as node of the job
+  std::string run_;                  // that job
+  std::map<Slot, NodeFound> found_;  // what the leader is to know of each process
+  std::vector<NodeMessage> unsent_;  // what happened while nobody led
+  bool clearing_ = false;            // all workers are to end before we join
+  bool open_ = false;                // the connection
+  bool joined_ = false;              // and the leader has us
   bool waiting_told_ = false;
   int stop_signal_ = 0;  // the user's
   TimePoint give_up_at_, refused_until_;

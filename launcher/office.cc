@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -20,24 +21,32 @@ constexpr Duration kLeaving = std::chrono::seconds(1);
 // Shared with the thread, which outlives the office where the back end does not answer.
 struct Office::Desk {
   std::unique_ptr<LeaderElection> election;
-  UniqueFd to_agent;
+  int to_agent = -1;
   std::string endpoint;
   std::function<void(const std::string&)> lost;
   std::mutex mutex;
   std::condition_variable changed;
-  bool taken = false, leaving = false, left = false;
+  struct Entry {
+    std::string journal;
+    std::function<void()> done;
+  };
+  std::deque<Entry> entries;
+  bool taken = false, leaving = false, resigns = false, left = false;
 
   void run();
   Result<void> announce();
+  Result<void> write_entries();
+  bool pause();
+  bool resigning();
 };
 
-Office::Office(std::unique_ptr<LeaderElection> election, UniqueFd to_agent)
+Office::Office(std::unique_ptr<LeaderElection> election, int to_agent)
     : desk_(std::make_shared<Desk>()) {
   desk_->election = std::move(election);
-  desk_->to_agent = std::move(to_agent);
+  desk_->to_agent = to_agent;
 }
 
-Office::~Office() { leave(); }
+Office::~Office() { rest(); }
 
 void Office::take(const std::string& endpoint, std::function<void(const std::string& why)> lost) {
   desk_->endpoint = endpoint;
@@ -46,12 +55,22 @@ void Office::take(const std::string& endpoint, std::function<void(const std::str
   std::thread([desk = desk_] { desk->run(); }).detach();
 }
 
-void Office::leave() {
+Result<std::string> Office::read_journal() {
+  return desk_->election->read_journal(steady_now() + LeaderElection::kTtl);
+}
+
+void Office::write(std::string journal, std::function<void()> done) {
+  const std::unique_lock lock(desk_->mutex);
+  desk_->entries.push_back({std::move(journal), std::move(done)});
+  desk_->changed.notify_all();
+}
+
+void Office::stop(bool resigns) {
   std::unique_lock lock(desk_->mutex);
   if (std::exchange(desk_->leaving, true)) return;
-  if (!desk_->taken) return desk_->election->resign(steady_now() + kLeaving);
+  desk_->resigns = resigns;
   desk_->changed.notify_all();
-  desk_->changed.wait_for(lock, kLeaving, [this] { return desk_->left; });
+  if (desk_->taken) desk_->changed.wait_for(lock, kLeaving, [this] { return desk_->left; });
 }
 
 // Until the back end has it, or somebody else leads.
@@ -62,25 +81,58 @@ Result<void> Office::Desk::announce() {
       const auto leader = election->find(steady_now() + kEvery);
       const auto term = leader && *leader ? (*leader)->term : 0;
       const std::string line = fmt::format("leading {} {}\n", term, endpoint);
-      [[maybe_unused]] const auto written = ::write(to_agent.get(), line.data(), line.size());
+      [[maybe_unused]] const auto written = ::write(to_agent, line.data(), line.size());
     }
     if (done || done.error().code == Errc::aborted) return done;
-    std::unique_lock lock(mutex);
-    if (changed.wait_for(lock, kEvery, [this] { return leaving; })) return done;
+    if (!pause()) return done;
+  }
+}
+
+bool Office::Desk::resigning() {
+  const std::unique_lock lock(mutex);
+  return leaving && resigns;
+}
+
+// False: we are to leave.
+bool Office::Desk::pause() {
+  std::unique_lock lock(mutex);
+  return !changed.wait_for(lock, kEvery, [this] { return leaving; });
+}
+
+// The first error ends it; what is left is tried again.
+Result<void> Office::Desk::write_entries() {
+  while (true) {
+    Entry next;
+    {
+      const std::unique_lock lock(mutex);
+      if (entries.empty() || leaving) return {};
+      next = entries.front();
+    }
+    auto written = election->write_journal(next.journal, steady_now() + kEvery);
+    if (!written) return written;
+    const std::unique_lock lock(mutex);
+    entries.pop_front();
+    if (!leaving) next.done();
   }
 }
 
 void Office::Desk::run() {
   auto held = announce();
-  while (held || held.error().code != Errc::aborted) {
+  bool stays = true;
+  while (stays && (held || held.error().code != Errc::aborted)) {
     {
       std::unique_lock lock(mutex);
-      if (changed.wait_for(lock, kEvery, [this] { return leaving; })) break;
+      changed.wait_for(lock, kEvery, [this] { return leaving || !entries.empty(); });
+      if (leaving) break;
     }
+    const auto written = write_entries();
     held = election->keep(steady_now() + LeaderElection::kTtl);
+    if (written) continue;
+    if (written.error().code == Errc::aborted) held = written;
+    stays = pause();
   }
   const bool over = !held && held.error().code == Errc::aborted;
-  if (!over) election->resign(steady_now() + kLeaving);
+  if (!over && resigning()) election->resign(steady_now() + kLeaving);
   const std::unique_lock lock(mutex);
   left = true;
   changed.notify_all();

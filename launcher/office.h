@@ -8,26 +8,34 @@
 #include <memory>
 #include <string>
 
-#include "base/unique_fd.h"
 #include "rendezvous/leader_election.h"
 
 namespace dlaunch {
 
 class Office {
  public:
-  // election: won.
-  Office(std::unique_ptr<LeaderElection> election, UniqueFd to_agent);
+  // election: won. to_agent: a descriptor that outlives the process' last office.
+  Office(std::unique_ptr<LeaderElection> election, int to_agent);
   ~Office();
   Office(const Office&) = delete;
   Office& operator=(const Office&) = delete;
 
+  // What the leader before us has left. Before take().
+  Result<std::string> read_journal();
   // Once. We are at that endpoint; lost is called in the office's thread, once, and
   // not after leave().
   void take(const std::string& endpoint, std::function<void(const std::string& why)> lost);
-  // Resigns; does not wait for an answer that does not come within a second.
-  void leave();
+  // Writes the journal, after those given before, and calls `done` in the office's thread, not
+  // after leave(). Tried until it is done or the office is lost.
+  void write(std::string journal, std::function<void()> done);
+  // The job is over: resigns. Without it the office is only not kept any more. Neither waits for an
+  // answer that does not come within a second.
+  void leave() { stop(true); }
+  void rest() { stop(false); }
 
  private:
+  void stop(bool resigns);
+
   struct Desk;
   std::shared_ptr<Desk> desk_;
 };

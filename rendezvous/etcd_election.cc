@@ -13,6 +13,7 @@ class EtcdElection final : public LeaderElection {
   EtcdElection(std::unique_ptr<EtcdClient> client, const std::string& job_id, std::string nonce)
       : client_(std::move(client)),
         key_(client_->prefix() + job_id + "/leader"),
+        journal_(client_->prefix() + job_id + "/journal"),
         nonce_(std::move(nonce)) {}
 
   Result<std::optional<Leader>> find(TimePoint deadline) override;
@@ -20,16 +21,22 @@ class EtcdElection final : public LeaderElection {
   Result<bool> campaign(TimePoint deadline) override;
   Result<void> announce(const std::string& endpoint, TimePoint deadline) override;
   Result<void> keep(TimePoint deadline) override;
+  Result<void> write_journal(const std::string& journal, TimePoint deadline) override {
+    return write(journal_, journal, 0, deadline);
+  }
+  Result<std::string> read_journal(TimePoint deadline) override;
   void resign(TimePoint deadline) override;
 
  private:
+  Result<void> write(const std::string& key, const std::string& value, std::int64_t lease,
+                     TimePoint deadline);
   EtcdCondition ours() const { return {key_, EtcdCondition::Of::created, term_, ""}; }
   Error lost() const {
     return {.code = Errc::aborted, .what = client_->name() + ": another host leads this job now"};
   }
 
   std::unique_ptr<EtcdClient> client_;
-  const std::string key_, nonce_;
+  const std::string key_, journal_, nonce_;
   std::int64_t seen_ = 0;  // the revision of the latest answer
   std::int64_t lease_ = 0;
   std::int64_t term_ = 0;  // where we lead
@@ -71,11 +78,22 @@ Result<bool> EtcdElection::campaign(TimePoint deadline) {
 }
 
 Result<void> EtcdElection::announce(const std::string& endpoint, TimePoint deadline) {
-  auto answer =
-      client_->transact({{ours()}, {EtcdPut{key_, nonce_ + " " + endpoint, lease_}}, {}}, deadline);
+  return write(key_, nonce_ + " " + endpoint, lease_, deadline);
+}
+
+Result<void> EtcdElection::write(const std::string& key, const std::string& value,
+                                 std::int64_t lease, TimePoint deadline) {
+  if (term_ == 0) return lost();
+  auto answer = client_->transact({{ours()}, {EtcdPut{key, value, lease}}, {}}, deadline);
   if (!answer) return answer.error();
   if (!answer->held) return lost();
   return {};
+}
+
+Result<std::string> EtcdElection::read_journal(TimePoint deadline) {
+  auto answer = client_->transact({{}, {EtcdGet{journal_}}, {}}, deadline);
+  if (!answer) return answer.error();
+  return answer->items.empty() ? std::string() : std::move(answer->items.front().value);
 }
 
 Result<void> EtcdElection::keep(TimePoint deadline) {
@@ -86,7 +104,9 @@ Result<void> EtcdElection::keep(TimePoint deadline) {
 }
 
 void EtcdElection::resign(TimePoint deadline) {
-  if (term_ != 0) (void)client_->revoke(lease_, deadline);
+  if (term_ == 0) return;
+  (void)client_->transact({{ours()}, {EtcdDelete{.key = journal_}}, {}}, deadline);
+  (void)client_->revoke(lease_, deadline);
   term_ = lease_ = 0;
 }
 

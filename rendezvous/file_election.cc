@@ -18,7 +18,7 @@ namespace {
 
 // A network file system does not tell of what other hosts write.
 constexpr Duration kLook = std::chrono::milliseconds(100);
-constexpr std::size_t kMaxNote = 512;
+constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 
 struct flock whole_file(short type) {
   struct flock range {};
@@ -29,8 +29,10 @@ struct flock whole_file(short type) {
 
 class FileElection final : public LeaderElection {
  public:
-  FileElection(std::string lock, std::string note)
-      : lock_path_(std::move(lock)), note_path_(std::move(note)) {}
+  FileElection(std::string lock, std::string note, std::string journal)
+      : lock_path_(std::move(lock)),
+        note_path_(std::move(note)),
+        journal_path_(std::move(journal)) {}
 
   Result<std::optional<Leader>> find(TimePoint) override;
   void wait_change(TimePoint deadline) override {
@@ -40,6 +42,10 @@ class FileElection final : public LeaderElection {
   Result<bool> campaign(TimePoint) override;
   Result<void> announce(const std::string& endpoint, TimePoint) override;
   Result<void> keep(TimePoint) override;
+  Result<void> write_journal(const std::string& journal, TimePoint) override {
+    return replace(journal_path_, journal);
+  }
+  Result<std::string> read_journal(TimePoint) override { return read_whole(journal_path_); }
   void resign(TimePoint) override;
 
  private:
@@ -48,8 +54,10 @@ class FileElection final : public LeaderElection {
   }
   bool has_its_name(const UniqueFd& fd) const;
   Leader read_note() const;
+  Result<std::string> read_whole(const std::string& path) const;
+  Result<void> replace(const std::string& path, const std::string& bytes);
 
-  const std::string lock_path_, note_path_;
+  const std::string lock_path_, note_path_, journal_path_;
   UniqueFd held_;  // where we lead
   std::uint64_t term_ = 0;
 };
@@ -63,17 +71,48 @@ bool FileElection::has_its_name(const UniqueFd& fd) const {
 
 // What is no note says nothing.
 Leader FileElection::read_note() const {
-  const UniqueFd fd(::open(note_path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return {};
-  char bytes[kMaxNote];
-  const ssize_t size = ::read(fd.get(), bytes, sizeof bytes);
-  if (size <= 0 || bytes[size - 1] != '\n') return {};
-  const std::string_view text(bytes, static_cast<std::size_t>(size) - 1);
+  const auto bytes = read_whole(note_path_);
+  if (!bytes || !bytes->ends_with('\n')) return {};
+  const auto text = std::string_view(*bytes).substr(0, bytes->size() - 1);
   const auto space = text.find(' ');
   if (space == text.npos) return {};
   Leader leader{.endpoint = escaped(text.substr(space + 1))};
   const auto [end, err] = std::from_chars(text.data(), text.data() + space, leader.term);
   return err == std::errc() && end == text.data() + space ? leader : Leader();
+}
+
+// Nothing where there is none.
+Result<std::string> FileElection::read_whole(const std::string& path) const {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return std::string();
+  if (!fd) return failed("open", path);
+  std::string bytes;
+  char piece[4096];
+  while (bytes.size() < kMaxFile) {
+    const ssize_t size = ::read(fd.get(), piece, sizeof piece);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return failed("read", path);
+    if (size == 0) return bytes;
+    bytes.append(piece, static_cast<std::size_t>(size));
+  }
+  return Error{.code = Errc::protocol, .what = path + " is too long"};
+}
+
+// In one piece, and on disk.
+Result<void> FileElection::replace(const std::string& path, const std::string& bytes) {
+  if (auto ours = keep(kNever); !ours) return ours;
+  const std::string beside = path + "~";
+  const UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) return failed("create", beside);
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const ssize_t size = ::write(fd.get(), rest.data(), rest.size());
+    if (size < 0 && errno != EINTR) return failed("write", beside);
+    if (size > 0) rest.remove_prefix(static_cast<std::size_t>(size));
+  }
+  if (::fsync(fd.get()) != 0) return failed("write", beside);
+  if (::rename(beside.c_str(), path.c_str()) != 0) return failed("replace", path);
+  return {};
 }
 
 // The note of one that has died is no leader's.
@@ -106,17 +145,7 @@ Result<bool> FileElection::campaign(TimePoint) {
 }
 
 Result<void> FileElection::announce(const std::string& endpoint, TimePoint) {
-  if (auto ours = keep(kNever); !ours) return ours;
-  const std::string beside = note_path_ + "~";
-  const std::string note = std::to_string(term_) + " " + endpoint + "\n";
-  const UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd) return failed("create", beside);
-  if (::write(fd.get(), note.data(), note.size()) != static_cast<ssize_t>(note.size()) ||
-      ::fsync(fd.get()) != 0) {
-    return failed("write", beside);
-  }
-  if (::rename(beside.c_str(), note_path_.c_str()) != 0) return failed("replace", note_path_);
-  return {};
+  return replace(note_path_, std::to_string(term_) + " " + endpoint + "\n");
 }
 
 // The lock is the kernel's to keep; somebody may have removed the folder.
@@ -128,6 +157,7 @@ Result<void> FileElection::keep(TimePoint) {
 void FileElection::resign(TimePoint) {
   if (!held_) return;
   if (has_its_name(held_)) {
+    ::unlink(journal_path_.c_str());
     ::unlink(note_path_.c_str());
     ::unlink(lock_path_.c_str());
   }
@@ -142,7 +172,9 @@ Result<std::unique_ptr<LeaderElection>> open_file_election(const std::string& fo
   if (!lock) return lock.error();
   auto note = job_file(folder, "leader", job_id);
   if (!note) return note.error();
-  return std::unique_ptr<LeaderElection>(new FileElection(*lock, *note));
+  auto journal = job_file(folder, "journal", job_id);
+  if (!journal) return journal.error();
+  return std::unique_ptr<LeaderElection>(new FileElection(*lock, *note, *journal));
 }
 
 }  // namespace dlaunch

@@ -1,6 +1,6 @@
 // The election by a shared folder: dlaunch-lock-JOB, on which the leader holds an fcntl lock, and
-// dlaunch-leader-JOB, "TERM ENDPOINT". Both are removed with the lock held, so who gets a lock
-// looks whether its file still has its name.
+// dlaunch-leader-JOB, "TERM ENDPOINT"; dlaunch-journal-JOB has the journal. All are removed with
+// the lock held, so who gets a lock looks whether its file still has its name.
 #pragma once
 
 #include <memory>

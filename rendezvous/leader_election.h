@@ -45,6 +45,12 @@ class LeaderElection {
   virtual Result<void> announce(const std::string& endpoint, TimePoint deadline) = 0;
   // To be called every kTtl / 4. Errc::aborted as above; other errors may pass.
   virtual Result<void> keep(TimePoint deadline) = 0;
+  // What the next leader is to know; it stays when the leader's process ends, and goes when it
+  // resigns. On disk before this returns, and nothing of a leader that is none any more.
+  // Errc::aborted as above; with other errors it may be written or not.
+  virtual Result<void> write_journal(const std::string& journal, TimePoint deadline) = 0;
+  // Of the leader before; empty: nothing was left.
+  virtual Result<std::string> read_journal(TimePoint deadline) = 0;
   virtual void resign(TimePoint deadline) = 0;
 };
 

@@ -370,8 +370,9 @@ TEST_CASE("addresses must be ours") {
   CHECK(fake.refused({"--rdzv", "tcp://far:1", "p"}) ==
         "64 --rdzv: 'far' is not an address of this machine; for a job on several say --nnodes");
   CHECK(fake.refused({"--master_addr", "far", "p"}).starts_with("64 --master_addr: 'far' is not"));
-  CHECK(fake.refused({"--rdzv", "file:///x", "p"}) ==
-        "64 --rdzv: 'file:///x' is not tcp://HOST:PORT, the only rendezvous of this version");
+  CHECK(fake.refused({"--rdzv", "http://x", "p"}) ==
+        "64 --rdzv: 'http://x' is not tcp://HOST:PORT, file:///FOLDER or "
+        "etcd://HOST:PORT,.../PREFIX");
   CHECK(fake.refused({"--rdzv", "tcp://here:99999", "p"}).starts_with("64 --rdzv: 'here:99999'"));
   CHECK(fake.refused({"--master-port", "70000", "p"}).starts_with("64 --master-port: '70000'"));
   CHECK(fake.refused({"--rdzv", "here:7", "--master-port", "7", "p"})

@@ -63,6 +63,18 @@ void conform(bool etcd) {
     if (etcd) CHECK((*a->find(soon()))->term > first->term);
     b->resign(soon());
   }
+  SUBCASE("the journal is the leader's, and the next one's") {
+    REQUIRE(*a->campaign(soon()));
+    CHECK(a->read_journal(soon())->empty());
+    const std::string text("round 3\0\n", 9);
+    REQUIRE(a->write_journal("round 2", soon()));
+    REQUIRE(a->write_journal(text, soon()));
+    CHECK(b->write_journal("mine", soon()).error().code == Errc::aborted);
+    CHECK(*b->read_journal(soon()) == text);
+    a->resign(soon());
+    CHECK(a->write_journal("late", soon()).error().code == Errc::aborted);
+    CHECK(b->read_journal(soon())->empty());
+  }
   SUBCASE("a change is noticed") {
     REQUIRE(*a->campaign(soon()));
     REQUIRE(b->find(soon()));
@@ -94,7 +106,8 @@ void conform(bool etcd) {
     REQUIRE(pid >= 0);
     if (pid == 0) {
       auto mine = place.voter();
-      const bool won = *mine->campaign(soon()) && mine->announce("dead:1", soon());
+      const bool won = *mine->campaign(soon()) && mine->write_journal("left", soon()) &&
+                       mine->announce("dead:1", soon());
       if (won) ::pause();
       ::_exit(1);
     }
@@ -116,6 +129,7 @@ void conform(bool etcd) {
     }
     CHECK(won);
     CHECK((*a->find(soon()))->endpoint.empty());
+    CHECK(*b->read_journal(soon()) == "left");
     b->resign(soon());
   }
 }
