@@ -130,6 +130,8 @@ Result<std::string> interface_address(const std::string& wanted) {
   return choose_address(wanted, host_addresses());
 }
 
+std::string any_address_of_ours() { return any_address(host_addresses()); }
+
 Result<std::string> folder() {
   std::error_code ec;
   const char* said = std::getenv("PWD");
@@ -198,6 +200,7 @@ Machine this_machine() {
   machine.local_address = local_address;
   machine.address_towards = address_towards;
   machine.interface_address = interface_address;
+  machine.any_address = any_address_of_ours;
   machine.folder = folder;
   machine.whole_environment = whole_environment;
   machine.read_file = read_file;

@@ -31,6 +31,8 @@ struct Machine {
   std::function<Result<std::string>(const std::string& host)> address_towards;
   // The one that --interface chooses.
   std::function<Result<std::string>(const std::string& wanted)> interface_address;
+  // The numeric address of ours that other hosts may know; loopback if there is none.
+  std::function<std::string()> any_address;
   // The working folder, by the name that the user's shell has for it.
   std::function<Result<std::string>()> folder;
   std::function<std::vector<std::string>()> whole_environment;  // "K=V"

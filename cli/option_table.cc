@@ -138,8 +138,10 @@ constexpr OptionRow kTable[] = {
      &Options::node_rank},
     {"standalone", "", "", "", "", Group::nodes, "one machine, nobody else, as is the default",
      &Options::standalone},
-    {"rdzv", "", "rdzv-endpoint", "tcp://HOST:PORT", "a free port", Group::nodes,
-     "where the hosts meet: the leading dlaunch listens there, on one of its own addresses",
+    {"rdzv", "", "rdzv-endpoint", "URL", "a free port", Group::nodes,
+     "where the hosts meet: tcp://HOST:PORT, where the leading dlaunch listens on one of its own "
+     "addresses; or file:///FOLDER, which they share, or etcd://HOST:PORT,HOST:PORT/PREFIX "
+     "(etcds:// by TLS), which tell them who leads",
      &Options::rdzv, kWorkerVar},
     {"rdzv-backend", "", "", "c10d|static", "", Group::nodes, "both mean dlaunch's own store",
      &Options::rdzv_backend, kHidden},

@@ -16,7 +16,8 @@ Result<Endpoint> leader_of(const Options& options) {
   if (options.rdzv) return rdzv_endpoint(options.rdzv);
   if (!options.master_addr) {
     return refuse(
-        "{} {} needs --rdzv tcp://HOST:PORT: where one of the hosts listens for the others",
+        "{} {} needs --rdzv: tcp://HOST:PORT, where one of the hosts listens for the others, or "
+        "file:///FOLDER or etcd://HOST:PORT",
         options.nnodes.source, *options.nnodes);
   }
   Endpoint endpoint{*options.master_addr, kMasterPort};
@@ -30,6 +31,55 @@ Result<Endpoint> leader_of(const Options& options) {
 
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
+}
+
+bool elects(const Text& rdzv) {
+  if (!rdzv) return false;
+  const auto is = [&](std::string_view scheme) { return (*rdzv).starts_with(scheme); };
+  return is("file://") || is("etcd://") || is("etcds://");
+}
+
+// Where the others reach us, should we be elected.
+Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) {
+  const Text& interface = draft.options.interface;
+  if (interface) {
+    auto address = draft.machine.interface_address(*interface);
+    if (!address) return refuse("{}: {}", interface.source, address.error().what);
+    return address;
+  }
+  if (nodes.etcd) {
+    for (const auto& server : nodes.etcd->endpoints) {
+      auto towards = draft.machine.address_towards(server.host);
+      if (towards && !is_loopback(*towards)) return towards;
+    }
+  }
+  return draft.machine.any_address();
+}
+
+// A shared folder or etcd says who leads.
+Result<void> plan_election(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  if ((*options.rdzv).starts_with("file://")) {
+    nodes.folder = (*options.rdzv).substr(7);
+    if (!nodes.folder.starts_with('/')) {
+      return refuse("{}: '{}' is not file:///FOLDER", options.rdzv.source, *options.rdzv);
+    }
+  } else {
+    auto access = etcd_access(*options.rdzv, draft.machine.environment);
+    if (!access) return refuse("{}: {}", options.rdzv.source, access.error().what);
+    nodes.etcd = std::move(*access);
+  }
+  if (options.master_addr) {
+    return refuse("{} and {} contradict each other: whoever is elected leads",
+                  options.master_addr.source, options.rdzv.source);
+  }
+  auto address = own_address(draft, nodes);
+  if (!address) return address.error();
+  plan.store_listen = to_string(Endpoint{*address, 0});
+  plan.master_addr = *address;
+  return {};
 }
 
 const Text& leader_option(const Options& options) {
@@ -87,8 +137,13 @@ Result<Endpoint> rdzv_endpoint(const Text& rdzv) {
   std::string_view place = *rdzv;
   if (const auto scheme = place.find("://"); scheme != place.npos) {
     if (place.substr(0, scheme) != "tcp") {
-      return refuse("{}: '{}' is not tcp://HOST:PORT, the only rendezvous of this version",
-                    rdzv.source, *rdzv);
+      if (elects(rdzv)) {
+        return refuse("{}: '{}' is for hosts that are started one by one, with --nnodes",
+                      rdzv.source, *rdzv);
+      }
+      return refuse(
+          "{}: '{}' is not tcp://HOST:PORT, file:///FOLDER or etcd://HOST:PORT,.../PREFIX",
+          rdzv.source, *rdzv);
     }
     place.remove_prefix(scheme + 3);
   }
@@ -111,6 +166,15 @@ Result<void> plan_nodes(PlanDraft& draft) {
     return refuse("{} and {} {} contradict each other", options.standalone.source,
                   options.nnodes.source, *options.nnodes);
   }
+  const auto warn_of_strangers = [&](const std::string& where) {
+    if (options.secret_file) return;
+    draft.built.warnings.push_back(fmt::format(
+        "no --secret-file: whoever reaches {} and knows the job's name can join it", where));
+  };
+  if (elects(options.rdzv)) {
+    warn_of_strangers("its leader");
+    return plan_election(draft);
+  }
   auto endpoint = leader_of(options);
   if (!endpoint) return endpoint.error();
   if (endpoint->port == 0) {
@@ -122,9 +186,7 @@ Result<void> plan_nodes(PlanDraft& draft) {
   if (!options.secret_file && draft.slurm && draft.slurm->step && home) {
     plan.key_file = *home + "/.dlaunch/key";
   } else if (!options.secret_file) {
-    draft.built.warnings.push_back(
-        fmt::format("no --secret-file: whoever reaches {} and knows the job's name can join it",
-                    nodes.endpoint));
+    warn_of_strangers(nodes.endpoint);
   }
   return {};
 }

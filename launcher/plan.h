@@ -15,6 +15,7 @@
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "elastic/straggler.h"
+#include "rendezvous/etcd_client.h"
 
 namespace dlaunch {
 
@@ -58,10 +59,15 @@ struct NodesPlan {
   int min = 1, max = 1;
   int rank = -1;  // of this one; -1: as it comes
   Lead lead = Lead::yes;
-  std::string endpoint;         // host:port of the dlaunch that leads; "": on one host
+  std::string endpoint;         // host:port of the dlaunch that leads; "": on one host, or elected
   bool leader_returns = false;  // lost, it is started again, perhaps with another address
   bool in_step = false;         // Slurm started one on each node, and signals all their processes
-  int total = 0;                // workers at the start on all hosts; 0: not known here
+
+  // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
+  std::string folder;
+  std::optional<EtcdAccess> etcd;
+  bool leads_only = false;  // and has no workers: those of its host are another process's
+  int total = 0;            // workers at the start on all hosts; 0: not known here
 
   // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;
@@ -72,9 +78,11 @@ struct NodesPlan {
 
   // By Slurm's steps: a signal to the job comes from each of them.
   bool signalled_by_all() const { return in_step || by_srun; }
+  bool elects() const { return !folder.empty() || etcd; }
+  std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
   // Of the host that leads; -1: it is none of the job's.
-  int own_number() const { return hosts.empty() ? std::max(rank, 0) : rank; }
+  int own_number() const { return hosts.empty() && !leads_only ? std::max(rank, 0) : rank; }
   int nproc_of(std::size_t node, int if_not_said) const {
     return node < hosts.size() ? std::max(hosts[node].nproc, 1) : if_not_said;
   }

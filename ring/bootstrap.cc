@@ -158,8 +158,10 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
     if (auto ok = from_environment(env, job); !ok) return ok.error();
     return job;
   }
-  if (!where.starts_with("tcp://") && !where.starts_with("file://")) {
-    return bad("'" + where + "' is not env://, tcp://host:port or file:///folder");
+  const auto is = [&](std::string_view scheme) { return where.starts_with(scheme); };
+  if (!is("tcp://") && !is("file://") && !is("etcd://") && !is("etcds://")) {
+    return bad("'" + where +
+               "' is not env://, tcp://host:port, file:///folder or etcd://host:port,.../prefix");
   }
   if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
   job.store_url = where;

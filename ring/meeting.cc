@@ -223,7 +223,8 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) 
   }
   const std::string who =
       "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
-  auto store = open_store(job.store_url, {job.job_id, secret, who}, deadline);
+  auto store =
+      open_store(job.store_url, {job.job_id, secret, who, process_environment()}, deadline);
   if (!store) return store.error();
 
   // One communicator after another meets under the same keys: by the time anybody is back, those of

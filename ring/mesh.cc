@@ -72,13 +72,6 @@ std::string describe_self(int rank) {
   return fmt::format("rank {} (pid {} on {})", rank, ::getpid(), std::string(host).substr(0, 100));
 }
 
-std::string store_host(const std::string& url) {
-  // file:// names no host: whatever leads out of this one will do.
-  if (!url.starts_with("tcp://")) return "192.0.2.1";
-  const auto endpoint = parse_endpoint(std::string_view(url).substr(6));
-  return endpoint ? endpoint->host : "127.0.0.1";
-}
-
 std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
 }
@@ -419,7 +412,9 @@ Result<std::string> listen_address(const JobView& job) {
       return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
     return chosen;
   }
-  auto towards = local_address_towards(store_host(job.store_url));
+  const std::string host = store_host(job.store_url);
+  // Where none is named, whatever leads out of this one will do.
+  auto towards = local_address_towards(host.empty() ? "192.0.2.1" : host);
   return towards.empty() ? any_address(host_addresses()) : towards;
 }
 

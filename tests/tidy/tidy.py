@@ -26,14 +26,15 @@ CONFINED = {
     "hwloc": r"launcher/topology_hwloc\.cc",
     "elfutils": r"launcher/native_stacks\.cc",
     "CLI": r"cli/",
-    "nlohmann": r"(launcher/|cli/bench/|cli/ctl/|tests/)",
+    "curl": r"rendezvous/http_client\.cc",
+    "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
     "openssl": r"base/secret\.cc",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
-    r"rendezvous/(store_core|wire|handshake)\.|ring/(schedule|frame|plane)\.|"
+    r"rendezvous/(store_core|wire|handshake|etcd_message)\.|ring/(schedule|frame|plane)\.|"
     r"launcher/(line_|report|control_request|job_status|binding|hostfile|worker_env|macros))"
 )
 BANNED_IN_CORES = [

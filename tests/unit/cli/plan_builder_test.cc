@@ -62,6 +62,7 @@ struct FakeMachine {
     };
     m.new_job_id = [] { return "random"; };
     m.slurm_time_left = [this](const std::string&) { return time_left; };
+    m.any_address = [] { return std::string("10.0.0.5"); };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
       return std::string("10.0.0.1");
@@ -316,7 +317,8 @@ TEST_CASE("one node, and what says so") {
   CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);
   CHECK(
       fake.refused({"--nnodes", "2", "p"}) ==
-      "64 --nnodes 2 needs --rdzv tcp://HOST:PORT: where one of the hosts listens for the others");
+      "64 --nnodes 2 needs --rdzv: tcp://HOST:PORT, where one of the hosts listens for the others, "
+      "or file:///FOLDER or etcd://HOST:PORT");
   CHECK(
       fake.refused({"--nnodes", "3:2", "p"}).starts_with("64 --nnodes: '2' is not a whole number"));
   CHECK(fake.refused({"--nnodes", "0", "p"}).find(", or MIN:MAX") != std::string::npos);
@@ -372,8 +374,9 @@ TEST_CASE("addresses must be ours") {
   CHECK(fake.refused({"--rdzv", "tcp://far:1", "p"}) ==
         "64 --rdzv: 'far' is not an address of this machine; for a job on several say --nnodes");
   CHECK(fake.refused({"--master_addr", "far", "p"}).starts_with("64 --master_addr: 'far' is not"));
-  CHECK(fake.refused({"--rdzv", "file:///x", "p"}) ==
-        "64 --rdzv: 'file:///x' is not tcp://HOST:PORT, the only rendezvous of this version");
+  CHECK(fake.refused({"--rdzv", "http://x", "p"}) ==
+        "64 --rdzv: 'http://x' is not tcp://HOST:PORT, file:///FOLDER or "
+        "etcd://HOST:PORT,.../PREFIX");
   CHECK(fake.refused({"--rdzv", "tcp://here:99999", "p"}).starts_with("64 --rdzv: 'here:99999'"));
   CHECK(fake.refused({"--master-port", "70000", "p"}).starts_with("64 --master-port: '70000'"));
   CHECK(fake.refused({"--rdzv", "here:7", "--master-port", "7", "p"})
@@ -433,6 +436,40 @@ TEST_CASE("too many workers: a note, a warning only for a person at a terminal")
   fake.terminal = true;
   CHECK(fake.built({"-n", "4", "p"}).warnings == line);
   CHECK(fake.built({"-n", "2", "p"}).warnings.empty());
+}
+
+TEST_CASE("where the leader is elected") {
+  FakeMachine fake;
+  const auto plan = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--nnodes", "2:3", "p"});
+    return fake.plan(words);
+  };
+  const Plan folder = plan({"--rdzv", "file:///shared/x"});
+  CHECK(folder.nodes.elects());
+  CHECK(folder.nodes.folder == "/shared/x");
+  CHECK(folder.store_listen == "10.0.0.5:0");
+  CHECK(folder.nodes.rank == -1);
+  CHECK(plan({"--rdzv", "file:///x", "--interface", "eth0"}).store_listen == "10.9.9.9:0");
+  CHECK(plan({"--rdzv", "file:///x", "--master-port", "7"}).master_port == 7);
+  fake.env["ETCDCTL_USER"] = "me:word";
+  const Plan etcd = plan({"--rdzv", "etcds://h1,h2:7/jobs"});
+  REQUIRE(etcd.nodes.etcd);
+  CHECK(etcd.nodes.etcd->endpoints.size() == 2);
+  CHECK(etcd.nodes.etcd->password == "word");
+  CHECK(etcd.store_listen == "10.0.0.1:0");
+  CHECK(describe(etcd).find("led by whoever is elected, by etcd at h1:2379, h2:7") !=
+        std::string::npos);
+  CHECK(describe(etcd).find("word") == std::string::npos);
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--nnodes", "2", "p"});
+    return fake.refused(words);
+  };
+  CHECK(refused({"--rdzv", "file://x"}).find("is not file:///FOLDER") != std::string::npos);
+  CHECK(refused({"--rdzv", "etcd://"}).find("no server is named") != std::string::npos);
+  CHECK(refused({"--rdzv", "etcd://me:word@h"}).find("ETCDCTL_USER") != std::string::npos);
+  CHECK(refused({"--rdzv", "file:///x", "--master-addr", "h"}).find("contradict") !=
+        std::string::npos);
+  CHECK(fake.refused({"--rdzv", "file:///x", "p"}).find("with --nnodes") != std::string::npos);
 }
 
 TEST_CASE("output: modes and files") {
