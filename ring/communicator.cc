@@ -17,6 +17,7 @@
 #include "ring/layered_plane.h"
 #include "ring/meeting.h"
 #include "ring/reduce.h"
+#include "ring/stream_errors.h"
 #include "ring/stream_plane.h"
 
 namespace dlaunch {
@@ -332,9 +333,19 @@ Result<void> Communicator::run(Call call) {
   if (job_.explains) explain_once(call);
   const auto ticket = flight_->begin(now, call, group_hash_);
   auto done = without_exceptions([&] { return plane_->run(call); });
+  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
+  if (!done && done.error().code == Errc::timeout && exchange_) {
+    done = blame_absent(call, steady_now() - now, done.error());
+  }
   flight_->end(ticket, !done);
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
+}
+
+Error Communicator::blame_absent(const Call& call, Duration waited, const Error& as_seen) const {
+  const RollCall roll = links_->call_roll(call.seq);
+  if (abort_.raised()) return abort_.error();
+  return timed_out_by_roll(roll, call, waited, job_.size).value_or(as_seen);
 }
 
 void Communicator::serve_collectives(OperationQueue& queue) {

@@ -88,6 +88,7 @@ class Communicator : private ProcessEvents {
   Result<void> connect(const AbortFlag* parent);
   CallRoll call_roll();
   Error blame_silent(Error error) const;
+  Error blame_absent(const Call& call, Duration waited, const Error& as_seen) const;
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);

@@ -18,7 +18,7 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
     const auto& done = memory_.ranks[r].done.blocks;
     if (!waiter_.wait(memory_.ranks[r].bell, call_.deadline,
                       [&] { return done.load(std::memory_order_acquire) >= block - kSlots + 1; })) {
-      return failure();
+      return failure(r);
     }
   }
   return {};

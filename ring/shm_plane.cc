@@ -146,15 +146,21 @@ Result<void> ShmPlane::await_all_entries() {
   return {};
 }
 
-Error ShmPlane::failure() const {
+Error ShmPlane::failure(int awaited) const {
   if (abort_.raised()) return abort_.error();
   RankSet arrived, missing;
   for (int r = 0; r < n_; ++r) {
     (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(name_of(r));
   }
-  const std::string who =
-      missing.empty() ? "progress of a rank that arrived" : format_rank_set(missing);
-  return op_timeout_error(call_, steady_now() - started_, who, format_rank_set(arrived));
+  if (missing.empty()) {
+    // All have begun: then the one whose progress is awaited, or whoever of them it may be.
+    for (int r = 0; r < n_; ++r) {
+      if (r != rank_ && (awaited < 0 || r == awaited)) missing.insert(name_of(r));
+    }
+    for (const int r : missing) arrived.erase(r);
+  }
+  return op_timeout_error(call_, steady_now() - started_, format_rank_set(missing),
+                          format_rank_set(arrived));
 }
 
 // -- One shot
