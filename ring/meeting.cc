@@ -21,6 +21,11 @@ namespace {
 
 using Answer = LinkMessage::Answer;
 
+// Whoever waits for a rank that itself waits would blame that one, were its time up first. So those
+// that wait for others' waiting do so longer, a step for each of the three stages: the memory of a
+// host, rank 0, its verdict. Ranks begin to wait at slightly different times.
+constexpr Duration kPatience = std::chrono::milliseconds(300);
+
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
 // ranks may still be reading when this one is done, and the next communicator meets there again.
 Result<void> host_store(const JobView& job, const Secret& secret) {
@@ -143,7 +148,7 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
   for (std::size_t i = 0; i < met_.locals.size(); ++i) {
     const int r = met_.locals[i];
     if (r == job_.rank) continue;
-    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
     if (!got) return failed_at(r, got.error()).error;
     if (answer.answer != Answer::yes) continue;
     if (got->answer != Answer::yes) {
@@ -178,10 +183,10 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
   }
   // Where rank 0 has ended it has said before why, if it could.
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
-  auto verdict = receive_link_message(peer(0).link.get(), deadline_);
+  auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   // Who gave up in the middle of the exchange may find rank 0's part of it before the verdict.
   if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
-    verdict = receive_link_message(peer(0).link.get(), deadline_);
+    verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
@@ -190,7 +195,7 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
 
 LinkMessage Meeting::hear_all(LinkMessage own) {
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
-    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 2 * kPatience));
     if (!got) return failed_at(r, got.error());
     if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
   }
