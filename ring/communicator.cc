@@ -501,11 +501,19 @@ void Communicator::release(const void* memory) {
   if (regions_) regions_->remove(memory);
 }
 
+// A group numbers its ranks in its own way, which nobody who reads the error may know.
+Error Communicator::named_in_job(Error error) const {
+  const bool of_group = !job_.group.empty() && links_ && error.rank >= 0;
+  if (!of_group || error.what.find(links_->who(error.rank)) != std::string::npos) return error;
+  error.what += fmt::format("; rank {} of this group is {}", error.rank, links_->who(error.rank));
+  return error;
+}
+
 // The first failure ends the communicator for everybody: peers that wait in the same operation
 // would otherwise do so until their own deadline.
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
-  const Error first = abort_.raised() ? abort_.error() : done.error();
+  const Error first = abort_.raised() ? abort_.error() : named_in_job(done.error());
   if (links_) links_->abort(first);  // tells the others, once
   abort_.raise(first);
   const Error error = abort_.error();

@@ -99,6 +99,7 @@ class Communicator : private ProcessEvents {
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
   void explain_once(const Call& call);
   void serve_collectives(OperationQueue& queue);
+  Error named_in_job(Error error) const;
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   Error failed_split(Error error, const JobView& group);

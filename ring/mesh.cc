@@ -149,7 +149,7 @@ class MeshBuilder {
 };
 
 Result<Mesh> MeshBuilder::build() {
-  peer(job_.rank).who = describe_self(job_.rank);
+  peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
   if (auto ok = publish(); !ok) return ok.error();
   if (auto ok = connect(); !ok) {
     // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
@@ -378,25 +378,26 @@ void MeshBuilder::tell_others(const Error& error) {
 
 // The store knows who has come as far as publishing an address, while it is there.
 Error MeshBuilder::not_arrived(const Error& cause) {
-  Arrivals arrivals{.ranks = job_.size};
+  Arrivals arrivals{.ranks = job_.size, .in_group = !job_.group.empty()};
+  const auto add = [this](RankSet& set, int r) { set.insert(job_.world_rank(r)); };
   const auto soon = steady_now() + std::chrono::seconds(2);
   for (int r = 0; r < job_.size; ++r) {
     const Peer& other = peer(r);
     const bool connected = other.link && other.data && other.messages;
     if (r == job_.rank || connected) continue;
     if (seen_.contains(r) || other.link) {
-      arrivals.unconnected.insert(r);
+      add(arrivals.unconnected, r);
       continue;
     }
     const auto value = store_.try_get(key_of(prefix_, r), soon);
     // The store had not had it while it lived.
     const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
     if (value ? !value->has_value() : ended_waiting) {
-      arrivals.missing.insert(r);
+      add(arrivals.missing, r);
     } else if (value) {
-      arrivals.unconnected.insert(r);
+      add(arrivals.unconnected, r);
     } else {
-      arrivals.unknown.insert(r);
+      add(arrivals.unknown, r);
       arrivals.why = cause.code == Errc::io ? cause.what : value.error().what;
     }
   }

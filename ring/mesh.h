@@ -18,7 +18,7 @@
 namespace dlaunch {
 
 struct Peer {
-  std::string who;         // "rank 3 (pid 4711 on a)"
+  std::string who;         // "rank 3 (pid 4711 on a)"; its rank in the job, also in a group
   UniqueFd link;           // read by the control thread
   UniqueFd data;           // the stream plane's
   UniqueFd messages;       // the messenger's
