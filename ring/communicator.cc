@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rank_set.h"
 #include "ring/layered_plane.h"
@@ -167,6 +168,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
+  failpoint("communicator.joined");
   return {};
 }
 
@@ -204,6 +206,7 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
         .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
         .rank = static_cast<int>(r)};
   }
+  failpoint("communicator.planned");
   between.plan_for(round_trip);
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
@@ -338,6 +341,7 @@ Result<void> Communicator::run(Call call) {
     done = blame_absent(call, steady_now() - now, done.error());
   }
   flight_->end(ticket, !done);
+  failpoint("communicator.called");
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
 }
@@ -514,6 +518,7 @@ Error Communicator::named_in_job(Error error) const {
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
   const Error first = abort_.raised() ? abort_.error() : named_in_job(done.error());
+  failpoint("communicator.fails");
   if (links_) links_->abort(first);  // tells the others, once
   abort_.raise(first);
   const Error error = abort_.error();

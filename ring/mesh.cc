@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/failpoint.h"
 #include "base/interfaces.h"
 #include "base/quiet_thread.h"
 #include "base/rank_set.h"
@@ -151,6 +152,7 @@ class MeshBuilder {
 Result<Mesh> MeshBuilder::build() {
   peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
   if (auto ok = publish(); !ok) return ok.error();
+  failpoint("mesh.published");
   if (auto ok = connect(); !ok) {
     // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
     // the store, which may end with a rank that has waited less.
@@ -202,6 +204,7 @@ Result<void> MeshBuilder::publish() {
   auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
+  failpoint("mesh.listens");
   return claim(encode(
       {self().who, job_.size, job_.plan, listener_->unix_name(), listener_->tcp_endpoint()}));
 }
@@ -272,6 +275,7 @@ Result<void> MeshBuilder::connect_all_lower() {
     auto address = address_of(r);
     if (!address) return address.error();
     lower.push_back(std::move(*address));
+    failpoint("mesh.address_read");
   }
   for (int r = 0; r < job_.rank; ++r) {
     if (auto ok = connect_lower(r, std::move(lower[static_cast<std::size_t>(r)])); !ok) return ok;
@@ -313,6 +317,7 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
     auto fd = connect_one(rank, address, purpose, entry.same_host);
     if (!fd) return fd.error();
     slot = std::move(*fd);
+    failpoint("mesh.connected");
   }
   return {};
 }
@@ -323,6 +328,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
   if (job_.transport != "tcp" && !address.unix_name.empty()) {
     auto local = connect_unix(address.unix_name);
     if (local) {
+      failpoint("mesh.before_hello");
       auto proven = handshake_connect(local->get(), secret_, identity(purpose, rank), deadline_);
       if (!proven) return proven.error();
       is_unix = true;
@@ -331,6 +337,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
   }
   auto fd = connect_tcp(address.tcp, deadline_);
   if (!fd) return fd;
+  failpoint("mesh.before_hello");
   auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);
   if (!proven) return proven.error();
   return fd;
@@ -348,6 +355,7 @@ Result<void> MeshBuilder::accept_higher() {
     entry.who = from.who;
     entry.same_host = is_unix;
     slot = std::move(fd);
+    failpoint("mesh.accepted");
     return missing == 0;
   };
   HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/units.h"
 #include "ring/stream_errors.h"
 
@@ -53,6 +54,7 @@ void Messenger::serve(OperationQueue& queue) {
 void Messenger::post(const TransferPtr& transfer) {
   if (failed_) return end(transfer, *failed_);
   ++under_way_;
+  failpoint("messenger.posted");
   Message& message = *transfer->message;
   Error wrong;
   if (message.is_send) {
@@ -175,6 +177,7 @@ Result<bool> Messenger::admit(int peer) {
 // A message is complete: in the place it was meant for, or in the inbox, from where it goes to
 // whoever has asked for it meanwhile.
 Result<void> Messenger::received(int peer) {
+  failpoint("messenger.received");
   if (auto transfer = std::move(coming_[static_cast<std::size_t>(peer)])) {
     finish(transfer);
     return {};

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/rank_set.h"
 #include "ring/reduce.h"
 #include "ring/shm_engine.h"
@@ -113,7 +114,9 @@ void ShmPlane::arrive(std::size_t inline_count) {
   entry.packed = signature_.packed;
   entry.count = signature_.count;
   if (inline_count > 0) read_input(entry.payload, 0, inline_count);
+  failpoint("shm.arrives");
   entry.seq.store(signature_.seq, std::memory_order_release);
+  failpoint("shm.arrived");
   ring_bell(own().bell);
 }
 
@@ -183,6 +186,7 @@ Result<void> ShmPlane::one_shot() {
     return meet(call_.collective == Collective::all_reduce && call_.count > 0);
   }
   if (auto there = await_givers(); !there) return there;
+  failpoint("shm.givers_there");
   finish_one_shot();
   return {};
 }
@@ -224,6 +228,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
   ++meetings_;
   const auto arrivals = header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (arrivals == meetings_ * static_cast<std::uint64_t>(n_)) {
+    failpoint("shm.last_arrived");
     if (auto all = await_all_entries(); !all) return all;
     finish_one_shot();
     if (reduce_for_all) {
@@ -232,6 +237,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
                     n * element_);
       });
     }
+    failpoint("shm.releases");
     header.released.store(call_.seq << 16 | static_cast<std::uint64_t>(rank_),
                           std::memory_order_release);
     ring_bell(header.bell);

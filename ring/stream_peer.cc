@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/failpoint.h"
+
 namespace dlaunch {
 
 Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
@@ -29,6 +31,7 @@ Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
     add(frames[i].payload, frames[i].header.bytes);
   }
 
+  failpoint_write("stream.send", pieces, count, total);
   msghdr message{};
   message.msg_iov = pieces;
   message.msg_iovlen = count;
@@ -72,6 +75,7 @@ bool StreamPeer::fill() {
     os_errno_ = got == 0 ? 0 : errno;
     return false;
   }
+  failpoint("stream.read");
   const auto bytes = static_cast<std::size_t>(got);
   const std::size_t direct = std::min(bytes, missing_);
   payload_ += direct;
@@ -112,6 +116,7 @@ Result<StreamPeer::Got> StreamPeer::receive() {
   if (!header) return header.error();
   header_ = *header;
   state_ = State::held;
+  failpoint("stream.header");
   return Got::header;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/rank_set.h"
 #include "ring/frame.h"
 #include "ring/list_packer.h"
@@ -138,7 +139,10 @@ Result<void> SocketPlane::drive() {
       if (auto pushed = push(peer, moved); !pushed) return pushed;
       if (auto pulled = pull(peer, moved); !pulled) return pulled;
     }
-    if (run_.done()) return {};
+    if (run_.done()) {
+      failpoint("stream.done");
+      return {};
+    }
     if (moved) {
       sockets_->moved();
       continue;
@@ -171,6 +175,7 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
+    failpoint("stream.granule");
     run_.received(peer);
     return false;  // what it completed may be sent on before more is read
   };
