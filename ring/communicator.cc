@@ -130,19 +130,24 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   const bool one_host = met->mesh.one_host();
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data, messages;
+  std::vector<std::vector<UniqueFd>> more_data;
   for (auto& peer : met->mesh.peers) {
     data_sockets_.push_back(peer.data.get());
     data_sockets_.push_back(peer.messages.get());
     links.push_back({std::move(peer.who), std::move(peer.link)});
+    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
     data.push_back(std::move(peer.data));
+    more_data.push_back(std::move(peer.more_data));
     messages.push_back(std::move(peer.messages));
   }
   // Forced sockets hide which ranks share this host's cores: perhaps all.
   const int local_ranks =
       job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
   const StreamOptions options{.local_ranks = local_ranks, .usable_cores = usable_cores(job_)};
-  const auto open = [&](std::vector<UniqueFd> sockets) {
-    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options);
+  const auto open = [&](std::vector<UniqueFd> sockets,
+                        std::vector<std::vector<UniqueFd>> more = {}) {
+    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,
+                             std::move(more));
   };
   auto for_messages = open(std::move(messages));
   if (!for_messages) return for_messages.error();
@@ -153,9 +158,10 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     regions_ = std::move(met->regions);
     exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(data), abort_);
   } else {
-    auto for_data = open(std::move(data));
+    auto for_data = open(std::move(data), std::move(more_data));
     if (!for_data) return for_data.error();
-    auto stream = make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules);
+    auto stream =
+        make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
     between = stream.get();
     plane_ = std::move(stream);
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "base/interfaces.h"
 #include "base/quiet_thread.h"
 #include "base/rank_set.h"
+#include "base/socket.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
 #include "ring/arrivals.h"
@@ -31,6 +33,7 @@ constexpr std::size_t kMaxText = 256;
 // How long an address at which nobody answers is taken for a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
+constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
 // How often the parent is looked at while a rank of the group may be on its way.
 constexpr int kParentMs = 2;
 
@@ -97,6 +100,17 @@ bool has_ended(const UniqueFd& socket) {
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+constexpr std::size_t kMostMore = 63;
+
+// Beside the one. A rank's sockets for data stay below some hundred.
+std::size_t more_sockets(int data, const JobView& job) {
+  if (is_unix_socket(data)) return 0;
+  if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
+  if (!leads_to_other_host(data)) return 0;
+  const int share = kAllDataSockets / (job.size - 1);
+  return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
+}
+
 class MeshBuilder {
  public:
   MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
@@ -121,6 +135,7 @@ class MeshBuilder {
   Result<Address> address_of(int peer);
   Result<void> connect_lower(int peer, Address address);
   Result<void> try_connect(int peer, const Address& address);
+  Result<void> connect_more(int peer, const Address& address, Peer& entry);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
   Result<void> connect();
@@ -178,6 +193,8 @@ Result<void> MeshBuilder::connect() {
   if (parent_ != nullptr) stop_with_parent(done);
   acceptor->join();
   if (parent_is_over()) return parent_->error();
+  // Those of a process whose place another one has taken.
+  for (auto& other : mesh_.peers) std::erase_if(other.more_data, has_ended);
   return connected ? accepted : connected;
 }
 
@@ -314,10 +331,37 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   for (const Purpose purpose : kRingPurposes) {
     UniqueFd& slot = socket_for(entry, purpose);
     if (slot && !has_ended(slot)) continue;
+    // The last of the three comes after all others: with it the other side has whatever is to come.
+    if (purpose == Purpose::ring_messages) {
+      if (auto ok = connect_more(rank, address, entry); !ok) return ok;
+    }
     auto fd = connect_one(rank, address, purpose, entry.same_host);
     if (!fd) return fd.error();
     slot = std::move(*fd);
     failpoint("mesh.connected");
+  }
+  return {};
+}
+
+// At the same time: each takes some round trips.
+Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& entry) {
+  std::erase_if(entry.more_data, has_ended);
+  const std::size_t wanted = more_sockets(entry.data.get(), job_);
+  std::vector<Result<UniqueFd>> made;
+  for (std::size_t i = entry.more_data.size(); i < wanted; ++i) made.emplace_back(UniqueFd());
+  std::vector<std::thread> threads;
+  for (auto& one : made) {
+    auto thread = start_quiet_thread([this, rank, &address, &one] {
+      bool is_unix = false;
+      one = connect_one(rank, address, Purpose::ring_more_data, is_unix);
+    });
+    if (!thread) one = thread.error();
+    if (thread) threads.push_back(std::move(*thread));
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& one : made) {
+    if (!one) return one.error();
+    entry.more_data.push_back(std::move(*one));
   }
   return {};
 }
@@ -348,6 +392,10 @@ Result<void> MeshBuilder::accept_higher() {
   auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
     if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
     Peer& entry = peer(from.from_rank);
+    if (from.purpose == Purpose::ring_more_data) {
+      if (entry.more_data.size() < kMostMore) entry.more_data.push_back(std::move(fd));
+      return false;
+    }
     UniqueFd& slot = socket_for(entry, from.purpose);
     // A second claim is believed only where the first one's process has gone.
     if (slot && !has_ended(slot)) return false;

@@ -65,7 +65,14 @@ class Builder {
     operand(from);
   }
   void scratch(std::size_t bytes) { program_.scratch_bytes = bytes; }
-  Program take() { return std::move(program_); }
+  Program take() {
+    for (const auto& sends : program_.sends) {
+      std::size_t bytes = 0;
+      for (const auto id : sends) bytes += program_.steps[id].bytes;
+      program_.most_to_one = std::max(program_.most_to_one, bytes);
+    }
+    return std::move(program_);
+  }
 
  private:
   std::int32_t add(const Step& step) {

@@ -5,6 +5,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 parts=4 pids=()
 for ((part = 1; part <= parts; ++part)); do
+  [ $part != $parts ] || export DLAUNCH_SOCKETS=3  # over TCP
   "$BUILD/tests/support/failpoint_faults" --part $part/$parts --sample "${FAILPOINTS:-1}" \
     --seed "${FAILPOINT_SEED:-1}" >out.$part 2>&1 &
   pids+=($!)
