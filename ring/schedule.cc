@@ -8,6 +8,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kFarAway = std::chrono::milliseconds(2);
+
 // Adds steps to a program and links them.
 class Builder {
  public:
@@ -423,6 +425,17 @@ Tuning tuning_between_hosts(Duration round_trip) {
   const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
   const double granules = held / static_cast<double>(tuning.granule_bytes);
   tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+
+  constexpr double kSlowBytesPerSecond = 1e9 / 8, kReducedPerSecond = 1e9;
+  constexpr std::size_t kMostExchanged = 4 << 20;
+  const double latency = std::chrono::duration<double>(round_trip).count() / 2;
+  const auto at_least = [&](std::size_t least, double bytes) {
+    return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
+  };
+  tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
+  tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
+  // Frames from all to all are many, but where they are cheap beside the latency.
+  if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
   return tuning;
 }
 
@@ -435,7 +448,7 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
-      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
         return Way::exchange;
       }
       return small ? Way::star : large;
