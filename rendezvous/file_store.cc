@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/failpoint.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 
@@ -141,6 +142,7 @@ class FileStore : public Store {
   template <class Work>
   Result<void> locked(TimePoint deadline, Work work) {
     if (auto held = lock(deadline); !held) return held;
+    failpoint("file_store.locked");
     auto done = read_on();
     if (done) done = work();
     if (done) compact_if_worth_it();
@@ -237,8 +239,9 @@ Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view
   const auto record = encode_record(kind, key, value);
   std::size_t written = 0;
   while (written < record.size()) {
-    const ssize_t n = ::pwrite(fd_.get(), record.data() + written, record.size() - written,
-                               read_ + static_cast<off_t>(written));
+    const auto size = failpoint_write("file_store.append", record.size() - written);
+    const ssize_t n =
+        ::pwrite(fd_.get(), record.data() + written, size, read_ + static_cast<off_t>(written));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return failed("write");
     written += static_cast<std::size_t>(n);
