@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "elastic/job_driver.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
@@ -801,4 +803,43 @@ TEST_CASE("who was in the newest round that may have got on") {
   CHECK_FALSE(JobCore::holds(record, {{.slot = 2, .round = 4}}));
   CHECK_FALSE(JobCore::holds(record, {{.slot = 1, .round = 3}}));
   CHECK_FALSE(JobCore::holds(record, {}));
+}
+
+TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
+  struct Hands : JobDriver::Hands {
+    TimePoint now() override { return kStart; }
+    bool writes_down() const override { return true; }
+    void write_down(const JobRecord& record, std::function<void()> then) override {
+      records.push_back(record);
+      written.push_back(std::move(then));
+    }
+    void perform(const JobCore::StartWorkers& start) override {
+      for (const auto& place : start.places) started.push_back(place.slot);
+    }
+    void perform(const JobCore::StopWorkers&) override {}
+    void perform(const JobCore::HandOn&) override {}
+    void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
+    void perform(const JobCore::Announce&) override {}
+    void perform(const JobCore::Finish&) override { ++finished; }
+    std::vector<JobRecord> records;
+    std::vector<std::function<void()>> written;
+    std::vector<Slot> started;
+    std::vector<int> fences;
+    int finished = 0;
+  } hands;
+  Pump pump;
+  JobDriver driver(one_on_each_of(3, 2, 2), pump, hands);
+  driver.feed(JobCore::Start{});
+  REQUIRE(hands.records.size() == 1);
+  CHECK(hands.records[0].round == 1);
+  CHECK(hands.started.empty());
+  driver.feed(JobCore::NodeLost{2});
+  CHECK(hands.fences.empty());
+  REQUIRE(hands.records.size() == 2);
+  CHECK(hands.records[1].round == 2);
+  hands.written[0]();
+  CHECK(hands.started == std::vector<Slot>{0, 1});
+  CHECK(hands.fences.empty());
+  hands.written[1]();
+  CHECK(hands.fences == std::vector<int>{2});
 }
