@@ -257,6 +257,10 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   run_ = welcome.run;
   number_ = welcome.number;
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
+  // Who has asked for a round since we asked to join was not among those we told of.
+  for (const auto& [slot, process] : found_) {
+    if (process.ready) send(NodeReady{slot, process.in_round, process.version});
+  }
   log_info("joined the job as node {}", welcome.number);
 }
 
