@@ -102,9 +102,18 @@ void JobCore::on(const Start&) {
   state_ = JobState::forming;
 }
 
+// A rank that was not in that round as it is now.
+int JobCore::replaced_since(int round) const {
+  const auto is = [&](Slot slot) { return at(slot).in_round != round; };
+  const auto found = std::find_if(roster_.begin(), roster_.end(), is);
+  return found == roster_.end() ? size() - 1 : static_cast<int>(found - roster_.begin());
+}
+
 // Who is not there any more was lost with the leader, or since.
 void JobCore::on(const Resume& event) {
-  if (config_.timeout > Duration::zero()) job_deadline_ = deadline_after(now_, config_.timeout);
+  if (config_.timeout > Duration::zero()) {
+    job_deadline_ = deadline_after(now_, std::min(config_.timeout, event.was.time_left));
+  }
   state_ = JobState::forming;
   round_ = event.was.round;
   live_ = event.was.live;
@@ -122,15 +131,18 @@ void JobCore::on(const Resume& event) {
     process.life = found.done ? Life::done : Life::running;
     process.linked = found.linked && !found.done;
     process.ready = found.ready && !found.done;
-    process.in_round = found.in_round;
+    process.in_round = found.done ? 0 : found.in_round;
     process.round = found.round;
     process.version = found.version;
+    process.join_by = deadline_after(now_, config_.join_timeout);
     version_ = std::max(version_, found.version);
   }
   commits_ = version_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
   if (all_members_are(Life::done)) return;
-  form(-1);                               // what was announced last may not have come to all
+  // What was announced last may not have come to all. Where a round was being formed, somebody was
+  // lost, and the others may not have heard of it.
+  form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));
   std::map<int, std::vector<Slot>> lost;  // by node
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::absent) lost[node_of(slot)].push_back(slot);

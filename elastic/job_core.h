@@ -68,6 +68,7 @@ struct JobRecord {
   int live = 0;   // the newest round that may have got on
   int wished_size = 0;
   int restarts_used = 0, restarts_left = 0;
+  Duration time_left{};      // of --timeout, when this was written; 0: there is none
   std::vector<Slot> roster;  // by rank: of the newest number
   bool operator==(const JobRecord&) const = default;
 };
@@ -202,6 +203,11 @@ class JobCore {
   bool linked(Slot slot) const { return at(slot).linked; }
   // Its process runs, and is not to end.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
+  // It was to be started there for that round, and its end, if nothing else, is still expected.
+  bool awaits(Slot slot, int round) const {
+    const Life life = at(slot).life;
+    return (life == Life::starting || life == Life::stopping) && at(slot).round == round;
+  }
   // When a process is started there that may not start yet.
   std::optional<TimePoint> starts_at(Slot slot) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
@@ -273,6 +279,7 @@ class JobCore {
   void finish();
 
   std::vector<Slot> ready_spares() const;
+  int replaced_since(int round) const;
   bool may_shrink() const;
   bool stays(Slot slot) const;
   // Its node is there.

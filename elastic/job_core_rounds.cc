@@ -143,6 +143,8 @@ JobRecord JobCore::record() const {
           .wished_size = wished_size_,
           .restarts_used = policy_.used(),
           .restarts_left = policy_.left(now_),
+          .time_left = job_deadline_ == kNever ? Duration::zero()
+                                               : std::max(Duration::zero(), job_deadline_ - now_),
           .roster = roster_};
 }
 

@@ -32,12 +32,20 @@ void JobDriver::write_news() {
   });
 }
 
+// What was wished while a record was written may not be wished any more: its node was lost.
+void JobDriver::perform(const JobCore::StartWorkers& start) {
+  JobCore::StartWorkers still = start;
+  std::erase_if(still.places,
+                [&](const auto& place) { return !core_.awaits(place.slot, start.round); });
+  if (!still.places.empty()) hands_.perform(still);
+}
+
 void JobDriver::release() {
   while (!held_.empty() && held_.front().record <= written_) {
     const auto actions = std::move(held_.front().actions);
     held_.pop_front();
     for (const auto& action : actions) {
-      std::visit([this](const auto& what) { hands_.perform(what); }, action);
+      std::visit([this](const auto& what) { perform(what); }, action);
     }
   }
 }

@@ -46,6 +46,11 @@ class JobDriver {
   };
   void write_news();
   void release();
+  void perform(const JobCore::StartWorkers& start);
+  template <class Action>
+  void perform(const Action& action) {
+    hands_.perform(action);
+  }
 
   JobCore core_;
   JobRecord last_;

@@ -262,6 +262,10 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   run_ = welcome.run;
   number_ = welcome.number;
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
+  // Who has asked for a round since we asked to join was not among those we told of.
+  for (const auto& [slot, process] : found_) {
+    if (process.ready) send(NodeReady{slot, process.in_round, process.version});
+  }
   log_info("joined the job as node {}", welcome.number);
 }
 
@@ -309,13 +313,21 @@ NodeFound& Follower::found(Slot slot) {
   return process;
 }
 
-// What has ended is still listed for a leader that is yet to hear of it.
+// What has ended is still listed for a leader that is yet to hear of it, and waits for no round.
 void Follower::report(const NodeMessage& message) {
+  const auto* ended = std::get_if<NodeEnded>(&message);
   if (!joined_) {
-    if (plan_.nodes.elects() && !run_.empty() && !clearing_) unsent_.push_back(message);
-    return;
+    if (!plan_.nodes.elects() || run_.empty() || clearing_) return;
+    if (ended != nullptr) {
+      found(ended->slot).ready = false;
+      std::erase_if(unsent_, [&](const NodeMessage& earlier) {
+        const auto* stuck = std::get_if<NodeUnkillable>(&earlier);
+        return stuck != nullptr && stuck->slot == ended->slot;
+      });
+    }
+    return unsent_.push_back(message);
   }
-  if (const auto* ended = std::get_if<NodeEnded>(&message)) {
+  if (ended != nullptr) {
     const bool well = ended->end.signal == 0 && ended->end.exit_code == 0;
     well ? void(found(ended->slot).done = true) : void(found_.erase(ended->slot));
   } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {

@@ -5,8 +5,8 @@
 //
 // Where the leader is elected, another one may follow it: the workers stay, and go on, and the next
 // leader is told of them, for as long as --join-timeout. It may refuse them; then they are killed.
-// Every agent is a follower, with a candidate beside it that says who
-// leads, and may itself be the leader.
+// Every agent is a follower there, with a candidate beside it that says who leads, and may itself
+// be the leader.
 #pragma once
 
 #include <map>

@@ -45,6 +45,7 @@ std::string encode(const JobJournal& journal) {
        {job.round, job.live, job.wished_size, job.restarts_used, job.restarts_left}) {
     out.put(number);
   }
+  out.put(job.time_left.count());
   put(out, job.roster);
   return out.take();
 }
@@ -74,6 +75,8 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
     *number = in.get<int>();
     if (*number < 0) return malformed;
   }
+  job.time_left = Duration(in.get<Duration::rep>());
+  if (job.time_left < Duration::zero()) return malformed;
   if (!get(in, job.roster, journal.nodes.size()) || !in.done()) return malformed;
   const bool fits = !journal.run.empty() && journal.size > 0 && !job.roster.empty() &&
                     static_cast<std::size_t>(journal.size) <= journal.nodes.size() &&

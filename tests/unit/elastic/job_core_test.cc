@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "elastic/job_driver.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;
@@ -23,7 +24,7 @@ class JobWorld {
   }
 
   // Under a new leader, with those processes that `earlier` left behind. absent: nodes.
-  World(JobConfig config, const World& earlier, const std::vector<int>& absent = {})
+  JobWorld(JobConfig config, const JobWorld& earlier, const std::vector<int>& absent = {})
       : core(config), now(earlier.now), elastic_(earlier.elastic_) {
     JobCore::Resume resume{earlier.core.record(), {}};
     for (const int node : absent) feed(JobCore::NodeLost{node});
@@ -730,8 +731,8 @@ JobConfig one_on_each_of(int nodes, int min_size, int restarts) {
 
 TEST_CASE("the next leader's first round has a new number and the processes that are there") {
   const JobConfig config = one_on_each_of(3, 1, 2);
-  const World first(config);
-  World world(config, first);
+  const JobWorld first(config);
+  JobWorld world(config, first);
   CHECK(world.fences.back() > first.announced.back());
   CHECK(world.announced == first.announced);  // they have not left the old one yet
   world.rejoin_all();
@@ -744,8 +745,8 @@ TEST_CASE("the next leader's first round has a new number and the processes that
 
 TEST_CASE("a node that was lost with its leader is one failure; the others go on without it") {
   const JobConfig config = one_on_each_of(3, 2, 2);
-  const World first(config);
-  World world(config, first, {0});
+  const JobWorld first(config);
+  JobWorld world(config, first, {0});
   for (const Slot slot : {1, 2}) world.rejoin(slot);
   CHECK(world.roster == std::vector<Slot>{1, 2});
   CHECK(world.starts == 0);
@@ -753,18 +754,18 @@ TEST_CASE("a node that was lost with its leader is one failure; the others go on
   world.feed(JobCore::NodeBack{0});
   for (const Slot slot : {1, 2}) world.rejoin(slot);
   CHECK(world.roster.size() == 3);
-  World third(config, world, {1});
+  JobWorld third(config, world, {1});
   CHECK(third.core.restarts_left(third.now) == 0);
-  World fourth(config, third, {0});
+  JobWorld fourth(config, third, {0});
   REQUIRE(fourth.finish);
   CHECK(fourth.finish->end == JobEnding::worker_failed);
 }
 
 TEST_CASE("a process that ended while nobody led is started again in its place") {
   const JobConfig config = one_on_each_of(2, 1, 2);
-  World first(config);
+  JobWorld first(config);
   first.running.erase(1);
-  World world(config, first);
+  JobWorld world(config, first);
   world.rejoin(0);
   CHECK(world.starts == 1);
   CHECK(world.roster == std::vector<Slot>{0, 1});
@@ -773,8 +774,8 @@ TEST_CASE("a process that ended while nobody led is started again in its place")
 
 TEST_CASE("programs that do not take part in rounds are started again by the next leader") {
   const JobConfig config = one_on_each_of(2, 1, 2);
-  const World first(config, false);
-  World world(config, first);
+  const JobWorld first(config, false);
+  JobWorld world(config, first);
   CHECK(world.stopped == std::vector<Slot>{0, 1});
   CHECK(world.starts == 2);
   CHECK(world.core.round() > first.core.round());
@@ -801,4 +802,43 @@ TEST_CASE("who was in the newest round that may have got on") {
   CHECK_FALSE(JobCore::holds(record, {{.slot = 2, .round = 4}}));
   CHECK_FALSE(JobCore::holds(record, {{.slot = 1, .round = 3}}));
   CHECK_FALSE(JobCore::holds(record, {}));
+}
+
+TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
+  struct Hands : JobDriver::Hands {
+    TimePoint now() override { return kStart; }
+    bool writes_down() const override { return true; }
+    void write_down(const JobRecord& record, std::function<void()> then) override {
+      records.push_back(record);
+      written.push_back(std::move(then));
+    }
+    void perform(const JobCore::StartWorkers& start) override {
+      for (const auto& place : start.places) started.push_back(place.slot);
+    }
+    void perform(const JobCore::StopWorkers&) override {}
+    void perform(const JobCore::HandOn&) override {}
+    void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
+    void perform(const JobCore::Announce&) override {}
+    void perform(const JobCore::Finish&) override { ++finished; }
+    std::vector<JobRecord> records;
+    std::vector<std::function<void()>> written;
+    std::vector<Slot> started;
+    std::vector<int> fences;
+    int finished = 0;
+  } hands;
+  Pump pump;
+  JobDriver driver(one_on_each_of(3, 2, 2), pump, hands);
+  driver.feed(JobCore::Start{});
+  REQUIRE(hands.records.size() == 1);
+  CHECK(hands.records[0].round == 1);
+  CHECK(hands.started.empty());
+  driver.feed(JobCore::NodeLost{2});
+  CHECK(hands.fences.empty());
+  REQUIRE(hands.records.size() == 2);
+  CHECK(hands.records[1].round == 2);
+  hands.written[0]();
+  CHECK(hands.started == std::vector<Slot>{0, 1});
+  CHECK(hands.fences.empty());
+  hands.written[1]();
+  CHECK(hands.fences == std::vector<int>{2});
 }

@@ -15,6 +15,7 @@ JobJournal some_journal() {
   journal.job.wished_size = 3;
   journal.job.restarts_used = 4;
   journal.job.restarts_left = 1;
+  journal.job.time_left = std::chrono::minutes(3);
   journal.job.roster = {2, 0};
   return journal;
 }
