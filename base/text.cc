@@ -57,4 +57,14 @@ std::vector<std::string_view> split_words(std::string_view text, char separator)
   return parts;
 }
 
+std::string shell_quoted(std::string_view word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789_-./=:,+@%") == word.npos) {
+    return std::string(word);
+  }
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace dlaunch

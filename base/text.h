@@ -15,4 +15,7 @@ std::string escaped(std::string_view text);
 // The words between separators, without empty ones.
 std::vector<std::string_view> split_words(std::string_view text, char separator);
 
+// One word as a shell would take it back; plain words stay as they are.
+std::string shell_quoted(std::string_view word);
+
 }  // namespace dlaunch

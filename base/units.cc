@@ -100,4 +100,8 @@ std::string format_duration(Duration duration) {
   return fmt::format("{:.4g} us", s * 1e6);
 }
 
+std::string format_seconds(double seconds) {
+  return format_duration(Duration(static_cast<std::int64_t>(seconds * 1e9)));
+}
+
 }  // namespace dlaunch

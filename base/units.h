@@ -25,5 +25,6 @@ Result<double> parse_number(std::string_view text, double low, double high, std:
 
 // The shortest readable form: "1.5 s", "250 ms", "3.2 us".
 std::string format_duration(Duration duration);
+std::string format_seconds(double seconds);
 
 }  // namespace dlaunch

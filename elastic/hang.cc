@@ -13,10 +13,7 @@ namespace {
 
 constexpr Duration kJump = std::chrono::seconds(10);
 
-const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
 const char* they_are(const RankSet& ranks) { return ranks.size() == 1 ? "it is" : "they are"; }
-
-std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
 
 }  // namespace
 

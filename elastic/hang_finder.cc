@@ -14,12 +14,9 @@ namespace dlaunch {
 namespace {
 
 const char* has(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
-const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
-
-std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
 
 // "all_reduce #17", "barrier #3 of group 2"
-std::string in_words(std::uint64_t group, const RankProgress::Position& at) {
+std::string call_in_words(std::uint64_t group, const RankProgress::Position& at) {
   const auto name =
       at.what < std::size(kCollectiveNames) ? kCollectiveNames[at.what] : "collective";
   return fmt::format("{} #{}{}", name, at.seq,
@@ -56,7 +53,7 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
     if (it == rank.groups.end() || !it->second.inside || it->second.seq > hang.key.seq) continue;
     if (it->second.seq < hang.key.seq) inside.clear();
     hang.key.seq = it->second.seq;
-    name = in_words(group, it->second);
+    name = call_in_words(group, it->second);
     inside.insert(number);
   }
   if (inside.empty()) return std::nullopt;

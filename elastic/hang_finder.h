@@ -58,4 +58,8 @@ std::vector<Hang> find_hangs(TimePoint now, const Progress& progress);
 
 RankSet ranks_in(const Progress& progress, ProcessState state);
 
+// For sentences: "rank 0,2", and the verb that goes with it.
+inline std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
+inline const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
+
 }  // namespace dlaunch

@@ -16,10 +16,6 @@ constexpr double kHelped = 0.5;    // of the promised gain
 constexpr int kNodesPerEviction = 10;
 constexpr Duration kEvictionMemory = std::chrono::hours(1);
 
-std::string seconds(double s) {
-  return format_duration(Duration(static_cast<std::int64_t>(s * 1e9)));
-}
-
 }  // namespace
 
 StragglerJudge::StragglerJudge(StragglerJudgeConfig config)
@@ -67,7 +63,7 @@ void StragglerJudge::compare(TimePoint now, double step) {
   refrain(now, rank_, config_.hold,
           fmt::format("the {} of rank {} did not help: a step took {} before and takes {} now",
                       done == Stage::restarting ? "restart" : "eviction", rank_,
-                      seconds(step_before_), seconds(step)));
+                      format_seconds(step_before_), format_seconds(step)));
 }
 
 void StragglerJudge::consider(TimePoint now, double step) {

@@ -75,17 +75,13 @@ Values column(const std::vector<StepTimes>& window, Get get) {
   return values;
 }
 
-std::string seconds(double s) {
-  return format_duration(Duration(static_cast<std::int64_t>(s * 1e9)));
-}
-
 std::string describe_rank(const Slowness& slow, const Comparison& at, double step) {
   return fmt::format(
       "rank {} takes {:.2f}x the time of the others between collectives: {}, they {}{}; without it "
       "a step of {} would take {}",
-      slow.rank, slow.ratio, seconds(at.own), seconds(at.others),
-      slow.phase == SlowPhase::input ? ", mostly waiting for input" : "", seconds(step),
-      seconds(step * (1 - slow.gain)));
+      slow.rank, slow.ratio, format_seconds(at.own), format_seconds(at.others),
+      slow.phase == SlowPhase::input ? ", mostly waiting for input" : "", format_seconds(step),
+      format_seconds(step * (1 - slow.gain)));
 }
 
 std::string describe_link(const Slowness& slow, const Comparison& at, double step) {
@@ -93,8 +89,8 @@ std::string describe_link(const Slowness& slow, const Comparison& at, double ste
       "the link from rank {} to rank {} is {:.2f}x as slow as others of its kind: {:.3g} MB/s, "
       "they "
       "{:.3g} MB/s; it costs {} of a step of {}",
-      slow.rank, slow.peer, slow.ratio, 1e-6 / at.own, 1e-6 / at.others, seconds(slow.gain * step),
-      seconds(step));
+      slow.rank, slow.peer, slow.ratio, 1e-6 / at.own, 1e-6 / at.others,
+      format_seconds(slow.gain * step), format_seconds(step));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxSessions = 32;
-constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr Duration kRequestPatience = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -42,7 +42,7 @@ class ControlServer::Session : public std::enable_shared_from_this<Session> {
 
  private:
   void limit_time() {
-    timer_.expires_after(kPatience);
+    timer_.expires_after(kRequestPatience);
     timer_.async_wait([self = shared_from_this()](asio::error_code ec) {
       if (!ec) self->close();
     });

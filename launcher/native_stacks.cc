@@ -27,7 +27,7 @@ namespace dlaunch {
 namespace {
 
 // A thread in an uninterruptible sleep does not stop until that ends.
-constexpr Duration kPatience = std::chrono::seconds(1);
+constexpr Duration kUnwindPatience = std::chrono::seconds(1);
 constexpr std::size_t kMaxThreads = 256;
 constexpr std::size_t kMaxFrames = 128;
 
@@ -109,7 +109,7 @@ class Held {
   }
 
   void wait_all() {
-    const TimePoint deadline = steady_now() + kPatience;
+    const TimePoint deadline = steady_now() + kUnwindPatience;
     for (auto& thread : threads) {
       if (!thread.held && thread.why_not.empty()) wait(thread, deadline);
     }

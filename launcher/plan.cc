@@ -3,26 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "base/version.h"
 
 namespace dlaunch {
 namespace {
 
-// As a shell would take it back.
-std::string quoted(const std::string& word) {
-  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                              "0123456789_-./=:,+@%") == std::string::npos) {
-    return word;
-  }
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string command_line(const Plan& plan) {
   std::string out;
-  for (const auto& word : plan.argv) out += (out.empty() ? "" : " ") + quoted(word);
+  for (const auto& word : plan.argv) out += (out.empty() ? "" : " ") + shell_quoted(word);
   return out;
 }
 
@@ -83,7 +73,7 @@ std::string describe(const Plan& plan) {
   line("stdin", stdin_of(plan));
   line("bind", name(plan.bind));
   if (plan.omp_threads) line("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
-  for (const auto& [key, value] : plan.env) line("env", key + "=" + quoted(value));
+  for (const auto& [key, value] : plan.env) line("env", key + "=" + shell_quoted(value));
   for (std::size_t r = 0; r < plan.cpusets.size(); ++r) {
     if (!plan.cpusets[r].empty()) {
       line(fmt::format("rank {}", r).c_str(),

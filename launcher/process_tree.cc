@@ -23,7 +23,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(2);
+constexpr Duration kTreePatience = std::chrono::seconds(2);
 
 struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
@@ -199,7 +199,7 @@ std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
 }
 
 bool kill_descendants() {
-  const auto deadline = steady_now() + kPatience;
+  const auto deadline = steady_now() + kTreePatience;
   while (reap_children()) {
     if (steady_now() >= deadline) return false;
     // Children at once, for one that forks and leaves, again and again, is hard to catch; what it

@@ -27,7 +27,7 @@ using Descriptor = asio::posix::stream_descriptor;
 
 constexpr std::size_t kLoginsAtOnce = 32;
 constexpr Duration kTellAfter = std::chrono::seconds(10);
-constexpr Duration kPatience = std::chrono::seconds(1);
+constexpr Duration kEndPatience = std::chrono::seconds(1);
 constexpr const char* kOwnBinary = "/proc/self/exe";
 
 struct Pipe {
@@ -327,7 +327,7 @@ void SshStarter::finish(const std::function<bool(int node)>& linked, std::functi
     if (!host->over() && !linked(host->node)) silent.push_back(host);
   }
   if (!silent.empty()) {
-    patience_.expires_after(kPatience);
+    patience_.expires_after(kEndPatience);
     patience_.async_wait([this, silent](asio::error_code ec) {
       if (ec) return;
       for (const auto& host : silent) give_up_on(host);

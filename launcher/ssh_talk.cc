@@ -29,12 +29,6 @@ constexpr const char* kScript =
     "head -c \"$n\" >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" || exit 73; "
     "exec \"$d/dlaunch\" --ssh-node \"$d\"";
 
-std::string quoted(std::string_view word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // The last line that is not empty.
 std::string last_line(std::string_view text) {
   const auto end = text.find_last_not_of(" \t\r\n");
@@ -85,8 +79,9 @@ std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, cons
   words.emplace_back("-T");
   if (host.port) words.insert(words.end(), {"-p", std::to_string(*host.port)});
   if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-  words.insert(words.end(),
-               {"--", host.name, "exec sh -c " + quoted(kScript) + " sh " + quoted(binary)});
+  words.insert(
+      words.end(),
+      {"--", host.name, "exec sh -c " + shell_quoted(kScript) + " sh " + shell_quoted(binary)});
   return words;
 }
 

@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kHeader = 1 + 1 + 2 + 4 + 8;
+constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::string encode(const LinkFrame& frame) {
 }
 
 Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks) {
-  if (bytes.size() < kHeader) return std::optional<LinkFrame>();
+  if (bytes.size() < kLinkHeader) return std::optional<LinkFrame>();
   Reader in(bytes);
   LinkFrame frame;
   frame.type = static_cast<LinkFrame::Type>(in.get<std::uint8_t>());
@@ -36,7 +36,7 @@ Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ra
   if (!sound) return Error{.code = Errc::protocol, .what = "bytes that are no link frame"};
   if (in.left() < size) return std::optional<LinkFrame>();
   frame.text = in.get_raw(size);
-  bytes.remove_prefix(kHeader + size);
+  bytes.remove_prefix(kLinkHeader + size);
   return std::optional(frame);
 }
 

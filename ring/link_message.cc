@@ -12,7 +12,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kHeader = 1 + 1 + 2 + 4;
+constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4;
 constexpr std::size_t kMaxText = 1000;
 
 Error peer_ended() { return {.code = Errc::peer_lost, .what = "it ended while joining"}; }
@@ -114,7 +114,7 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
 Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   const Error nonsense{.code = Errc::protocol, .what = "it sent bytes that make no sense"};
   LinkMessage got;
-  char header[kHeader];
+  char header[kMessageHeader];
   if (auto ok = receive_all(link, header, got.fds, deadline); !ok) return ok.error();
   Reader in(std::string_view(header, sizeof header));
   got.answer = static_cast<LinkMessage::Answer>(in.get<std::uint8_t>());

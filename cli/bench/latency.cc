@@ -19,7 +19,7 @@
 namespace bench {
 namespace {
 
-constexpr int kRepeats = 5;
+constexpr int kTurnRepeats = 5;
 
 // A word in a cache line of its own.
 struct alignas(64) Line {
@@ -32,7 +32,7 @@ double ping_pong_us(const std::vector<int>& cores, std::uint32_t turns, Say say,
   Line there, back;
   std::jthread other([&] {
     pin(cores[1 % cores.size()]);
-    for (std::uint32_t i = 1; i <= turns * kRepeats; ++i) {
+    for (std::uint32_t i = 1; i <= turns * kTurnRepeats; ++i) {
       hear(there.word, i);
       say(back.word, i);
     }
@@ -40,7 +40,7 @@ double ping_pong_us(const std::vector<int>& cores, std::uint32_t turns, Say say,
   std::vector<double> times;
   std::jthread one([&] {
     pin(cores[0]);
-    for (std::uint32_t i = 1; i <= turns * kRepeats;) {
+    for (std::uint32_t i = 1; i <= turns * kTurnRepeats;) {
       const double started = now_us();
       for (const std::uint32_t end = i + turns; i < end; ++i) {
         say(there.word, i);
@@ -238,7 +238,7 @@ Loopback tcp_loopback(const std::vector<int>& cores) {
   const auto ends = connect_loopback();
   if (!ends) return {ends.error(), ends.error()};
   const auto rtt = exchange_us(*ends, cores, 1, 2000);
-  const auto stream = exchange_us(*ends, cores, kBytes, kRepeats);
+  const auto stream = exchange_us(*ends, cores, kBytes, kTurnRepeats);
   if (!stream) return {stream.error(), rtt};
   return {static_cast<double>(kBytes) / *stream / 1e3, rtt};
 }

@@ -16,7 +16,7 @@ std::vector<ConfigEntry> parsed(std::string_view text) {
   return *entries;
 }
 
-std::string why_not(std::string_view text) {
+std::string file_error(std::string_view text) {
   auto entries = parse_config(text, "job.toml");
   REQUIRE_FALSE(entries);
   CHECK(entries.error().code == Errc::protocol);
@@ -55,23 +55,23 @@ TEST_CASE("an empty file sets nothing") {
 }
 
 TEST_CASE("malformed files are told by line") {
-  CHECK(why_not("nproc 4\n") == "job.toml:1: expected '=' after 'nproc'");
-  CHECK(why_not("\n= 4\n") == "job.toml:2: expected: option = value");
-  CHECK(why_not("bind = core\n") ==
+  CHECK(file_error("nproc 4\n") == "job.toml:1: expected '=' after 'nproc'");
+  CHECK(file_error("\n= 4\n") == "job.toml:2: expected: option = value");
+  CHECK(file_error("bind = core\n") ==
         "job.toml:1: expected a number, true, false or a string in quotes, not core");
-  CHECK(why_not("a = \n") == "job.toml:1: expected a number, true, false or a string in quotes");
-  CHECK(why_not("[worker]\na = 1\n") ==
+  CHECK(file_error("a = \n") == "job.toml:1: expected a number, true, false or a string in quotes");
+  CHECK(file_error("[worker]\na = 1\n") ==
         "job.toml:1: sections are not used: put the options at the top");
-  CHECK(why_not("a = \"x\n") == "job.toml:1: a string without its closing \"");
-  CHECK(why_not("a = 'x") == "job.toml:1: a string without its closing '");
-  CHECK(why_not("a = \"\\q\"") ==
+  CHECK(file_error("a = \"x\n") == "job.toml:1: a string without its closing \"");
+  CHECK(file_error("a = 'x") == "job.toml:1: a string without its closing '");
+  CHECK(file_error("a = \"\\q\"") ==
         "job.toml:1: unknown escape in a string: use \\\\, \\\", \\n or \\t");
-  CHECK(why_not("a = 1 2\n") == "job.toml:1: unexpected text after the value");
-  CHECK(why_not("a = [1\n2]\n") == "job.toml:2: expected ',' or ']' in an array");
-  CHECK(why_not("a = []\n") == "job.toml:1: an empty array sets nothing");
-  CHECK(why_not("a = ''\n") == "job.toml:1: an empty string sets nothing");
-  CHECK(why_not("a = 1\nb = 2\na = 3\n") == "job.toml:3: 'a' was set in line 1 already");
-  CHECK(why_not("a = 1.2.3\n") ==
+  CHECK(file_error("a = 1 2\n") == "job.toml:1: unexpected text after the value");
+  CHECK(file_error("a = [1\n2]\n") == "job.toml:2: expected ',' or ']' in an array");
+  CHECK(file_error("a = []\n") == "job.toml:1: an empty array sets nothing");
+  CHECK(file_error("a = ''\n") == "job.toml:1: an empty string sets nothing");
+  CHECK(file_error("a = 1\nb = 2\na = 3\n") == "job.toml:3: 'a' was set in line 1 already");
+  CHECK(file_error("a = 1.2.3\n") ==
         "job.toml:1: expected a number, true, false or a string in quotes, not 1.2.3");
 }
 

@@ -48,7 +48,7 @@ Options got(const std::vector<std::string>& words) {
   return *options;
 }
 
-Error why_not(const std::vector<std::string>& words) {
+Error options_error(const std::vector<std::string>& words) {
   auto options = read_options(words);
   REQUIRE_FALSE(options);
   return options.error();
@@ -150,27 +150,27 @@ TEST_CASE("config files: arrays, aliases, and what is refused") {
   CHECK(*options.nproc == "8");
 
   const ScopedFile unknown("nproc = 2\nlogdir = 'x'\n");
-  const auto error = why_not({"--config", unknown.path(), "p"});
+  const auto error = options_error({"--config", unknown.path(), "p"});
   CHECK(error.code == Errc::protocol);
   CHECK(error.what ==
         unknown.path() + ":2: 'logdir' is not an option for a file; did you mean 'log-dir'?");
   const ScopedFile twice("nproc = 2\nppn = 3\n");
-  CHECK(why_not({"--config", twice.path(), "p"}).what ==
+  CHECK(options_error({"--config", twice.path(), "p"}).what ==
         twice.path() + ":2: 'ppn' is the same option as an earlier line's");
   const ScopedFile help("help = true\n");
-  CHECK(why_not({"--config", help.path(), "p"}).code == Errc::protocol);
+  CHECK(options_error({"--config", help.path(), "p"}).code == Errc::protocol);
   const ScopedFile boolean("timestamps = 7\n");
-  CHECK(why_not({"--config", boolean.path(), "p"}).what ==
+  CHECK(options_error({"--config", boolean.path(), "p"}).what ==
         "timestamps in " + boolean.path() + ": '7' is not true or false");
-  const auto absent = why_not({"--config", "/nonexistent/x.toml", "p"});
+  const auto absent = options_error({"--config", "/nonexistent/x.toml", "p"});
   CHECK(absent.code == Errc::not_found);
   CHECK(absent.what == "read /nonexistent/x.toml: No such file or directory");
 }
 
 TEST_CASE("a switch takes true and false, nothing else") {
   const ScopedEnv env("DLAUNCH_QUIET", "maybe");
-  CHECK(why_not({"p"}).what == "DLAUNCH_QUIET: 'maybe' is not true or false");
-  CHECK(why_not({"--timestamps=2", "p"}).what == "--timestamps: '2' is not true or false");
+  CHECK(options_error({"p"}).what == "DLAUNCH_QUIET: 'maybe' is not true or false");
+  CHECK(options_error({"--timestamps=2", "p"}).what == "--timestamps: '2' is not true or false");
 }
 
 TEST_CASE("--help and --version are answered whatever else is wrong with values") {

@@ -32,7 +32,7 @@ std::string shown(const Words& words) {
   return text;
 }
 
-std::string why_not(const Words& words) {
+std::string scan_error(const Words& words) {
   auto line = scan_line(words);
   REQUIRE_FALSE(line);
   CHECK(line.error().code == Errc::usage);
@@ -74,30 +74,31 @@ TEST_CASE("options end at the program or at --, whatever follows looks like") {
 }
 
 TEST_CASE("nothing is abbreviated") {
-  CHECK(why_not({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
-  CHECK(why_not({"--time", "4", "a"}).starts_with("unknown option '--time'"));
-  CHECK(why_not({"--n", "4", "a"}) == "unknown option '--n'");
+  CHECK(scan_error({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
+  CHECK(scan_error({"--time", "4", "a"}).starts_with("unknown option '--time'"));
+  CHECK(scan_error({"--n", "4", "a"}) == "unknown option '--n'");
 }
 
 TEST_CASE("unknown flags get the nearest name or what to do instead") {
-  CHECK(why_not({"--nprocs=4"}) == "unknown option '--nprocs'; did you mean '--nproc'?");
-  CHECK(why_not({"--hostfiel", "x"}) == "unknown option '--hostfiel'; did you mean '--hostfile'?");
-  CHECK(why_not({"--log_dri", "x"}) == "unknown option '--log_dri'; did you mean '--log-dir'?");
-  CHECK(why_not({"-mca", "pml", "ob1"}) ==
+  CHECK(scan_error({"--nprocs=4"}) == "unknown option '--nprocs'; did you mean '--nproc'?");
+  CHECK(scan_error({"--hostfiel", "x"}) ==
+        "unknown option '--hostfiel'; did you mean '--hostfile'?");
+  CHECK(scan_error({"--log_dri", "x"}) == "unknown option '--log_dri'; did you mean '--log-dir'?");
+  CHECK(scan_error({"-mca", "pml", "ob1"}) ==
         "unknown option '-mca'; it sets a parameter of Open MPI; leave it out");
-  CHECK(why_not({"--rdzv_conf", "x"}) ==
+  CHECK(scan_error({"--rdzv_conf", "x"}) ==
         "unknown option '--rdzv_conf'; there is nothing to set; leave it out");
-  CHECK(why_not({"--zzzzzzzz"}) == "unknown option '--zzzzzzzz'");
-  CHECK(why_not({"-Z"}) == "unknown option '-Z'");
-  CHECK(why_not({"--=3"}) == "unknown option '--'");
+  CHECK(scan_error({"--zzzzzzzz"}) == "unknown option '--zzzzzzzz'");
+  CHECK(scan_error({"-Z"}) == "unknown option '-Z'");
+  CHECK(scan_error({"--=3"}) == "unknown option '--'");
 }
 
 TEST_CASE("a missing value is told with what belongs there") {
-  CHECK(why_not({"--nproc"}) == "--nproc needs a value: N|auto|numa");
-  CHECK(why_not({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
-  CHECK(why_not({"-np", "--", "a"}) == "-np needs a value: N");
-  CHECK(why_not({"--nproc=", "a"}) == "--nproc needs a value after '='");
-  CHECK(why_not({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa");
+  CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|numa");
+  CHECK(scan_error({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
+  CHECK(scan_error({"-np", "--", "a"}) == "-np needs a value: N");
+  CHECK(scan_error({"--nproc=", "a"}) == "--nproc needs a value after '='");
+  CHECK(scan_error({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa");
 }
 
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {

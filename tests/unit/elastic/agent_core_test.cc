@@ -6,12 +6,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
-
-const TimePoint kStart(1000s);
 
 // What a core asked for, as words: "spawn 0", "signal 0 15", "not 1", "give up 0".
 std::vector<std::string> words(const std::vector<AgentCore::Action>& actions) {

@@ -18,9 +18,9 @@ constexpr HangConfig kConfig{.hang_timeout = 60s, .stop_limit = 30s};
 
 // Ranks that do as they are told, sampled each 250 ms of pretended time. What the judge does is
 // written down, with the second it does it in.
-class World {
+class HangWorld {
  public:
-  explicit World(HangConfig config = kConfig) : judge(config) {}
+  explicit HangWorld(HangConfig config = kConfig) : judge(config) {}
 
   // Rank `rank` entered collective `seq` of `group`, and is still in it or not.
   void put(int rank, std::uint64_t seq, bool inside, std::uint64_t group = 0) {
@@ -91,15 +91,15 @@ class World {
 using Log = std::vector<std::string>;
 
 // Ranks 0 to 2 wait in all_reduce #17, rank 3 does not come.
-World one_missing() {
-  World world;
+HangWorld one_missing() {
+  HangWorld world;
   world.put_all(4, 16, false);
   for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
   return world;
 }
 
 // No action in all the time to come.
-void check_quiet(World& world, Duration time) {
+void check_quiet(HangWorld& world, Duration time) {
   world.run(time);
   CHECK(world.take_log() == Log{});
 }
@@ -107,7 +107,7 @@ void check_quiet(World& world, Duration time) {
 }  // namespace
 
 TEST_CASE("a rank that does not come: warning, stacks, replacement, once") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(300s);
   const std::string what = "rank 3 has not entered all_reduce #17, where rank 0-2 are waiting";
   CHECK(world.take_log() ==
@@ -119,7 +119,7 @@ TEST_CASE("a rank that does not come: warning, stacks, replacement, once") {
 }
 
 TEST_CASE("the judge asks to be called when something is due, and needs no more samples then") {
-  World world(HangConfig{.hang_timeout = 1s, .dump_time = 500ms});
+  HangWorld world(HangConfig{.hang_timeout = 1s, .dump_time = 500ms});
   CHECK_FALSE(world.judge.deadline());
   world.put(0, 1, true);
   world.put(1, 0, false);
@@ -134,7 +134,7 @@ TEST_CASE("the judge asks to be called when something is due, and needs no more 
 }
 
 TEST_CASE("who comes late is only warned of") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(45s);
   CHECK(world.take_log().size() == 1);
   world.put_all(4, 17, false);
@@ -144,7 +144,7 @@ TEST_CASE("who comes late is only warned of") {
 }
 
 TEST_CASE("of two that are missing one comes: the other one's wait goes on") {
-  World world;
+  HangWorld world;
   world.put_all(4, 16, false);
   for (const int rank : {0, 1}) world.put(rank, 17, true);
   world.run(50s);
@@ -159,7 +159,7 @@ TEST_CASE("of two that are missing one comes: the other one's wait goes on") {
 }
 
 TEST_CASE("steps that take most of the limit are no hang") {
-  World world;
+  HangWorld world;
   for (std::uint64_t seq = 1; seq < 20; ++seq) {
     world.put(0, seq, true);
     world.run(28s);
@@ -171,7 +171,7 @@ TEST_CASE("steps that take most of the limit are no hang") {
 }
 
 TEST_CASE("data that moves within a collective is motion") {
-  World world;
+  HangWorld world;
   world.put_all(2, 1, true);
   for (int i = 0; i < 20; ++i) {
     check_quiet(world, 20s);
@@ -180,7 +180,7 @@ TEST_CASE("data that moves within a collective is motion") {
 }
 
 TEST_CASE("all have entered, one does not come out: that one") {
-  World world;
+  HangWorld world;
   world.put_all(3, 8, false);
   world.put(1, 8, true);
   world.run(70s);
@@ -194,7 +194,7 @@ TEST_CASE("all have entered, one does not come out: that one") {
 }
 
 TEST_CASE("all have entered and nobody comes out: all") {
-  World world;
+  HangWorld world;
   world.put_all(2, 8, true);
   world.run(70s);
   const std::string what = "all have entered all_reduce #8, but rank 0-1 have not come out of it";
@@ -207,7 +207,7 @@ TEST_CASE("all have entered and nobody comes out: all") {
 }
 
 TEST_CASE("a rank that runs ahead is not the one that is waited for") {
-  World world;
+  HangWorld world;
   world.put_all(3, 8, true);
   world.put(0, 11, true);  // a root need not wait
   world.put(2, 7, false);
@@ -217,7 +217,7 @@ TEST_CASE("a rank that runs ahead is not the one that is waited for") {
 }
 
 TEST_CASE("nor is one of higher rank") {
-  World world;
+  HangWorld world;
   world.put(0, 8, true);
   world.put(1, 7, false);
   world.put(2, 11, true);
@@ -227,7 +227,7 @@ TEST_CASE("nor is one of higher rank") {
 }
 
 TEST_CASE("a wait begins when somebody waits") {
-  World world;
+  HangWorld world;
   world.put(0, 5, false);
   world.put(1, 5, false);
   for (std::uint64_t seq = 1; seq < 5; ++seq) {  // rank 0 is busy with rank 2 meanwhile
@@ -242,7 +242,7 @@ TEST_CASE("a wait begins when somebody waits") {
 }
 
 TEST_CASE("at the end of a chain of waiting ranks is the one that hangs, and only that") {
-  World world;
+  HangWorld world;
   world.put(0, 6, true);
   world.put(1, 5, false);
   world.put(1, 3, true, 7);
@@ -254,7 +254,7 @@ TEST_CASE("at the end of a chain of waiting ranks is the one that hangs, and onl
 }
 
 TEST_CASE("a rank that hangs is named although one that waits for it is stopped") {
-  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  HangWorld world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
   world.put(0, 6, true);
   world.put(1, 6, true);
   world.put(2, 5, false);
@@ -264,7 +264,7 @@ TEST_CASE("a rank that hangs is named although one that waits for it is stopped"
 }
 
 TEST_CASE("who is missing because it waits elsewhere is not at fault") {
-  World world;
+  HangWorld world;
   world.put_all(3, 5, false);
   world.put(0, 6, true);
   world.put(1, 3, true, 7);
@@ -280,7 +280,7 @@ TEST_CASE("who is missing because it waits elsewhere is not at fault") {
 }
 
 TEST_CASE("who waits for a rank that works in another group is left alone") {
-  World world;
+  HangWorld world;
   world.put(0, 6, true);
   world.put(1, 5, false);
   world.put(1, 3, true, 7);
@@ -292,7 +292,7 @@ TEST_CASE("who waits for a rank that works in another group is left alone") {
 }
 
 TEST_CASE("ranks that wait for each other in two groups, in a circle") {
-  World world;
+  HangWorld world;
   world.put(0, 6, true);
   world.put(1, 5, false);
   world.put(1, 3, true, 7);
@@ -307,7 +307,7 @@ TEST_CASE("ranks that wait for each other in two groups, in a circle") {
 }
 
 TEST_CASE("no rank in any collective: only after the whole time, and it is said") {
-  World world;
+  HangWorld world;
   world.put_all(3, 100, false);
   check_quiet(world, 29s);
   world.run(40s);
@@ -320,7 +320,7 @@ TEST_CASE("no rank in any collective: only after the whole time, and it is said"
 }
 
 TEST_CASE("one rank at work is enough where nobody waits") {
-  World world;
+  HangWorld world;
   world.put_all(3, 100, false);
   for (int i = 0; i < 10; ++i) {
     check_quiet(world, 20s);
@@ -329,13 +329,13 @@ TEST_CASE("one rank at work is enough where nobody waits") {
 }
 
 TEST_CASE("before the first collective nothing is judged") {
-  World world;
+  HangWorld world;
   world.put_all(3, 0, false);
   check_quiet(world, 3600s);
 }
 
 TEST_CASE("without a limit hangs are not looked for") {
-  World world(HangConfig{});
+  HangWorld world(HangConfig{});
   world.put(0, 1, true);
   world.put(1, 0, false);
   check_quiet(world, 3600s);
@@ -343,7 +343,7 @@ TEST_CASE("without a limit hangs are not looked for") {
 }
 
 TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(10s);
   world.set(3, ProcessState::stopped);
   world.run(100s);
@@ -356,7 +356,7 @@ TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement
 }
 
 TEST_CASE("a stopped rank that is continued begins anew") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.set(3, ProcessState::stopped);
   world.run(27s);
   world.set(3, ProcessState::running);
@@ -374,7 +374,7 @@ TEST_CASE("a stopped rank that is continued begins anew") {
 }
 
 TEST_CASE("a rank may stand stopped for ever where that is allowed") {
-  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  HangWorld world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
   world.put(0, 17, true);
   world.put(1, 16, false);
   world.set(1, ProcessState::stopped);
@@ -385,7 +385,7 @@ TEST_CASE("a rank may stand stopped for ever where that is allowed") {
 }
 
 TEST_CASE("ranks in a circle with one that is stopped are not a circle") {
-  World world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
+  HangWorld world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
   world.put(0, 6, true);
   world.put(1, 5, false);
   world.put(1, 3, true, 7);
@@ -398,7 +398,7 @@ TEST_CASE("ranks in a circle with one that is stopped are not a circle") {
 }
 
 TEST_CASE("a job that is suspended as a whole is not touched") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(10s);
   for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::stopped);
   world.run(3600s);
@@ -411,7 +411,7 @@ TEST_CASE("a job that is suspended as a whole is not touched") {
 
 TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
   for (const int traced : {0, 3}) {
-    World world = one_missing();
+    HangWorld world = one_missing();
     world.run(20s);
     world.set(traced, ProcessState::traced);
     world.run(3600s);
@@ -428,7 +428,7 @@ TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
 }
 
 TEST_CASE("an uninterruptible sleep is named") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.set(3, ProcessState::uninterruptible);
   world.run(70s);
   CHECK(world.take_log().back() ==
@@ -437,7 +437,7 @@ TEST_CASE("an uninterruptible sleep is named") {
 }
 
 TEST_CASE("a rank that is not heard of stops the time: its host is for others to judge") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.put(4, 16, false);
   world.run(20s);
   world.forget(4);
@@ -449,7 +449,7 @@ TEST_CASE("a rank that is not heard of stops the time: its host is for others to
 }
 
 TEST_CASE("after a jump of the clock waiting begins anew") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(25s);
   world.now += 3600s;
   check_quiet(world, 29s);
@@ -458,14 +458,14 @@ TEST_CASE("after a jump of the clock waiting begins anew") {
 }
 
 TEST_CASE("an age that jumps on its host alone proves nothing") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(5s);
   world.age_error = 3600s;
   check_quiet(world, 24s);
 }
 
 TEST_CASE("who ended is not waited for, and what was said is void") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(40s);
   CHECK(world.take_log().size() == 1);
   world.feed(HangJudge::Gone{3});
@@ -476,7 +476,7 @@ TEST_CASE("who ended is not waited for, and what was said is void") {
 }
 
 TEST_CASE("when the only one that waits ends, nothing is said to be over") {
-  World world;
+  HangWorld world;
   world.put(0, 17, true);
   world.put(1, 16, false);
   world.run(40s);
@@ -486,7 +486,7 @@ TEST_CASE("when the only one that waits ends, nothing is said to be over") {
 }
 
 TEST_CASE("after a replacement nothing more is said of what it was for") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(70s);
   CHECK(world.take_log().size() == 3);
   world.put_all(4, 17, false);
@@ -494,7 +494,7 @@ TEST_CASE("after a replacement nothing more is said of what it was for") {
 }
 
 TEST_CASE("data that moved and stands again is warned of again") {
-  World world;
+  HangWorld world;
   world.put_all(2, 1, true);
   world.run(40s);
   CHECK(world.take_log().size() == 1);
@@ -504,7 +504,7 @@ TEST_CASE("data that moved and stands again is warned of again") {
 }
 
 TEST_CASE("a rank that is traced in the next round too is told of again") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.set(3, ProcessState::traced);
   world.run(5s);
   world.feed(HangJudge::NewRound{});
@@ -513,7 +513,7 @@ TEST_CASE("a rank that is traced in the next round too is told of again") {
 }
 
 TEST_CASE("a new round begins with nothing") {
-  World world = one_missing();
+  HangWorld world = one_missing();
   world.run(50s);
   world.take_log();
   world.feed(HangJudge::NewRound{});
@@ -569,7 +569,7 @@ TEST_CASE("whatever is sampled: nothing traced is replaced, and deadlines lie ah
 }
 
 TEST_CASE("a collective this version has no name for") {
-  World world;
+  HangWorld world;
   world.feed(HangJudge::Samples{{.rank = 0, .seq = 4, .inside = true, .what = 200},
                                 {.rank = 1, .seq = 3, .what = 200}});
   for (int i = 0; i < 70; ++i) {

@@ -8,17 +8,17 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
 
-const TimePoint kStart(1000s);
-
 // A job whose processes start at once and end when they are told, or asked to by the test.
-class World {
+class JobWorld {
  public:
-  explicit World(JobConfig config, bool elastic = true) : core(config), elastic_(elastic) {
+  explicit JobWorld(JobConfig config, bool elastic = true) : core(config), elastic_(elastic) {
     feed(JobCore::Start{});
   }
 
@@ -138,7 +138,7 @@ JobConfig on_two_nodes(int each, int restarts, int min_size) {
 }
 
 // All that runs there is gone, and nobody tells.
-void lose_node(World& world, int node, const JobConfig& config) {
+void lose_node(JobWorld& world, int node, const JobConfig& config) {
   for (Slot slot = 0; slot < config.size; ++slot) {
     if (config.nodes[static_cast<std::size_t>(slot)] != node) continue;
     world.running.erase(slot);
@@ -151,7 +151,7 @@ void lose_node(World& world, int node, const JobConfig& config) {
 
 TEST_CASE("a job whose workers all end well succeeds") {
   for (const bool elastic : {false, true}) {
-    World world(of(3), elastic);
+    JobWorld world(of(3), elastic);
     CHECK(world.core.state() == JobState::active);
     for (Slot slot = 0; slot < 3; ++slot) world.succeed(slot);
     REQUIRE(world.finish);
@@ -161,7 +161,7 @@ TEST_CASE("a job whose workers all end well succeeds") {
 }
 
 TEST_CASE("without restarts the first failure ends the job, and the others are stopped") {
-  World world(of(3), false);
+  JobWorld world(of(3), false);
   world.fail(1);
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::worker_failed);
@@ -169,7 +169,7 @@ TEST_CASE("without restarts the first failure ends the job, and the others are s
 }
 
 TEST_CASE("plain programs are started again all together, once the last of them has gone") {
-  World world(of(3, 1), false);
+  JobWorld world(of(3, 1), false);
   world.stubborn = {0};
   world.fail(1);
   CHECK(world.starts == 3);
@@ -185,7 +185,7 @@ TEST_CASE("plain programs are started again all together, once the last of them 
 }
 
 TEST_CASE("of an elastic job only the lost worker is replaced, and takes the lost rank") {
-  World world(of(4, 3));
+  JobWorld world(of(4, 3));
   CHECK(world.roster == Slots{0, 1, 2, 3});
   world.fail(2);
   CHECK(world.stopped.empty());
@@ -201,7 +201,7 @@ TEST_CASE("of an elastic job only the lost worker is replaced, and takes the los
 }
 
 TEST_CASE("the survivors hear of a loss before the replacement is started") {
-  World world(of(3, 5));
+  JobWorld world(of(3, 5));
   world.running.erase(1);
   world.feed_now(JobCore::Ended{1, false});
   CHECK(world.fences == std::vector<int>{2});
@@ -214,7 +214,7 @@ TEST_CASE("the survivors hear of a loss before the replacement is started") {
 }
 
 TEST_CASE("a spare takes the lost rank, and another process waits in its stead") {
-  World world(of(3, 5, 1));
+  JobWorld world(of(3, 5, 1));
   CHECK(world.running.at(3) == -1);
   world.fail(1);
   world.rejoin(0);
@@ -233,7 +233,7 @@ TEST_CASE("a spare takes the lost rank, and another process waits in its stead")
 }
 
 TEST_CASE("a second loss while a round forms burns its number") {
-  World world(of(4, 5));
+  JobWorld world(of(4, 5));
   world.mute = {1};
   world.fail(1);
   world.rejoin_all();
@@ -247,7 +247,7 @@ TEST_CASE("a second loss while a round forms burns its number") {
 }
 
 TEST_CASE("a survivor that fails because of the loss costs no restart of its own") {
-  World world(of(3, 1));
+  JobWorld world(of(3, 1));
   world.fail(0);
   world.fail(1, true);
   world.rejoin_all();
@@ -259,7 +259,7 @@ TEST_CASE("a survivor that fails because of the loss costs no restart of its own
 }
 
 TEST_CASE("a member that leaves a healthy round takes all of them to the next one") {
-  World world(of(3, 1));
+  JobWorld world(of(3, 1));
   world.rejoin(1);
   CHECK(world.fences == std::vector<int>{2});
   world.rejoin(0);
@@ -271,7 +271,7 @@ TEST_CASE("a member that leaves a healthy round takes all of them to the next on
 
 TEST_CASE(
     "whoever is heard first, the others or the end, the next loss is not taken for the same") {
-  World world(of(3, 10));
+  JobWorld world(of(3, 10));
   world.feed(JobCore::Ready{0, 1, 10});  // it has noticed before the launcher
   world.fail(2);
   world.feed(JobCore::Ready{1, 1, 10});
@@ -281,7 +281,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what is said of an older round is not believed") {
-  World world(of(2, 5));
+  JobWorld world(of(2, 5));
   world.fail(0);
   world.rejoin(1);
   REQUIRE(world.announced == std::vector<int>{1, 2});
@@ -293,7 +293,7 @@ TEST_CASE("what is said of an older round is not believed") {
 TEST_CASE("with no restart left it goes on with fewer, down to the least") {
   JobConfig config = of(4);
   config.min_size = 3;
-  World world(config);
+  JobWorld world(config);
   world.fail(1);
   CHECK_FALSE(world.finish);
   world.rejoin_all();
@@ -306,7 +306,7 @@ TEST_CASE("with no restart left it goes on with fewer, down to the least") {
 TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   JobConfig config = of(4, 1);
   config.min_size = 1;
-  World world(config);
+  JobWorld world(config);
   world.feed(JobCore::Resize{2});
   world.rejoin(3);
   world.rejoin(0);
@@ -335,7 +335,7 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
 TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
   JobConfig config = of(4, 1);
   config.min_size = 1;
-  World world(config);
+  JobWorld world(config);
   world.feed(JobCore::Resize{3});
   world.feed(JobCore::Resize{4});
   for (const Slot slot : {3, 0, 1, 2}) world.rejoin(slot);
@@ -344,7 +344,7 @@ TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
 }
 
 TEST_CASE("a worker that is judged to hang is killed and replaced") {
-  World world(of(3, 1));
+  JobWorld world(of(3, 1));
   world.feed(JobCore::Replace{1});
   CHECK(world.stopped == Slots{1});
   CHECK(world.running.contains(1));
@@ -353,7 +353,7 @@ TEST_CASE("a worker that is judged to hang is killed and replaced") {
 }
 
 TEST_CASE("where no restart is left, a worker that hangs ends the job") {
-  World world(of(3));
+  JobWorld world(of(3));
   world.feed(JobCore::Replace{1});
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::worker_failed);
@@ -362,7 +362,7 @@ TEST_CASE("where no restart is left, a worker that hangs ends the job") {
 TEST_CASE("a newcomer that does not come in time is replaced, a survivor that computes is not") {
   JobConfig config = of(3, 2);
   config.join_timeout = 60s;
-  World world(config);
+  JobWorld world(config);
   world.mute = {1};
   world.fail(1);
   world.now += 100s;
@@ -384,7 +384,7 @@ TEST_CASE("a newcomer that does not come in time is replaced, a survivor that co
 TEST_CASE("at the start, too, who waits does not wait for ever") {
   JobConfig config = of(2, 1);
   config.join_timeout = 60s;
-  World world(config, false);
+  JobWorld world(config, false);
   CHECK(world.core.state() == JobState::active);  // as far as one knows
   world.feed(JobCore::Ready{0, 0});
   CHECK(world.core.waits_for() == "rank 1 to ask for its round");
@@ -395,7 +395,7 @@ TEST_CASE("at the start, too, who waits does not wait for ever") {
 }
 
 TEST_CASE("whoever finished early is started again where the others still need it") {
-  World world(of(3, 2));
+  JobWorld world(of(3, 2));
   world.succeed(0);
   world.rejoin(1);
   CHECK(world.core.restarts_used() == 1);
@@ -408,14 +408,14 @@ TEST_CASE("every scope takes along whom it says") {
   for (const auto scope : {RestartScope::job, RestartScope::node}) {
     JobConfig config = of(3, 1);
     config.scope = scope;
-    World world(config);
+    JobWorld world(config);
     world.fail(0);
     CHECK(world.stopped == Slots{1, 2});
     CHECK(world.announced == std::vector<int>{1, 2});
   }
   JobConfig config = of(3, 1);
   config.scope = RestartScope::worker;
-  World plain(config, false);
+  JobWorld plain(config, false);
   plain.fail(0);
   CHECK(plain.stopped.empty());
   CHECK(plain.starts == 4);
@@ -423,7 +423,7 @@ TEST_CASE("every scope takes along whom it says") {
 }
 
 TEST_CASE("the user's signals end the job, the second one at once") {
-  World world(of(2, 3));
+  JobWorld world(of(2, 3));
   world.stubborn = {0, 1};
   world.feed(JobCore::Signal{SIGINT});
   CHECK_FALSE(world.finish);
@@ -441,7 +441,7 @@ TEST_CASE("the user's signals end the job, the second one at once") {
 TEST_CASE("the job's time-out ends it") {
   JobConfig config = of(2);
   config.timeout = 30s;
-  World world(config);
+  JobWorld world(config);
   CHECK(*world.core.deadline() == kStart + 30s);
   world.now += 30s;
   world.feed(JobCore::Clock{});
@@ -450,7 +450,7 @@ TEST_CASE("the job's time-out ends it") {
 }
 
 TEST_CASE("what cannot be killed ends the job, and is told") {
-  World world(of(2, 3));
+  JobWorld world(of(2, 3));
   world.stubborn = {1};
   world.feed(JobCore::Signal{SIGTERM});
   world.feed(JobCore::Unkillable{1});
@@ -459,7 +459,7 @@ TEST_CASE("what cannot be killed ends the job, and is told") {
 }
 
 TEST_CASE("a program that cannot be started ends the job") {
-  World world(of(2, 3));
+  JobWorld world(of(2, 3));
   world.running.erase(1);
   world.feed(JobCore::SpawnFailed{1});
   REQUIRE(world.finish);
@@ -467,7 +467,7 @@ TEST_CASE("a program that cannot be started ends the job") {
 }
 
 TEST_CASE("a member that leaves after a peer has finished ends a job without restarts") {
-  World world(of(2));
+  JobWorld world(of(2));
   world.succeed(0);
   world.rejoin(1);
   REQUIRE(world.finish);
@@ -475,7 +475,7 @@ TEST_CASE("a member that leaves after a peer has finished ends a job without res
 }
 
 TEST_CASE("who finishes without having been in the round others wait for is started again") {
-  World world(of(3, 1));
+  JobWorld world(of(3, 1));
   world.mute = {1};
   world.fail(1);
   world.rejoin_all();
@@ -484,7 +484,7 @@ TEST_CASE("who finishes without having been in the round others wait for is star
   CHECK(world.finish->end == JobEnding::worker_failed);
 
   // Before anybody waits it may be a program that does not ask for rounds.
-  World early(of(2, 1), false);
+  JobWorld early(of(2, 1), false);
   early.succeed(0);
   CHECK(early.core.restarts_used() == 0);
   early.feed(JobCore::Ready{1, 0});
@@ -493,12 +493,12 @@ TEST_CASE("who finishes without having been in the round others wait for is star
 }
 
 TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
-  World active(of(2));
+  JobWorld active(of(2));
   active.feed(JobCore::Replace{0});
   REQUIRE(active.finish);
   CHECK(active.finish->end == JobEnding::worker_failed);
 
-  World forming(of(2, 1));
+  JobWorld forming(of(2, 1));
   forming.fail(0);
   forming.feed(JobCore::Replace{1});
   CHECK_FALSE(forming.finish);  // of the same round: it costs no restart of its own
@@ -509,7 +509,7 @@ TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
 
 TEST_CASE(
     "where the last that was waited for is replaced by a spare or by nobody, a round is made") {
-  World spare(of(2, 3, 1));
+  JobWorld spare(of(2, 3, 1));
   spare.mute = {0};
   spare.fail(0);
   spare.rejoin(1);
@@ -525,7 +525,7 @@ TEST_CASE(
   JobConfig config = of(3, 1);
   config.min_size = 1;
   config.join_timeout = 60s;
-  World late(config);
+  JobWorld late(config);
   late.mute = {1};
   late.fail(1);
   late.rejoin_all();
@@ -534,7 +534,7 @@ TEST_CASE(
   CHECK(late.core.state() == JobState::active);
   CHECK(late.roster == Slots{0, 2});
 
-  World resized(config);
+  JobWorld resized(config);
   resized.mute = {2};
   resized.fail(2);
   resized.rejoin_all();
@@ -544,7 +544,7 @@ TEST_CASE(
 
 TEST_CASE("the loss of one that a resize leaves out is told to those that are still with it") {
   for (const bool hangs : {false, true}) {
-    World world(of(3, 1));
+    JobWorld world(of(3, 1));
     world.feed(JobCore::Resize{2});
     CHECK(world.losts == std::vector<int>{-1});
     hangs ? world.feed(JobCore::Replace{2}) : world.fail(2);
@@ -558,14 +558,14 @@ TEST_CASE("the loss of one that a resize leaves out is told to those that are st
 }
 
 TEST_CASE("members that finish while a resize waits for their next commit have finished") {
-  World world(of(3));
+  JobWorld world(of(3));
   world.feed(JobCore::Resize{2});
   for (const Slot slot : {2, 0, 1}) world.succeed(slot);
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::succeeded);
 
   // Others may not get as far.
-  World halfway(of(3, 1));
+  JobWorld halfway(of(3, 1));
   halfway.feed(JobCore::Resize{2});
   halfway.succeed(0);
   CHECK(halfway.core.restarts_used() == 0);
@@ -577,7 +577,7 @@ TEST_CASE("members that finish while a resize waits for their next commit have f
 TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   JobConfig config = of(4);
   config.min_size = 3;
-  World world(config);
+  JobWorld world(config);
   world.feed(JobCore::Resize{0});
   for (int round = 2; round <= 4; ++round) {
     world.rejoin_all();
@@ -589,7 +589,7 @@ TEST_CASE("resizing goes as low as one, also below the least size for losses") {
 
 TEST_CASE("a lost node is waited for, and its ranks come back with it") {
   const auto config = on_two_nodes(2, 1, 4);
-  World world(config);
+  JobWorld world(config);
   lose_node(world, 1, config);
   world.rejoin_all();
   CHECK(world.announced == std::vector<int>{1});
@@ -607,7 +607,7 @@ TEST_CASE("a lost node is waited for, and its ranks come back with it") {
 
 TEST_CASE("a node that does not come back ends the job") {
   const auto config = on_two_nodes(2, 5, 4);
-  World world(config);
+  JobWorld world(config);
   lose_node(world, 0, config);
   world.rejoin_all();
   world.now += 600s;
@@ -620,7 +620,7 @@ TEST_CASE("a node that does not come back ends the job") {
 TEST_CASE("a job that may shrink goes on without the lost node, and grows when it is back") {
   for (const int restarts : {0, 3}) {
     const auto config = on_two_nodes(2, restarts, 1);
-    World world(config);
+    JobWorld world(config);
     lose_node(world, 0, config);
     world.rejoin_all();
     CHECK(world.roster == Slots{2, 3});
@@ -637,7 +637,7 @@ TEST_CASE("a job that may shrink goes on without the lost node, and grows when i
 TEST_CASE("spares on another node take a lost node's ranks") {
   JobConfig config = of(2, 3, 1);
   config.nodes = {0, 1, 0};
-  World world(config);
+  JobWorld world(config);
   lose_node(world, 1, config);
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 2});
@@ -648,12 +648,12 @@ TEST_CASE("spares on another node take a lost node's ranks") {
 
 TEST_CASE("plain programs go on together, with fewer where they may") {
   auto config = on_two_nodes(2, 1, 2);
-  World world(config, false);
+  JobWorld world(config, false);
   lose_node(world, 1, config);
   CHECK(world.core.size() == 2);
   CHECK(world.starts == 6);
   config.min_size = 4;
-  World all(config, false);
+  JobWorld all(config, false);
   lose_node(all, 1, config);
   CHECK(all.running.empty());
   all.feed(JobCore::NodeBack{1});
@@ -663,7 +663,7 @@ TEST_CASE("plain programs go on together, with fewer where they may") {
 
 TEST_CASE("a node that is lost while the job ends has ended") {
   const auto config = on_two_nodes(1, 0, 2);
-  World world(config);
+  JobWorld world(config);
   world.stubborn = {1};
   world.fail(0);
   CHECK_FALSE(world.finish);
@@ -676,7 +676,7 @@ TEST_CASE("a job does not grow beyond the nodes that are there") {
   config.size = 2;
   JobCore core(config);
   CHECK(core.step(kStart, JobCore::NodeLost{1}).empty());
-  World world(config);
+  JobWorld world(config);
   lose_node(world, 1, config);
   world.feed(JobCore::Resize{4});
   CHECK(world.core.target_size() == 2);
@@ -688,7 +688,7 @@ TEST_CASE("a job does not grow beyond the nodes that are there") {
 TEST_CASE("with the scope of a node, those on other nodes stay") {
   auto config = on_two_nodes(2, 3, 4);
   config.scope = RestartScope::node;
-  World world(config);
+  JobWorld world(config);
   world.fail(3);
   CHECK(world.stopped == Slots{2});
   world.rejoin_all();

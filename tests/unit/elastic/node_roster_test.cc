@@ -2,14 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
 
-const TimePoint kStart(1000s);
-
-NodeRoster of(int min_nodes, int max_nodes) {
+NodeRoster roster_of(int min_nodes, int max_nodes) {
   return {kStart, {.min_nodes = min_nodes, .max_nodes = max_nodes}, {0, "lead", 2}};
 }
 
@@ -22,7 +22,7 @@ const Action* only(const std::vector<NodeRoster::Action>& actions) {
 }  // namespace
 
 TEST_CASE("the job begins when all hosts are there, numbered as they came") {
-  NodeRoster roster = of(3, 3);
+  NodeRoster roster = roster_of(3, 3);
   CHECK(roster.step(kStart, NodeRoster::Join{7, "b", -1, 2}).empty());
   CHECK(roster.who_is_here() == "2 of 3 hosts are here (lead, b)");
   CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", -1, 4})));
@@ -34,7 +34,7 @@ TEST_CASE("the job begins when all hosts are there, numbered as they came") {
 }
 
 TEST_CASE("a number that is asked for is kept, and refused where it is taken or too high") {
-  NodeRoster roster = of(3, 3);
+  NodeRoster roster = roster_of(3, 3);
   CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 2, 2}).empty());
   CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "c", 2, 2}))->why ==
         "node rank 2 is host b");
@@ -59,8 +59,8 @@ TEST_CASE("the one that leads may be any node, or none") {
 }
 
 TEST_CASE("who leaves before the begin is not counted") {
-  NodeRoster roster = of(2, 2);
-  NodeRoster three = of(3, 3);
+  NodeRoster roster = roster_of(2, 2);
+  NodeRoster three = roster_of(3, 3);
   CHECK(three.step(kStart, NodeRoster::Join{7, "b", -1, 2}).empty());
   CHECK(three.step(kStart, NodeRoster::Gone{7}).empty());
   CHECK(three.step(kStart, NodeRoster::Join{8, "c", -1, 2}).empty());
@@ -68,7 +68,7 @@ TEST_CASE("who leaves before the begin is not counted") {
 }
 
 TEST_CASE("with the least number of hosts it waits a while for more") {
-  NodeRoster roster = of(2, 4);
+  NodeRoster roster = roster_of(2, 4);
   CHECK(roster.deadline() == kStart + 600s);
   CHECK(roster.step(kStart + 5s, NodeRoster::Join{7, "b", -1, 2}).empty());
   CHECK(roster.deadline() == kStart + 8s);
@@ -80,7 +80,7 @@ TEST_CASE("with the least number of hosts it waits a while for more") {
 }
 
 TEST_CASE("with too few it gives up, and says who was there") {
-  NodeRoster roster = of(3, 4);
+  NodeRoster roster = roster_of(3, 4);
   const auto actions = roster.step(kStart + 600s, NodeRoster::Clock{});
   CHECK(only<NodeRoster::GiveUp>(actions)->why ==
         "1 of 4 hosts are here (lead) after 600 s, and 3 are needed");
@@ -88,7 +88,7 @@ TEST_CASE("with too few it gives up, and says who was there") {
 }
 
 TEST_CASE("a host that comes back has the number it had") {
-  NodeRoster roster = of(3, 3);
+  NodeRoster roster = roster_of(3, 3);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", -1, 2});
   (void)roster.step(kStart, NodeRoster::Join{8, "c", -1, 2});
   CHECK(only<NodeRoster::Lost>(roster.step(kStart, NodeRoster::Gone{7}))->node == 1);
@@ -100,7 +100,7 @@ TEST_CASE("a host that comes back has the number it had") {
 }
 
 TEST_CASE("a host that was started anew before its loss was noticed takes its own place") {
-  NodeRoster roster = of(2, 2);
+  NodeRoster roster = roster_of(2, 2);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", 1, 2});
   const auto actions = roster.step(kStart, NodeRoster::Join{8, "b", 1, 2});
   REQUIRE(actions.size() == 2);

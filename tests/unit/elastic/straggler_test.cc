@@ -16,11 +16,11 @@ using Log = std::vector<std::string>;
 
 // Ranks with steps of 0.2 s, of which the collective takes half, told in digests of 10 steps.
 // What the judge does is written down.
-class World {
+class StragglerWorld {
  public:
-  explicit World(StragglerMode mode, StragglerJudge::NewRound first = kRound)
-      : World(StragglerJudgeConfig{.mode = mode, .detection = {}}, first) {}
-  World(StragglerJudgeConfig config, StragglerJudge::NewRound first)
+  explicit StragglerWorld(StragglerMode mode, StragglerJudge::NewRound first = kRound)
+      : StragglerWorld(StragglerJudgeConfig{.mode = mode, .detection = {}}, first) {}
+  StragglerWorld(StragglerJudgeConfig config, StragglerJudge::NewRound first)
       : judge(config), round(first), own(static_cast<std::size_t>(first.ranks), 0.1) {
     new_round();
   }
@@ -76,8 +76,9 @@ class World {
 };
 
 // Rank 2 is slow, was restarted, and is as slow as before.
-World restarted_in_vain(StragglerMode mode, StragglerJudge::NewRound round = World::kRound) {
-  World world(mode, round);
+StragglerWorld restarted_in_vain(StragglerMode mode,
+                                 StragglerJudge::NewRound round = StragglerWorld::kRound) {
+  StragglerWorld world(mode, round);
   world.own[2] = 0.2;
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "restart 2"});
@@ -88,14 +89,14 @@ World restarted_in_vain(StragglerMode mode, StragglerJudge::NewRound round = Wor
 }  // namespace
 
 TEST_CASE("off: nothing is said") {
-  World world(StragglerMode::off);
+  StragglerWorld world(StragglerMode::off);
   world.own[2] = 0.5;
   world.run(20);
   CHECK(world.take_log() == Log{});
 }
 
 TEST_CASE("warn: once, and once when it is over") {
-  World world(StragglerMode::warn);
+  StragglerWorld world(StragglerMode::warn);
   world.own[2] = 0.2;
   world.run(20);
   world.own[2] = 0.1;
@@ -104,7 +105,7 @@ TEST_CASE("warn: once, and once when it is over") {
 }
 
 TEST_CASE("restart: the slow rank, and no more once it helped") {
-  World world(StragglerMode::restart);
+  StragglerWorld world(StragglerMode::restart);
   world.own[2] = 0.2;
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "restart 2"});
@@ -118,7 +119,7 @@ TEST_CASE("restart: the slow rank, and no more once it helped") {
 }
 
 TEST_CASE("the slow rank without which most is gained comes first") {
-  World world(StragglerMode::restart);
+  StragglerWorld world(StragglerMode::restart);
   world.own = {0.1, 0.14, 0.2, 0.14, 0.1, 0.1};
   world.round.ranks = 6;
   world.new_round();
@@ -127,21 +128,21 @@ TEST_CASE("the slow rank without which most is gained comes first") {
 }
 
 TEST_CASE("two equally slow ranks: neither alone is worth a restart") {
-  World world(StragglerMode::evict, {.ranks = 6, .nodes = 6, .min_ranks = 2, .spares = 2});
+  StragglerWorld world(StragglerMode::evict, {.ranks = 6, .nodes = 6, .min_ranks = 2, .spares = 2});
   world.own[1] = world.own[2] = 0.2;
   world.run(20);
   CHECK(world.take_log() == Log{"warn 1", "warn 2"});
 }
 
 TEST_CASE("of two ranks none is acted upon") {
-  World world(StragglerMode::evict, {.ranks = 2, .nodes = 2, .min_ranks = 1, .spares = 1});
+  StragglerWorld world(StragglerMode::evict, {.ranks = 2, .nodes = 2, .min_ranks = 1, .spares = 1});
   world.own[1] = 0.2;
   world.run(20);
   CHECK(world.take_log() == Log{"warn 1"});
 }
 
 TEST_CASE("links are only warned of") {
-  World world(StragglerMode::evict);
+  StragglerWorld world(StragglerMode::evict);
   for (int from = 0; from < 4; ++from) {
     world.links.push_back({.from = from,
                            .to = (from + 1) % 4,
@@ -154,7 +155,7 @@ TEST_CASE("links are only warned of") {
 }
 
 TEST_CASE("a recovery that costs more than a third of the gain is not worth it") {
-  World world(StragglerMode::restart);
+  StragglerWorld world(StragglerMode::restart);
   world.feed(StragglerJudge::Recovered{401s});  // a third of an hour would be gained
   world.own[2] = 0.2;
   world.run(20);
@@ -165,7 +166,7 @@ TEST_CASE("a recovery that costs more than a third of the gain is not worth it")
 }
 
 TEST_CASE("restart: one that did not help is the last for an hour") {
-  World world = restarted_in_vain(StragglerMode::restart);
+  StragglerWorld world = restarted_in_vain(StragglerMode::restart);
   world.run(20);
   CHECK(world.take_log() ==
         Log{"refrain 2: the restart of rank 2 did not help: a step took 300 ms before and takes "
@@ -178,7 +179,7 @@ TEST_CASE("restart: one that did not help is the last for an hour") {
 }
 
 TEST_CASE("evict: after a restart that did not help, if the rank is still slow") {
-  World world = restarted_in_vain(StragglerMode::evict);
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict);
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "evict 2"});
   world.own[2] = 0.1;
@@ -188,7 +189,7 @@ TEST_CASE("evict: after a restart that did not help, if the rank is still slow")
 }
 
 TEST_CASE("evict: another rank is restarted first, as every one is") {
-  World world = restarted_in_vain(StragglerMode::evict);
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict);
   world.run(3);
   world.own[2] = 0.1;
   world.own[1] = 0.2;
@@ -197,7 +198,7 @@ TEST_CASE("evict: another rank is restarted first, as every one is") {
 }
 
 TEST_CASE("evict: one that did not help shows that it was not that host") {
-  World world = restarted_in_vain(StragglerMode::evict);
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict);
   world.confirm();
   world.take_log();
   world.new_round();
@@ -210,7 +211,7 @@ TEST_CASE("evict: one that did not help shows that it was not that host") {
 
 TEST_CASE("evict: half of the promised gain is enough, less is not") {
   for (const double after : {0.14, 0.17}) {
-    World world(StragglerMode::restart);
+    StragglerWorld world(StragglerMode::restart);
     world.own[2] = 0.2;
     world.confirm();
     world.take_log();
@@ -222,8 +223,8 @@ TEST_CASE("evict: half of the promised gain is enough, less is not") {
 }
 
 TEST_CASE("evict: not without a spare where the job needs all its ranks") {
-  World world = restarted_in_vain(StragglerMode::evict,
-                                  {.ranks = 4, .nodes = 4, .min_ranks = 4, .spares = 0});
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict,
+                                           {.ranks = 4, .nodes = 4, .min_ranks = 4, .spares = 0});
   world.confirm();
   CHECK(world.take_log() ==
         Log{"warn 2",
@@ -236,14 +237,14 @@ TEST_CASE("evict: not without a spare where the job needs all its ranks") {
 }
 
 TEST_CASE("evict: a rank more than the job needs may go without a spare") {
-  World world = restarted_in_vain(StragglerMode::evict,
-                                  {.ranks = 4, .nodes = 4, .min_ranks = 3, .spares = 0});
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict,
+                                           {.ranks = 4, .nodes = 4, .min_ranks = 3, .spares = 0});
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "evict 2"});
 }
 
 TEST_CASE("evict: a tenth of the nodes within an hour, and one in any case") {
-  World world = restarted_in_vain(StragglerMode::evict);
+  StragglerWorld world = restarted_in_vain(StragglerMode::evict);
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "evict 2"});
   world.own = {0.1, 0.1, 0.1, 0.1};
@@ -265,7 +266,7 @@ TEST_CASE("evict: a tenth of the nodes within an hour, and one in any case") {
 }
 
 TEST_CASE("actions keep 10 minutes apart") {
-  World world(StragglerMode::restart);
+  StragglerWorld world(StragglerMode::restart);
   world.own[2] = 0.2;
   world.confirm();
   world.take_log();
@@ -279,7 +280,7 @@ TEST_CASE("actions keep 10 minutes apart") {
 }
 
 TEST_CASE("an action that is not carried out is forgotten after 10 minutes") {
-  World world(StragglerMode::restart);
+  StragglerWorld world(StragglerMode::restart);
   world.own[2] = 0.2;
   world.confirm();
   CHECK(world.take_log() == Log{"warn 2", "restart 2"});

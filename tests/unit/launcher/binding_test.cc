@@ -6,18 +6,13 @@
 #include <doctest/doctest.h>
 
 #include "launcher/topology.h"
+#include "synthetic.h"
 
 using namespace dlaunch;
 
 namespace {
 
 using CpuSets = std::vector<std::vector<int>>;
-
-Topology synthetic(const std::string& description) {
-  auto topology = synthetic_topology(description);
-  REQUIRE_MESSAGE(topology, description);
-  return *topology;
-}
 
 std::vector<int> from_to(int first, int last) {
   std::vector<int> cpus(static_cast<std::size_t>(last - first + 1));

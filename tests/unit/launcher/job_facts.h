@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "launcher/report.h"
+#include "tests/unit/start.h"
 
 namespace dlaunch {
-
-inline const TimePoint kStart(std::chrono::seconds(1000));
 
 // All ended `ms` after the start; pid is 100 + rank.
 inline WorkerEnd worker(int rank, int ms) {

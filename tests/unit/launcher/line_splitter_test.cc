@@ -7,12 +7,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
-
-const TimePoint kStart(1000s);
 using Lines = std::vector<std::string>;
 
 // Continued pieces end in "+".

@@ -2,12 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
-
-const TimePoint kStart(1000s);
 
 // A rank that enters collective i of every 10 ms by `late`, and leaves all of them with the others.
 std::vector<FlightSpan> spans(std::uint64_t first, std::uint64_t last, Duration late) {

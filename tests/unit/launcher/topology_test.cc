@@ -10,17 +10,12 @@
 
 #include <doctest/doctest.h>
 
+#include "synthetic.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
 
 namespace {
-
-Topology synthetic(const std::string& description) {
-  auto topology = synthetic_topology(description);
-  REQUIRE_MESSAGE(topology, description);
-  return *topology;
-}
 
 // A folder that looks like /sys/fs/cgroup.
 class FakeCgroups {

@@ -5,12 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/start.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
-
-const TimePoint kStart(1s);
 
 std::vector<StoreCore::Answer> ask(StoreCore& core, StoreCore::Connection from, StoreRequest r,
                                    TimePoint now = kStart) {

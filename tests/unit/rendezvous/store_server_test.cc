@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-TimePoint soon() { return steady_now() + 20s; }
+TimePoint in_time() { return steady_now() + 20s; }
 
 UniqueFd dial(std::uint16_t port, int receive_buffer = 0, const char* from = nullptr) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -54,7 +54,7 @@ UniqueFd dial_proven(std::uint16_t port, int receive_buffer = 0, const char* fro
   UniqueFd fd = dial(port, receive_buffer, from);
   REQUIRE(fd);
   const HandshakeIdentity self{.purpose = Purpose::store, .job_id = "job", .who = "raw"};
-  REQUIRE(handshake_connect(fd.get(), Secret(), self, soon()));
+  REQUIRE(handshake_connect(fd.get(), Secret(), self, in_time()));
   return fd;
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("10,000 random byte strings do not disturb a job") {
   auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret());
   REQUIRE(server);
   const auto endpoint = (*server)->endpoint();
-  auto good = open_store("tcp://" + to_string(endpoint), {"job", {}, "good"}, soon());
+  auto good = open_store("tcp://" + to_string(endpoint), {"job", {}, "good"}, in_time());
   REQUIRE(good);
   std::mt19937 random(3);
   for (int i = 0; i < 10000; ++i) {
@@ -91,9 +91,9 @@ TEST_CASE("10,000 random byte strings do not disturb a job") {
     std::string bytes(random() % 64, '\0');
     for (char& c : bytes) c = static_cast<char>(random());
     (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (i % 500 == 0) CHECK(*(*good)->add("n", 1, soon()) == i / 500 + 1);
+    if (i % 500 == 0) CHECK(*(*good)->add("n", 1, in_time()) == i / 500 + 1);
   }
-  CHECK((*good)->set("after", "v", soon()));
+  CHECK((*good)->set("after", "v", in_time()));
 }
 
 TEST_CASE("a crowd of silent sockets makes room for newcomers") {
@@ -105,7 +105,7 @@ TEST_CASE("a crowd of silent sockets makes room for newcomers") {
   // 64 each 200 ms; at the handshake's 2 s each it would be 12 s.
   auto good = open_store("tcp://" + to_string(endpoint), {"job", {}, "good"}, steady_now() + 8s);
   REQUIRE(good);
-  CHECK((*good)->set("k", "v", soon()));
+  CHECK((*good)->set("k", "v", in_time()));
 }
 
 TEST_CASE("a client of another job is refused by name, with the right job or secret") {
@@ -113,15 +113,15 @@ TEST_CASE("a client of another job is refused by name, with the right job or sec
   auto server = StoreServerThread::start({"127.0.0.1", 0}, "job-a", Secret("0123456789abcdef"));
   REQUIRE(server);
   const auto url = "tcp://" + to_string((*server)->endpoint());
-  const auto other = open_store(url, {"job-b", Secret("0123456789abcdef"), "rank 3"}, soon());
+  const auto other = open_store(url, {"job-b", Secret("0123456789abcdef"), "rank 3"}, in_time());
   REQUIRE_FALSE(other);
   CHECK(other.error().code == Errc::auth);
   CHECK(other.error().what.find("this is job 'job-a'; rank 3 is of job 'job-b'") !=
         std::string::npos);
-  const auto wrong = open_store(url, {"job-a", Secret("another secret!!"), "rank 3"}, soon());
+  const auto wrong = open_store(url, {"job-a", Secret("another secret!!"), "rank 3"}, in_time());
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().code == Errc::auth);
-  CHECK(open_store(url, {"job-a", Secret("0123456789abcdef"), "rank 3"}, soon()));
+  CHECK(open_store(url, {"job-a", Secret("0123456789abcdef"), "rank 3"}, in_time()));
   set_log_sink({});
 }
 
@@ -140,10 +140,10 @@ TEST_CASE("nobody there: the error tells what was tried; a server that ends is t
     auto server = StoreServerThread::start({"127.0.0.1", 0}, "a", Secret());
     REQUIRE(server);
     port = (*server)->endpoint().port;
-    auto store = open_store("tcp://127.0.0.1:" + std::to_string(port), {"a", {}, "x"}, soon());
+    auto store = open_store("tcp://127.0.0.1:" + std::to_string(port), {"a", {}, "x"}, in_time());
     REQUIRE(store);
     server->reset();
-    const auto get = (*store)->get("k", soon());
+    const auto get = (*store)->get("k", in_time());
     REQUIRE_FALSE(get);
     CHECK(get.error().code == Errc::io);
   }
@@ -160,12 +160,12 @@ TEST_CASE("two hundred clients at once are served") {
   const auto url = "tcp://" + to_string((*server)->endpoint());
   std::vector<std::unique_ptr<Store>> clients;
   for (int i = 0; i < 200; ++i) {
-    auto store = open_store(url, {"job", {}, "c"}, soon());
+    auto store = open_store(url, {"job", {}, "c"}, in_time());
     REQUIRE(store);
     clients.push_back(std::move(*store));
   }
-  for (auto& client : clients) CHECK(client->add("n", 1, soon()));
-  CHECK(*clients[0]->add("n", 0, soon()) == 200);
+  for (auto& client : clients) CHECK(client->add("n", 1, in_time()));
+  CHECK(*clients[0]->add("n", 0, in_time()) == 200);
 }
 
 TEST_CASE("a client that asks and does not read is cut off, with all that was kept for it") {
@@ -181,7 +181,7 @@ TEST_CASE("a client that asks and does not read is cut off, with all that was ke
   hear(fd, 2 * encode(StoreReply{.value = big_value()}).size() + 1);
   say(fd, asks_for("k", 200));
   // The end of the server's socket is the end of what it kept for it.
-  const auto deadline = soon();
+  const auto deadline = in_time();
   while (open_descriptors() > before && steady_now() < deadline) ::poll(nullptr, 0, 1);
   CHECK(open_descriptors() == before);
 }
@@ -191,9 +191,9 @@ TEST_CASE("no socket of the store is ever open to programs that another thread s
   auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret());
   REQUIRE(server);
   const auto url = "tcp://" + to_string((*server)->endpoint());
-  auto store = open_store(url, {"job", {}, "c"}, soon());
+  auto store = open_store(url, {"job", {}, "c"}, in_time());
   REQUIRE(store);
-  CHECK((*store)->set("k", "v", soon()));
+  CHECK((*store)->set("k", "v", in_time()));
   CHECK(inheritable_sockets == before);
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("refusals and malformed frames are counted, and logged once for each a
   std::thread serving([&] { loop.run(); });
   for (int i = 0; i < 5; ++i) {
     const std::string who = "stranger " + std::to_string(i);
-    CHECK_FALSE(open_store("tcp://" + to_string(endpoint), {"another", {}, who}, soon()));
+    CHECK_FALSE(open_store("tcp://" + to_string(endpoint), {"another", {}, who}, in_time()));
   }
   for (int i = 0; i < 5; ++i) {
     const UniqueFd fd = dial_proven(endpoint.port, 0, i % 2 == 0 ? "127.0.0.1" : "127.0.0.2");

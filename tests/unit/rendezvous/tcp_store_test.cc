@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-TimePoint soon() { return steady_now() + 20s; }
+TimePoint before_long() { return steady_now() + 20s; }
 
 // A server's end of one connection, past the handshake, in the hands of the test.
 struct Puppet {
@@ -38,10 +38,10 @@ struct Puppet {
     std::thread acceptor([&] {
       fd.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       CHECK(handshake_accept(fd.get(), Secret(), {.purpose = Purpose::store, .job_id = "job"},
-                             soon()));
+                             before_long()));
     });
     const auto url = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-    auto opened = open_store(url, {"job", {}, "a test"}, soon());
+    auto opened = open_store(url, {"job", {}, "a test"}, before_long());
     acceptor.join();
     REQUIRE(opened);
     store = std::move(*opened);
@@ -87,7 +87,7 @@ TEST_CASE("a request that could not be sent whole is the last: nothing is sent i
     why = set.error().what;
   }
   CHECK(why.find("unusable since an earlier call failed") != std::string::npos);
-  CHECK(puppet.store->try_get("k", soon()).error().what == why);
+  CHECK(puppet.store->try_get("k", before_long()).error().what == why);
   puppet.store.reset();
   for (const auto& request : heard(puppet)) CHECK(request.value == big);
 }
@@ -98,15 +98,15 @@ TEST_CASE("a reply that comes in pieces, and too late, is passed over") {
   puppet.say(late.substr(0, 7));
   CHECK(puppet.store->try_get("a", steady_now() + 20ms).error().code == Errc::timeout);
   puppet.say(late.substr(7) + encode(StoreReply{.id = 2, .value = "in time"}));
-  CHECK(**puppet.store->try_get("b", soon()) == "in time");
+  CHECK(**puppet.store->try_get("b", before_long()) == "in time");
 }
 
 TEST_CASE("after a reply that makes no sense nothing more is read as replies") {
   Puppet puppet;
   const auto sound = encode(StoreReply{.id = 2, .value = "v"});
   puppet.say(std::string("\x01\0\0\0?", 5) + sound);
-  CHECK(puppet.store->try_get("a", soon()).error().code == Errc::protocol);
-  const auto next = puppet.store->try_get("b", soon());
+  CHECK(puppet.store->try_get("a", before_long()).error().code == Errc::protocol);
+  const auto next = puppet.store->try_get("b", before_long());
   REQUIRE_FALSE(next);
   CHECK(next.error().code == Errc::io);
 }

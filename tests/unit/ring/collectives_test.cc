@@ -129,9 +129,9 @@ class Expectation {
 };
 
 // A rank's buffers, at odd addresses, with bytes around them that must not change.
-class Buffers {
+class CaseBuffers {
  public:
-  Buffers(const Case& c, const Expectation& e, int rank)
+  CaseBuffers(const Case& c, const Expectation& e, int rank)
       : input_(e.input(rank)), want_(e.output(rank)), in_(guarded(input_)), out_(guarded(want_)) {
     std::fill(out_.begin() + kGuard, out_.end() - kGuard, char{0x11});
     call.collective = c.collective;
@@ -216,7 +216,7 @@ class AnyWorld {
     const Expectation expectation(c, ranks_, static_cast<unsigned>(seq_));
     std::vector<std::string> said(static_cast<std::size_t>(ranks_));
     const auto work = [&](int rank) {
-      Buffers buffers(c, expectation, rank);
+      CaseBuffers buffers(c, expectation, rank);
       buffers.call.seq = seq_;
       Plane& plane = shm_ ? shm_->plane(rank) : *stream_->ends[static_cast<std::size_t>(rank)];
       const auto done = plane.run(buffers.call);

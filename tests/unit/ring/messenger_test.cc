@@ -16,10 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool is(const Result<void>& outcome, Errc code, int rank) {
-  return !outcome && outcome.error().code == code && outcome.error().rank == rank;
-}
-
 // A call that needs nothing back.
 Result<void> transfer(Messenger& messenger, Message message) { return messenger.transfer(message); }
 

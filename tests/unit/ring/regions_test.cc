@@ -25,79 +25,79 @@ float value(int rank, std::size_t i, unsigned seed) {
 }
 
 // A call on buffers of one kind or another.
-struct Buffers {
+struct GivenBuffers {
   char* in;
   char* out;
 };
 struct Case {
   const char* name;
   bool in_place;
-  dl_result (*run)(dl_comm* comm, Buffers b, std::size_t count);
+  dl_result (*run)(dl_comm* comm, GivenBuffers b, std::size_t count);
   bool in_parts, out_parts;
 };
 float* floats(char* p) { return reinterpret_cast<float*>(p); }
 
 const Case kCases[] = {
     {"all_reduce", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_reduce(c, b.in, b.out, n, DL_FLOAT32, DL_SUM);
      },
      false, false},
     {"all_reduce avg bfloat16", true,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_reduce(c, b.in, b.in, 2 * n, DL_BFLOAT16, DL_AVG);
      },
      false, false},
     {"all_reduce in place", true,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_reduce(c, b.in, b.in, n, DL_FLOAT32, DL_SUM);
      },
      false, false},
     {"reduce", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_reduce(c, b.in, b.out, n, DL_FLOAT32, DL_SUM, dl_size(c) - 1);
      },
      false, false},
     {"reduce_scatter", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_reduce_scatter(c, b.in, b.out, n, DL_FLOAT32, DL_SUM);
      },
      true, false},
     {"reduce_scatter in place", true,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        const std::size_t own = static_cast<std::size_t>(dl_rank(c)) * n;
        return dl_reduce_scatter(c, b.in, floats(b.in) + own, n, DL_FLOAT32, DL_MAX);
      },
      true, false},
     {"all_gather", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_gather(c, b.in, b.out, n, DL_FLOAT32);
      },
      false, true},
     {"broadcast", true,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_broadcast(c, b.in, n, DL_FLOAT32, dl_size(c) - 1);
      },
      false, false},
     {"gather", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_gather(c, b.in, b.out, n, DL_FLOAT32, 0);
      },
      false, true},
     {"scatter", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_scatter(c, b.in, b.out, n, DL_FLOAT32, 0);
      },
      true, false},
     {"all_to_all", false,
-     [](dl_comm* c, Buffers b, std::size_t n) {
+     [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_to_all(c, b.in, b.out, n, DL_FLOAT32);
      },
      true, true},
 };
 
 // Fills the input, runs the case and returns what both buffers hold then.
-std::vector<float> outcome(dl_comm* comm, const Case& c, Buffers b, std::size_t count,
+std::vector<float> outcome(dl_comm* comm, const Case& c, GivenBuffers b, std::size_t count,
                            unsigned seed) {
   const std::size_t all = kMost * static_cast<std::size_t>(dl_size(comm));
   for (std::size_t i = 0; i < all; ++i) floats(b.in)[i] = value(dl_rank(comm), i, seed);
@@ -134,7 +134,7 @@ TEST_CASE("alloc: all collectives have the bits that they have in ordinary memor
             // All shared, at an odd place; then one rank's input or output ordinary.
             for (const int odd : {-1, 0, ranks - 1}) {
               for (const int how : {0, 1}) {
-                Buffers b{static_cast<char*>(in) + 4, static_cast<char*>(out) + 12};
+                GivenBuffers b{static_cast<char*>(in) + 4, static_cast<char*>(out) + 12};
                 if (rank == odd && how == 0) b.in = plain_in.data();
                 if (rank == odd && how == 1) b.out = plain_out.data();
                 if (!same(outcome(comm, c, b, count, seed), expected)) {

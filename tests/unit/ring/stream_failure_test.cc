@@ -33,10 +33,6 @@ struct Ones {
   Call call;
 };
 
-bool is(const Result<void>& outcome, Errc code, int rank) {
-  return !outcome && outcome.error().code == code && outcome.error().rank == rank;
-}
-
 // Blocks until a frame from the peer has begun to arrive, so that it is in the middle of its call.
 void wait_for_bytes(const StreamWorld& world, int rank, int peer) {
   pollfd ready{.fd = world.raw[rank][peer], .events = POLLIN, .revents = 0};

@@ -108,4 +108,9 @@ inline std::string words(const Result<void>& outcome) {
   return outcome ? std::string() : outcome.error().what;
 }
 
+// A failure of this kind that names this rank.
+inline bool is(const Result<void>& outcome, Errc code, int rank) {
+  return !outcome && outcome.error().code == code && outcome.error().rank == rank;
+}
+
 }  // namespace dlaunch
