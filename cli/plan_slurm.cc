@@ -178,7 +178,9 @@ std::optional<Duration> parse_slurm_time_left(std::string_view text) {
 Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
   SlurmPlace place;
   const auto job = env("SLURM_JOB_ID");
-  if (!job) return std::optional<SlurmPlace>();
+  // Alone it is only a variable that somebody has set.
+  const bool told = env("SLURM_JOB_NODELIST") || env("SLURM_STEP_ID") || env("SLURM_HET_SIZE");
+  if (!job || !told) return std::optional<SlurmPlace>();
   place.job = *job;
   place.here = env("SLURMD_NODENAME").value_or("");
   if (const auto cpus = env("SLURM_CPUS_ON_NODE")) {

@@ -8,7 +8,7 @@ namespace dlaunch {
 namespace {
 
 constexpr std::uint32_t kFormat = 1;
-constexpr std::size_t kMaxItems = 65536;
+constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
 void put(Writer& out, const std::vector<int>& numbers) {
@@ -19,7 +19,7 @@ void put(Writer& out, const std::vector<int>& numbers) {
 // Of numbers from 0 on, less than `end`.
 bool get(Reader& in, std::vector<int>& numbers, std::size_t end) {
   const auto size = in.get<std::uint32_t>();
-  if (size > kMaxItems) return false;
+  if (size > kMaxJournalItems) return false;
   for (std::uint32_t i = 0; i < size && in.ok(); ++i) numbers.push_back(in.get<int>());
   return std::all_of(numbers.begin(), numbers.end(), [=](int number) {
     return number >= 0 && static_cast<std::size_t>(number) < end;
@@ -62,7 +62,7 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   journal.run = in.get_string(kMaxName);
   journal.size = in.get<int>();
   const auto hosts = in.get<std::uint32_t>();
-  if (hosts > kMaxItems) return malformed;
+  if (hosts > kMaxJournalItems) return malformed;
   for (std::uint32_t i = 0; i < hosts && in.ok(); ++i) {
     const std::string name(in.get_string(kMaxName));
     journal.hosts.push_back({name, in.get<int>()});

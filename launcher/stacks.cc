@@ -30,7 +30,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxText = 1 << 20;
+constexpr std::size_t kMaxStacksText = 1 << 20;
 constexpr char kComplete = '\0';  // the last byte the child writes
 
 // -- In the child, whose stdout is the pipe
@@ -149,7 +149,7 @@ class Dump : public std::enable_shared_from_this<Dump> {
     pipe_.async_read_some(asio::buffer(bytes_),
                           [self = shared_from_this()](asio::error_code ec, std::size_t n) {
                             self->text_.append(self->bytes_.data(), n);
-                            if (!ec && self->text_.size() < kMaxText) return self->read();
+                            if (!ec && self->text_.size() < kMaxStacksText) return self->read();
                             self->reap();
                           });
   }

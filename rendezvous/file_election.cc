@@ -17,7 +17,7 @@ namespace dlaunch {
 namespace {
 
 // A network file system does not tell of what other hosts write.
-constexpr Duration kLook = std::chrono::milliseconds(100);
+constexpr Duration kTermLook = std::chrono::milliseconds(100);
 constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 
 struct flock whole_file(short type) {
@@ -37,7 +37,7 @@ class FileElection final : public LeaderElection {
   Result<std::optional<Leader>> find(TimePoint) override;
   void wait_change(TimePoint deadline) override {
     const auto now = steady_now();
-    ::poll(nullptr, 0, poll_timeout_ms(now, std::min(deadline, now + kLook)));
+    ::poll(nullptr, 0, poll_timeout_ms(now, std::min(deadline, now + kTermLook)));
   }
   Result<bool> campaign(TimePoint) override;
   Result<void> announce(const std::string& endpoint, TimePoint) override;

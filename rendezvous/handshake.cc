@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x314e4c44;  // "DLN1"
 constexpr std::size_t kMaxMessage = 1024;
-constexpr std::size_t kMaxText = 256;
+constexpr std::size_t kMaxHelloText = 256;
 
 enum class Type : std::uint8_t { hello = 1, challenge = 2, proof = 3, welcome = 4, refuse = 5 };
 
@@ -21,7 +21,7 @@ std::string frame(const Writer& message) {
   return framed.take();
 }
 
-std::string_view clip(std::string_view text) { return text.substr(0, kMaxText); }
+std::string_view clip(std::string_view text) { return text.substr(0, kMaxHelloText); }
 
 Writer write_hello(const HandshakeIdentity& self, std::string_view nonce) {
   Writer out;
@@ -150,8 +150,8 @@ Result<void> Handshake::on_hello(std::string_view message) {
   peer_.round = in.get<std::uint64_t>();
   peer_.from_rank = in.get<std::int32_t>();
   peer_.to_rank = in.get<std::int32_t>();
-  peer_.job_id = in.get_string(kMaxText);
-  peer_.who = escaped(in.get_string(kMaxText));  // it is there for messages only
+  peer_.job_id = in.get_string(kMaxHelloText);
+  peer_.who = escaped(in.get_string(kMaxHelloText));  // it is there for messages only
   in.get_raw(kNonceBytes);
   if (!in.done()) return protocol_error("malformed HELLO");
   if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);

@@ -7,7 +7,7 @@ namespace {
 
 enum class Kind : std::uint8_t { ready = 1, round = 2, fence = 3, progress = 4, goodbye = 5 };
 
-constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxWorkerText = 4096;
 
 void put(Writer& out, const Ready& ready) {
   out.put(static_cast<std::uint8_t>(Kind::ready));
@@ -56,8 +56,8 @@ RoundNotice get_round(Reader& in) {
   notice.rank = in.get<std::int32_t>();
   notice.size = in.get<std::int32_t>();
   notice.local_cores = in.get<std::int32_t>();
-  notice.store_url = in.get_string(kMaxText);
-  notice.round_dir = in.get_string(kMaxText);
+  notice.store_url = in.get_string(kMaxWorkerText);
+  notice.round_dir = in.get_string(kMaxWorkerText);
   return notice;
 }
 

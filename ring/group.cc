@@ -13,7 +13,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kRootCauseMs = 5;
+constexpr int kRootCauseMs = 100;  // as in ring/socket_group.cc
 
 struct Choice {
   std::int32_t color = -1;

@@ -29,7 +29,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxText = 256;
+constexpr std::size_t kMaxMeshText = 256;
 // How long an address at which nobody answers is taken for a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
@@ -60,11 +60,11 @@ std::string encode(const Address& address) {
 Result<Address> decode(std::string_view bytes) {
   Reader in(bytes);
   Address address;
-  address.who = in.get_string(kMaxText);
+  address.who = in.get_string(kMaxMeshText);
   address.ranks = in.get<std::int32_t>();
-  address.plan = in.get_string(kMaxText);
+  address.plan = in.get_string(kMaxMeshText);
   address.unix_name = in.get_string(100);
-  address.tcp.host = in.get_string(kMaxText);
+  address.tcp.host = in.get_string(kMaxMeshText);
   address.tcp.port = in.get<std::uint16_t>();
   if (!in.done()) return Error{.code = Errc::protocol, .what = "a rank's address is malformed"};
   return address;

@@ -8,8 +8,6 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kFarAway = std::chrono::milliseconds(2);
-
 // Adds steps to a program and links them.
 class Builder {
  public:

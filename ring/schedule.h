@@ -34,6 +34,9 @@
 
 namespace dlaunch {
 
+// From this round trip on, hosts are far from each other: latency counts more than bytes.
+inline constexpr Duration kFarAway = std::chrono::milliseconds(2);
+
 // How a call is done.
 enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
 inline constexpr Way kWays[] = {Way::exchange, Way::star, Way::direct,

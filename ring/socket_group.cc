@@ -19,7 +19,9 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kRootCauseMs = 5;
+// Who closes may only follow another. The control thread hears of the cause at the same moment, but
+// on a busy machine has to wait for its turn.
+constexpr int kRootCauseMs = 100;
 
 // What waits in a socket for its turn cannot go by another one.
 void hold_back_little(int fd) {

@@ -22,7 +22,6 @@ namespace {
 
 // Until it is known how far.
 constexpr Duration kFar = std::chrono::seconds(1);
-constexpr Duration kFarAway = std::chrono::milliseconds(2);
 
 // The programs of the last calls: training repeats a few shapes for ever.
 class ProgramCache {

@@ -20,7 +20,7 @@ Result<KubernetesJob> job_of(const Words& words, int nodes = 4) {
   return kubernetes_job(*options, nodes, std::chrono::seconds(10), {{"A", "two  words"}});
 }
 
-std::string refused(const Words& words) {
+std::string emit_refused(const Words& words) {
   const auto job = job_of(words);
   return job ? "accepted" : job.error().what;
 }
@@ -60,7 +60,7 @@ TEST_CASE("names are such as Kubernetes takes") {
   CHECK(name("abcdefghijabcdefghijabcdefghijabcdefghij12345") ==
         "abcdefghijabcdefghijabcdefghijabcdefghij");
   for (const char* bad : {"Upper", "a.b", "-a", "a-", "1a", "a_b"}) {
-    CHECK(refused({"--emit", "kubernetes", "--image", "i", "--job-id", bad, "p"})
+    CHECK(emit_refused({"--emit", "kubernetes", "--image", "i", "--job-id", bad, "p"})
               .starts_with("--job-id: '" + std::string(bad) + "' is no name for Kubernetes"));
   }
 }
@@ -70,7 +70,7 @@ TEST_CASE("what contradicts it is refused") {
     Words words = {"--emit", "kubernetes", "--image", "i"};
     words.insert(words.end(), more.begin(), more.end());
     words.emplace_back("p");
-    return refused(words);
+    return emit_refused(words);
   };
   CHECK(with({}) == "accepted");
   CHECK(with({"--hosts", "a"}) ==
@@ -79,8 +79,8 @@ TEST_CASE("what contradicts it is refused") {
   CHECK(with({"--rdzv", "tcp://a:1"}).starts_with("--rdzv and --emit contradict"));
   CHECK(with({"--secret-file", "s"}).starts_with("--secret-file and --emit contradict"));
   CHECK(with({"--gpus", "0"}).starts_with("--gpus: '0'"));
-  CHECK(refused({"--emit", "kubernetes", "p"}) == "--emit needs --image");
-  CHECK(refused({"--emit", "nomad", "--image", "i", "p"}) ==
+  CHECK(emit_refused({"--emit", "kubernetes", "p"}) == "--emit needs --image");
+  CHECK(emit_refused({"--emit", "nomad", "--image", "i", "p"}) ==
         "--emit: 'nomad' is not one of kubernetes, jobset");
   const auto alone = read_options({"--gpus", "1", "p"});
   CHECK(check_emit(*alone).error().what == "--gpus has no effect without --emit");

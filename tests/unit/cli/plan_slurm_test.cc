@@ -27,7 +27,7 @@ SlurmPlace place(const Variables& variables) {
   return **found;
 }
 
-std::string refused(const Variables& variables) {
+std::string step_refused(const Variables& variables) {
   auto found = read_slurm(environment(variables));
   return found ? "accepted" : found.error().what;
 }
@@ -96,15 +96,16 @@ TEST_CASE("without Slurm there is no place, and a broken environment is refused"
   const auto none = read_slurm(environment({{"HOME", "/"}}));
   REQUIRE(none);
   CHECK_FALSE(*none);
-  CHECK(refused({{"SLURM_JOB_ID", "1"}}).starts_with("Slurm: SLURM_JOB_NODELIST is not set"));
-  CHECK(refused(with(kStep, {{"SLURM_NODEID", "2"}})) ==
+  CHECK_FALSE(*read_slurm(environment({{"SLURM_JOB_ID", "1"}})));
+  CHECK(step_refused(with(kStep, {{"SLURM_NODEID", "2"}})) ==
         "Slurm: SLURM_NODEID 2 is not of the 2 nodes in SLURM_STEP_NODELIST");
-  CHECK(refused(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}})) ==
+  CHECK(step_refused(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}})) ==
         "Slurm: SLURM_STEP_TASKS_PER_NODE '1(x3)' is not for 2 nodes");
-  CHECK(refused(with(kStep, {{"SLURM_STEP_NODELIST", "host[1-"}})).starts_with("SLURM_STEP_NODEL"));
-  CHECK(refused(with(kStep, {{"SLURM_STEP_NODELIST", ""}})).find("is not set") !=
+  CHECK(step_refused(with(kStep, {{"SLURM_STEP_NODELIST", "host[1-"}}))
+            .starts_with("SLURM_STEP_NODEL"));
+  CHECK(step_refused(with(kStep, {{"SLURM_STEP_NODELIST", ""}})).find("is not set") !=
         std::string::npos);
-  CHECK(refused(with(kBatch, {{"SLURM_TASKS_PER_NODE", "many"}})).find("'many'") !=
+  CHECK(step_refused(with(kBatch, {{"SLURM_TASKS_PER_NODE", "many"}})).find("'many'") !=
         std::string::npos);
 }
 
@@ -151,7 +152,7 @@ TEST_CASE("a step on one node is a job on one host, with its number as its name"
 }
 
 TEST_CASE("a step with several dlaunch on a node says what to do") {
-  const std::string said = refused(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "1,8"}}));
+  const std::string said = step_refused(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "1,8"}}));
   CHECK(said.starts_with("Slurm started 8 dlaunch on host2, and each node needs one"));
   CHECK(said.find("srun --ntasks-per-node=1 --cpus-per-task=CPUS dlaunch --nproc 8") !=
         std::string::npos);
@@ -165,7 +166,7 @@ TEST_CASE("a step of a heterogeneous job spans its parts") {
                                               {"SLURM_STEP_TASKS_PER_NODE", "1,1"}}));
   CHECK(found.nodes == Words{"host1", "host2"});
   CHECK(found.number == 1);
-  CHECK(refused({{"SLURM_JOB_ID", "6"}, {"SLURM_HET_SIZE", "2"}}).find("--het-group=0,1") !=
+  CHECK(step_refused({{"SLURM_JOB_ID", "6"}, {"SLURM_HET_SIZE", "2"}}).find("--het-group=0,1") !=
         std::string::npos);
 }
 

@@ -12,11 +12,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-TimePoint soon() { return steady_now() + 20s; }
+TimePoint in_etcd_time() { return steady_now() + 20s; }
 
 std::unique_ptr<Store> store_at(const std::string& url, const std::string& job,
                                 const StoreEnvironment& environment = {}) {
-  auto store = open_store(url, {job, Secret(), "a test", environment}, soon());
+  auto store = open_store(url, {job, Secret(), "a test", environment}, in_etcd_time());
   REQUIRE(store);
   return std::move(*store);
 }
@@ -57,12 +57,12 @@ TEST_CASE("etcd: the first server that answers is asked" *
           doctest::skip(!EtcdServer::installed())) {
   const std::string url = "etcd://127.0.0.1:1," + EtcdServer::shared().endpoint() + "/test";
   auto store = store_at(url, "second");
-  CHECK(store->set("k", "v", soon()));
-  CHECK(*store->get("k", soon()) == "v");
+  CHECK(store->set("k", "v", in_etcd_time()));
+  CHECK(*store->get("k", in_etcd_time()) == "v");
 }
 
 TEST_CASE("etcd: nobody there is told with the names of all") {
-  auto store = open_store("etcd://127.0.0.1:1,127.0.0.1:2", {"j", {}, "a test"}, soon());
+  auto store = open_store("etcd://127.0.0.1:1,127.0.0.1:2", {"j", {}, "a test"}, in_etcd_time());
   if (!store && store.error().code == Errc::unsupported) return;  // built without
   REQUIRE(store);
   const auto started = steady_now();
@@ -77,7 +77,7 @@ TEST_CASE("etcd: who waits hears of a key that is set after a restart" *
           doctest::skip(!EtcdServer::installed())) {
   EtcdServer server;
   auto store = store_at(server.url(), "restart");
-  REQUIRE(store->set("before", "1", soon()));
+  REQUIRE(store->set("before", "1", in_etcd_time()));
   std::thread waits([&] {
     auto other = store_at(server.url(), "restart");
     const auto got = other->get("late", steady_now() + 60s);
@@ -89,7 +89,7 @@ TEST_CASE("etcd: who waits hears of a key that is set after a restart" *
   server.start();
   sets.join();
   waits.join();
-  CHECK(*store->get("before", soon()) == "1");
+  CHECK(*store->get("before", in_etcd_time()) == "1");
 }
 
 TEST_CASE("etcd: user and password" * doctest::skip(!EtcdServer::installed())) {
@@ -98,7 +98,7 @@ TEST_CASE("etcd: user and password" * doctest::skip(!EtcdServer::installed())) {
   REQUIRE(http);
   const auto ask = [&](const std::string& path, const std::string& body) {
     auto reply =
-        (*http)->post("http://" + server.endpoint() + "/v3/auth/" + path, body, "", soon());
+        (*http)->post("http://" + server.endpoint() + "/v3/auth/" + path, body, "", in_etcd_time());
     REQUIRE(reply);
     CHECK(reply->status == 200);
   };
@@ -113,12 +113,12 @@ TEST_CASE("etcd: user and password" * doctest::skip(!EtcdServer::installed())) {
                                           : std::nullopt;
     });
   };
-  CHECK(with("a \"word\"")->set("k", "v", soon()));
-  const auto wrong = with("another")->set("k", "v", soon());
+  CHECK(with("a \"word\"")->set("k", "v", in_etcd_time()));
+  const auto wrong = with("another")->set("k", "v", in_etcd_time());
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().code == Errc::auth);
   CHECK(wrong.error().what.find("another") == std::string::npos);
-  const auto nobody = store_at(server.url(), "auth")->set("k", "v", soon());
+  const auto nobody = store_at(server.url(), "auth")->set("k", "v", in_etcd_time());
   REQUIRE_FALSE(nobody);
   CHECK(nobody.error().code == Errc::auth);
 }
@@ -127,20 +127,20 @@ TEST_CASE("etcd: a lease that is not kept ends with its key" *
           doctest::skip(!EtcdServer::installed())) {
   auto client = EtcdClient::open(*etcd_access(EtcdServer::shared().url(), {}));
   REQUIRE(client);
-  auto lease = (*client)->grant(1, soon());
+  auto lease = (*client)->grant(1, in_etcd_time());
   REQUIRE(lease);
-  REQUIRE((*client)->transact({{}, {EtcdPut{"/test/leased", "v", *lease}}, {}}, soon()));
-  CHECK(*(*client)->keep(*lease, soon()));
+  REQUIRE((*client)->transact({{}, {EtcdPut{"/test/leased", "v", *lease}}, {}}, in_etcd_time()));
+  CHECK(*(*client)->keep(*lease, in_etcd_time()));
   EtcdAnswer last;
   const auto gone = [&] {
-    auto answer = (*client)->transact({{}, {EtcdGet{"/test/leased"}}, {}}, soon());
+    auto answer = (*client)->transact({{}, {EtcdGet{"/test/leased"}}, {}}, in_etcd_time());
     REQUIRE(answer);
     last = *answer;
     return last.items.empty();
   };
-  const auto by = soon();
+  const auto by = in_etcd_time();
   while (!gone() && steady_now() < by) (*client)->wait_change("/test/leased", last.revision, by);
   CHECK(last.items.empty());
-  CHECK_FALSE(*(*client)->keep(*lease, soon()));
-  CHECK((*client)->revoke(*lease, soon()));
+  CHECK_FALSE(*(*client)->keep(*lease, in_etcd_time()));
+  CHECK((*client)->revoke(*lease, in_etcd_time()));
 }

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-TimePoint soon() { return steady_now() + 20s; }
+TimePoint in_election_time() { return steady_now() + 20s; }
 
 class Place {
  public:
@@ -42,47 +42,47 @@ void conform(bool etcd) {
   const Place place(etcd);
   auto a = place.voter();
   auto b = place.voter();
-  CHECK_FALSE(a->find(soon())->has_value());
+  CHECK_FALSE(a->find(in_election_time())->has_value());
 
   SUBCASE("one leads, all hear where, and a later one has a later term") {
-    REQUIRE(*a->campaign(soon()));
-    CHECK_FALSE(*b->campaign(soon()));
-    CHECK((*b->find(soon()))->endpoint.empty());
-    REQUIRE(a->announce("[fd77::1]:4711", soon()));
-    CHECK(a->keep(soon()));
-    const auto first = *b->find(soon());
+    REQUIRE(*a->campaign(in_election_time()));
+    CHECK_FALSE(*b->campaign(in_election_time()));
+    CHECK((*b->find(in_election_time()))->endpoint.empty());
+    REQUIRE(a->announce("[fd77::1]:4711", in_election_time()));
+    CHECK(a->keep(in_election_time()));
+    const auto first = *b->find(in_election_time());
     REQUIRE(first);
     CHECK(first->endpoint == "[fd77::1]:4711");
-    CHECK(*place.voter()->find(soon()) == first);
-    a->resign(soon());
-    CHECK_FALSE(b->find(soon())->has_value());
-    CHECK_FALSE(a->keep(soon()));
-    REQUIRE(*b->campaign(soon()));
-    REQUIRE(b->announce("h:2", soon()));
-    CHECK((*a->find(soon()))->endpoint == "h:2");
-    if (etcd) CHECK((*a->find(soon()))->term > first->term);
-    b->resign(soon());
+    CHECK(*place.voter()->find(in_election_time()) == first);
+    a->resign(in_election_time());
+    CHECK_FALSE(b->find(in_election_time())->has_value());
+    CHECK_FALSE(a->keep(in_election_time()));
+    REQUIRE(*b->campaign(in_election_time()));
+    REQUIRE(b->announce("h:2", in_election_time()));
+    CHECK((*a->find(in_election_time()))->endpoint == "h:2");
+    if (etcd) CHECK((*a->find(in_election_time()))->term > first->term);
+    b->resign(in_election_time());
   }
   SUBCASE("the journal is the leader's, and the next one's") {
-    REQUIRE(*a->campaign(soon()));
-    CHECK(a->read_journal(soon())->empty());
+    REQUIRE(*a->campaign(in_election_time()));
+    CHECK(a->read_journal(in_election_time())->empty());
     const std::string text("round 3\0\n", 9);
-    REQUIRE(a->write_journal("round 2", soon()));
-    REQUIRE(a->write_journal(text, soon()));
-    CHECK(b->write_journal("mine", soon()).error().code == Errc::aborted);
-    CHECK(*b->read_journal(soon()) == text);
-    a->resign(soon());
-    CHECK(a->write_journal("late", soon()).error().code == Errc::aborted);
-    CHECK(b->read_journal(soon())->empty());
+    REQUIRE(a->write_journal("round 2", in_election_time()));
+    REQUIRE(a->write_journal(text, in_election_time()));
+    CHECK(b->write_journal("mine", in_election_time()).error().code == Errc::aborted);
+    CHECK(*b->read_journal(in_election_time()) == text);
+    a->resign(in_election_time());
+    CHECK(a->write_journal("late", in_election_time()).error().code == Errc::aborted);
+    CHECK(b->read_journal(in_election_time())->empty());
   }
   SUBCASE("a change is noticed") {
-    REQUIRE(*a->campaign(soon()));
-    REQUIRE(b->find(soon()));
-    std::thread resigns([&] { a->resign(soon()); });
-    const auto by = soon();
-    while (b->find(soon())->has_value() && steady_now() < by) b->wait_change(by);
+    REQUIRE(*a->campaign(in_election_time()));
+    REQUIRE(b->find(in_election_time()));
+    std::thread resigns([&] { a->resign(in_election_time()); });
+    const auto by = in_election_time();
+    while (b->find(in_election_time())->has_value() && steady_now() < by) b->wait_change(by);
     resigns.join();
-    CHECK_FALSE(b->find(soon())->has_value());
+    CHECK_FALSE(b->find(in_election_time())->has_value());
   }
   SUBCASE("of many that try, one is elected") {
     std::vector<std::thread> threads;
@@ -91,46 +91,47 @@ void conform(bool etcd) {
     for (int i = 0; i < 8; ++i) voters.push_back(place.voter());
     for (auto& voter : voters) {
       threads.emplace_back([&] {
-        const auto won = voter->campaign(soon());
+        const auto won = voter->campaign(in_election_time());
         CHECK(won);
         elected += won && *won;
       });
     }
     for (auto& thread : threads) thread.join();
     CHECK(elected == 1);
-    for (auto& voter : voters) voter->resign(soon());
-    CHECK_FALSE(a->find(soon())->has_value());
+    for (auto& voter : voters) voter->resign(in_election_time());
+    CHECK_FALSE(a->find(in_election_time())->has_value());
   }
   SUBCASE("the office of one that was killed is free") {
     const pid_t pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
       auto mine = place.voter();
-      const bool won = *mine->campaign(soon()) && mine->write_journal("left", soon()) &&
-                       mine->announce("dead:1", soon());
+      const bool won = *mine->campaign(in_election_time()) &&
+                       mine->write_journal("left", in_election_time()) &&
+                       mine->announce("dead:1", in_election_time());
       if (won) ::pause();
       ::_exit(1);
     }
     const auto told = [&] {
-      const auto found = a->find(soon());
+      const auto found = a->find(in_election_time());
       return found && *found && (*found)->endpoint == "dead:1";
     };
-    auto by = soon();
+    auto by = in_election_time();
     while (!told() && steady_now() < by) a->wait_change(by);
     CHECK(told());
-    CHECK_FALSE(*b->campaign(soon()));
+    CHECK_FALSE(*b->campaign(in_election_time()));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
-    by = soon();
+    by = in_election_time();
     bool won = false;
     while (!won && steady_now() < by) {
       a->wait_change(steady_now() + 100ms);
-      won = *b->campaign(soon());
+      won = *b->campaign(in_election_time());
     }
     CHECK(won);
-    CHECK((*a->find(soon()))->endpoint.empty());
-    CHECK(*b->read_journal(soon()) == "left");
-    b->resign(soon());
+    CHECK((*a->find(in_election_time()))->endpoint.empty());
+    CHECK(*b->read_journal(in_election_time()) == "left");
+    b->resign(in_election_time());
   }
 }
 
@@ -143,21 +144,21 @@ TEST_CASE(
     "leader election by a folder: terms grow past a leader that died, files go with the job") {
   const Place place(false);
   auto a = place.voter();
-  REQUIRE(*a->campaign(soon()));
-  REQUIRE(a->announce("h:1", soon()));
-  const auto first = **a->find(soon());
+  REQUIRE(*a->campaign(in_election_time()));
+  REQUIRE(a->announce("h:1", in_election_time()));
+  const auto first = **a->find(in_election_time());
   a.reset();  // without resigning, as a crash does
   auto b = place.voter();
-  CHECK_FALSE(b->find(soon())->has_value());
-  REQUIRE(*b->campaign(soon()));
-  CHECK((*b->find(soon()))->term > first.term);
-  CHECK((*b->find(soon()))->endpoint.empty());
+  CHECK_FALSE(b->find(in_election_time())->has_value());
+  REQUIRE(*b->campaign(in_election_time()));
+  CHECK((*b->find(in_election_time()))->term > first.term);
+  CHECK((*b->find(in_election_time()))->endpoint.empty());
   std::filesystem::remove_all(place.folder());
-  CHECK(b->keep(soon()).error().code == Errc::aborted);
+  CHECK(b->keep(in_election_time()).error().code == Errc::aborted);
   std::filesystem::create_directory(place.folder());
   auto c = place.voter();
-  REQUIRE(*c->campaign(soon()));
-  c->resign(soon());
+  REQUIRE(*c->campaign(in_election_time()));
+  c->resign(in_election_time());
   CHECK(std::filesystem::is_empty(place.folder()));
   CHECK_FALSE(open_file_election("/no/such/folder", "j"));
 }
