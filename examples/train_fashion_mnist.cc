@@ -28,6 +28,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <Eigen/Core>
@@ -38,6 +39,8 @@
 #include "fashion_mnist.h"
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using MatrixMap = Eigen::Map<Matrix>;
@@ -226,7 +229,12 @@ class Trainer {
   }
 
   void run() {
-    dl::run_elastic(state_, [this] { return step(); });
+    dl::run_elastic(state_, [this] {
+      state_time_ += Clock::now() - left_step_;
+      const bool more = step();
+      left_step_ = Clock::now();
+      return more;
+    });
     if (comm_.rank() != 0) return;
     if (!options_.losses.empty()) write_losses();
     if (!options_.model.empty()) write_model(model_, options_.model);
@@ -256,7 +264,9 @@ class Trainer {
                        static_cast<float>(sampler_.position()) / static_cast<float>(train_.size());
     const auto batch = sampler_.next();
     learn(batch);
+    const auto learned = Clock::now();
     state_.update();
+    state_time_ += Clock::now() - learned;
     losses_[static_cast<std::size_t>(number)] = gradient_.loss();
     // The learning rate falls in a straight line to zero over the whole training.
     const float rate = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
@@ -289,16 +299,18 @@ class Trainer {
 
   void report(int epoch) {
     const double right = accuracy(comm_, model_, test_);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - epoch_began_;
-    epoch_began_ = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> took = Clock::now() - epoch_began_;
+    const std::chrono::duration<double> of_state = std::exchange(state_time_, {});
+    epoch_began_ = Clock::now();
     if (comm_.rank() != 0) return;
     double loss = 0;
     for (int i = 0; i < steps_per_epoch(); ++i) {
       const int size = std::min(options_.batch, train_.size() - i * options_.batch);
       loss += losses_[static_cast<std::size_t>((epoch - 1) * steps_per_epoch() + i)] * size;
     }
-    std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s\n", epoch, loss / train_.size(),
-                right, train_.size() / took.count());
+    std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s  commits %.2f %%\n", epoch,
+                loss / train_.size(), right, train_.size() / took.count(),
+                100 * of_state.count() / took.count());
     std::fflush(stdout);
   }
 
@@ -326,7 +338,8 @@ class Trainer {
   dl::State state_;
   dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
-  std::chrono::steady_clock::time_point epoch_began_ = std::chrono::steady_clock::now();
+  Clock::time_point epoch_began_ = Clock::now(), left_step_ = Clock::now();
+  Clock::duration state_time_{};  // within update() and between steps: what being elastic costs
 };
 
 constexpr const char* kUsage =
