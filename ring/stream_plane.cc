@@ -45,6 +45,40 @@ class ProgramCache {
   std::size_t steps_ = 0;
 };
 
+// What came from each peer in one call. Two looks at the clock for a frame that takes several
+// reads.
+class LinkMeter {
+ public:
+  explicit LinkMeter(int ranks) : links_(static_cast<std::size_t>(ranks)) {}
+
+  // Around the reads from a peer: whether a frame of it is under way.
+  void read(int peer, bool was_under_way, bool is_under_way) {
+    if (was_under_way == is_under_way) return;
+    Link& link = links_[static_cast<std::size_t>(peer)];
+    const TimePoint now = steady_now();
+    if (was_under_way) link.time += now - link.began;
+    link.began = now;
+  }
+  void received(int peer, std::size_t bytes) {
+    links_[static_cast<std::size_t>(peer)].bytes += bytes;
+  }
+  void tell(const LinkListener& listener) {
+    for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+      Link& link = links_[peer];
+      if (link.bytes > 0 && listener) listener(static_cast<int>(peer), link.bytes, link.time);
+      link = {};
+    }
+  }
+
+ private:
+  struct Link {
+    std::uint64_t bytes = 0;
+    Duration time{};
+    TimePoint began{};
+  };
+  std::vector<Link> links_;
+};
+
 class SocketPlane final : public StreamPlane {
  public:
   SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules)
@@ -54,7 +88,8 @@ class SocketPlane final : public StreamPlane {
         tuning_(sockets_->leaves_host() ? tuning_between_hosts(kFar)
                                         : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
-        ranks_(sockets_->ranks()) {}
+        ranks_(sockets_->ranks()),
+        meter_(ranks_) {}
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
@@ -63,6 +98,7 @@ class SocketPlane final : public StreamPlane {
     if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
     programs_ = ProgramCache();
   }
+  void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
@@ -88,6 +124,8 @@ class SocketPlane final : public StreamPlane {
   const PlanRules rules_;
   Tuning tuning_;
   const int rank_, ranks_;
+  LinkMeter meter_;
+  LinkListener link_listener_;
   std::optional<Error> failed_;
 
   Call call_;  // the one in progress
@@ -119,6 +157,7 @@ Result<void> SocketPlane::run(const Call& call) {
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);
   auto outcome = drive();
+  meter_.tell(link_listener_);
   if (!outcome) failed_ = outcome.error();
   return outcome;
 }
@@ -171,13 +210,16 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
+    meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);
     return false;  // what it completed may be sent on before more is read
   };
+  const StreamPeer& from = (*sockets_)[peer];
+  const bool was_under_way = from.awaits_payload();
   auto read = sockets_->read(
       peer, moved, [&] { return admit(peer); }, received);
   if (!read) return read;
-  const StreamPeer& from = (*sockets_)[peer];
+  meter_.read(peer, was_under_way, from.awaits_payload());
   if (from.ended() && !from.has_header() && (expects(peer) || owes(peer))) {
     return lost(peer, from.os_errno());
   }
