@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -60,7 +62,9 @@ Result<Secret> Secret::load(const std::string& path) {
   if (!fd) return errno_error("open secret file " + path, errno);
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return errno_error("stat secret file " + path, errno);
-  if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  const bool lent = st.st_uid == 0 && ::geteuid() != 0;
+  const mode_t others = (lent ? S_IWGRP | S_IXGRP : S_IRWXG) | S_IRWXO;
+  if (!S_ISREG(st.st_mode) || (st.st_mode & others) != 0) {
     return Error{.code = Errc::usage,
                  .what = "secret file " + path + " may be read by others: chmod 600 it"};
   }
@@ -77,6 +81,28 @@ Result<Secret> Secret::load(const std::string& path) {
                          std::to_string(bytes.size())};
   }
   return Secret(std::move(bytes));
+}
+
+Result<Secret> Secret::load_or_make(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return load(path);
+  auto made = random();
+  auto suffix = random_hex(4);
+  if (!made || !suffix) return made ? suffix.error() : made.error();
+  const std::string folder = path.substr(0, path.rfind('/'));
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_error("make the folder " + folder, errno);
+  }
+  // A link comes into being with its content, and only if there is none: also on NFS.
+  const std::string draft = path + "." + *suffix;
+  UniqueFd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string& bytes = made->bytes();
+  const bool written =
+      fd && ::write(fd.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) &&
+      ::close(fd.release()) == 0 && (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int err = errno;
+  ::unlink(draft.c_str());
+  if (!written) return errno_error("make the key " + path, err);
+  return load(path);
 }
 
 Mac Secret::mac(std::string_view message) const {

@@ -23,8 +23,13 @@ class Secret {
   // 256 random bits.
   static Result<Secret> random();
   // Reads a secret file: its bytes less trailing white space, 16 to 4096 of them. A file that
-  // others may read or write is refused.
+  // others may read or write is refused; one of root's that is lent to our group, as
+  // Kubernetes does, may be read by it.
   static Result<Secret> load(const std::string& path);
+
+  // The same; where there is no such file it is made, with 256 random bits, and its folder too.
+  // Of several who do so at once, also on several hosts that share the folder, all get the same.
+  static Result<Secret> load_or_make(const std::string& path);
 
   bool empty() const { return bytes_.empty(); }
   const std::string& bytes() const { return bytes_; }

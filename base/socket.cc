@@ -124,6 +124,12 @@ void send_unpaced_on_loopback(int fd, const sockaddr* address) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
 }
 
+bool is_unix_socket(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
 bool leads_to_other_host(int fd) {
   Ends ends;
   if (!get_ends(fd, ends)) return false;

@@ -38,6 +38,8 @@ bool connected_to_itself(int fd);
 // accepted inherits it. Other addresses are left to the system's choice.
 void send_unpaced_on_loopback(int fd, const sockaddr* address);
 
+bool is_unix_socket(int fd);
+
 // A connected TCP socket whose two ends have different addresses.
 bool leads_to_other_host(int fd);
 

@@ -20,6 +20,7 @@
 #include "base/secret.h"
 #include "base/unique_fd.h"
 #include "cli/read_file.h"
+#include "cli/slurm_time.h"
 
 extern char** environ;
 
@@ -29,6 +30,17 @@ namespace {
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "";
   return ::gethostname(name, sizeof name) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+// A pod has it in its /etc/hosts.
+std::string full_name() {
+  std::string name = host_name();
+  addrinfo hints{};
+  hints.ai_flags = AI_CANONNAME;
+  addrinfo* raw = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &raw) != 0) return name;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
+  return raw->ai_canonname != nullptr ? raw->ai_canonname : name;
 }
 
 bool is_loopback(const sockaddr* address) {
@@ -118,6 +130,8 @@ Result<std::string> interface_address(const std::string& wanted) {
   return choose_address(wanted, host_addresses());
 }
 
+std::string any_address_of_ours() { return any_address(host_addresses()); }
+
 Result<std::string> folder() {
   std::error_code ec;
   const char* said = std::getenv("PWD");
@@ -179,12 +193,14 @@ Machine this_machine() {
   Machine machine;
   machine.cpus = usable_cpus();
   machine.hostname = host_name();
+  if (std::getenv("JOB_COMPLETION_INDEX") != nullptr) machine.full_name = full_name();
   machine.stdout_is_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   machine.topology = discover_topology;
   machine.local_address = local_address;
   machine.address_towards = address_towards;
   machine.interface_address = interface_address;
+  machine.any_address = any_address_of_ours;
   machine.folder = folder;
   machine.whole_environment = whole_environment;
   machine.read_file = read_file;
@@ -193,6 +209,7 @@ Machine this_machine() {
   machine.check_secret = check_secret;
   machine.environment = environment;
   machine.new_job_id = new_job_id;
+  machine.slurm_time_left = slurm_time_left;
   return machine;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/topology.h"
 
@@ -17,6 +18,7 @@ enum class FileKind { absent, plain, executable, folder };
 struct Machine {
   UsableCpus cpus;
   std::string hostname;
+  std::string full_name;  // with its domain, where it has one
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
 
@@ -29,6 +31,8 @@ struct Machine {
   std::function<Result<std::string>(const std::string& host)> address_towards;
   // The one that --interface chooses.
   std::function<Result<std::string>(const std::string& wanted)> interface_address;
+  // The numeric address of ours that other hosts may know; loopback if there is none.
+  std::function<std::string()> any_address;
   // The working folder, by the name that the user's shell has for it.
   std::function<Result<std::string>()> folder;
   std::function<std::vector<std::string>()> whole_environment;  // "K=V"
@@ -40,6 +44,8 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> check_secret;
   std::function<std::optional<std::string>(const std::string& name)> environment;
   std::function<std::string()> new_job_id;
+  // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
+  std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;
 };
 
 Machine this_machine();

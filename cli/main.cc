@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/version.h"
+#include "cli/emit_kubernetes.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
@@ -35,12 +37,34 @@ void tell(const BuiltPlan& built) {
   for (const auto& line : built.bindings) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+// Judged like a job that is run here, as pod 0 of it.
+Result<std::string> kubernetes_text(const Options& options) {
+  Options here = options;
+  here.hosts = here.hostfile = here.ssh_command = here.master_addr = here.secret_file = {};
+  here.node_rank = {"0", "--node-rank"};
+  here.rdzv = {"tcp://localhost:29400", "--rdzv"};
+  auto built = build_plan(here, this_machine());
+  if (!built) return built.error();
+  auto job = kubernetes_job(options, built->plan.nodes.max, built->plan.grace, built->plan.env);
+  auto secret = Secret::random();
+  if (!job || !secret) return job ? secret.error() : job.error();
+  job->secret = secret->bytes();
+  return kubernetes_yaml(*job);
+}
+
+int emit(const Options& options) {
+  const auto text = kubernetes_text(options);
+  return text ? print(*text) : give_up(text.error());
+}
+
 int run(const std::vector<std::string>& words) {
   auto options = read_options(words);
   if (!options) return give_up(options.error());
   if (options->help) return print(help_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
 
+  if (auto ok = check_emit(*options); !ok) return give_up(ok.error());
+  if (options->emit) return emit(*options);
   auto built = build_plan(*options, this_machine());
   if (!built) return give_up(built.error());
   set_log_level(log_level_of(*options));

@@ -66,6 +66,9 @@ constexpr OptionRow kTable[] = {
      "between SIGTERM and SIGKILL when workers have to end: 30, 500ms, 2m", &Options::grace},
     {"timeout", "", "", "TIME", "", Group::failure, "end the job after that time; 0 means never",
      &Options::timeout},
+    {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
+     "what the workers get so long before Slurm's time for the job is up: USR1@5m",
+     &Options::end_signal},
     {"max-restarts", "", "", "N[/TIME]", "0", Group::failure,
      "after a failure go on, at most that often, or that often within any such time (10/1h): with "
      "elastic programs only the failed worker is replaced, with others all are started again",
@@ -136,8 +139,10 @@ constexpr OptionRow kTable[] = {
      &Options::node_rank},
     {"standalone", "", "", "", "", Group::nodes, "one machine, nobody else, as is the default",
      &Options::standalone},
-    {"rdzv", "", "rdzv-endpoint", "tcp://HOST:PORT", "a free port", Group::nodes,
-     "where the hosts meet: the leading dlaunch listens there, on one of its own addresses",
+    {"rdzv", "", "rdzv-endpoint", "URL", "a free port", Group::nodes,
+     "where the hosts meet: tcp://HOST:PORT, where the leading dlaunch listens on one of its own "
+     "addresses; or file:///FOLDER, which they share, or etcd://HOST:PORT,HOST:PORT/PREFIX "
+     "(etcds:// by TLS), which tell them who leads",
      &Options::rdzv, kWorkerVar},
     {"rdzv-backend", "", "", "c10d|static", "", Group::nodes, "both mean dlaunch's own store",
      &Options::rdzv_backend, kHidden},
@@ -152,6 +157,13 @@ constexpr OptionRow kTable[] = {
     {"secret-file", "", "", "FILE", "a new one", Group::nodes,
      "the secret that this job's processes prove to each other (mode 0600, 16 bytes or more)",
      &Options::secret_file, kWorkerVar},
+    {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
+     "write the job to stdout as YAML for Kubernetes, one pod for each of --nnodes, instead of "
+     "running it",
+     &Options::emit},
+    {"image", "", "", "IMAGE", "", Group::nodes,
+     "with --emit: the container's image, with dlaunch and the program in it", &Options::image},
+    {"gpus", "", "", "N", "0", Group::nodes, "with --emit: GPUs of each pod", &Options::gpus},
 
     // --- general
     {"transport", "", "", "auto|shm|tcp", "auto", Group::general,

@@ -50,6 +50,9 @@ struct Options {
   Text job_id;
   Text secret_file;
   Text ssh_command;
+  Text emit;
+  Text image;
+  Text gpus;
   // placement
   Text bind;
   Switch report_bindings;
@@ -67,6 +70,7 @@ struct Options {
   // failure and time
   Text grace;
   Text timeout;
+  Text end_signal;
   Text max_restarts;
   Text restart_scope;
   Text no_restart_codes;

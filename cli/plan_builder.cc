@@ -5,6 +5,7 @@
 
 #include "base/endpoint.h"
 #include "base/units.h"
+#include "cli/plan_kubernetes.h"
 #include "cli/plan_parts.h"
 
 namespace dlaunch {
@@ -45,6 +46,7 @@ Result<void> plan_endings(PlanDraft& draft) {
     plan.max_restarts = *limit;
   }
   if (auto ok = plan_elastic(draft); !ok) return ok;
+  if (auto ok = plan_end_signal(draft); !ok) return ok;
   if (options.error_file) {
     if (auto can = draft.machine.can_create(*options.error_file); !can) {
       return Error{.code = Errc::io,
@@ -82,9 +84,33 @@ Result<void> plan_general(PlanDraft& draft) {
 
 }  // namespace
 
-Result<BuiltPlan> build_plan(const Options& options, const Machine& machine,
+namespace {
+
+// What Kubernetes or Slurm say about the hosts, where nobody else does. A dlaunch that a worker
+// started is for this host alone.
+Result<void> find_place(PlanDraft& draft, Options& options) {
+  const Machine& machine = draft.machine;
+  if (!left_to_scheduler(options) || machine.environment("DLAUNCH_ROUND")) return {};
+  auto in_pod = apply_kubernetes(machine.environment, machine.hostname, machine.full_name, options);
+  if (!in_pod) return in_pod.error();
+  draft.in_pod = *in_pod;
+  if (draft.in_pod) return {};
+  auto place = read_slurm(machine.environment);
+  if (!place) return place.error();
+  draft.slurm = std::move(*place);
+  if (draft.slurm) apply_slurm(*draft.slurm, options);
+  return {};
+}
+
+}  // namespace
+
+Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
                              const NodesPlan* part_of) {
+  Options options = given;
   PlanDraft draft{.options = options, .machine = machine};
+  if (part_of == nullptr) {
+    if (auto found = find_place(draft, options); !found) return found.error();
+  }
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,

@@ -34,7 +34,7 @@ std::vector<HostEntry> merge_own(const PlanDraft& draft, const std::vector<HostE
   std::vector<HostEntry> merged;
   std::optional<std::size_t> own;
   for (const HostEntry& host : hosts) {
-    const bool ours = draft.machine.local_address(host.host).has_value();
+    const bool ours = draft.is_own(host.host);
     if (!ours || !own) {
       if (ours) own = merged.size();
       merged.push_back(host);
@@ -64,6 +64,14 @@ Result<void> check_alone(const Options& options) {
   return {};
 }
 
+// That srun has to ask for there.
+int cpus_of(const PlanDraft& draft, const HostEntry& entry) {
+  if (!draft.slurm) return 0;
+  const auto& nodes = draft.slurm->nodes;
+  const auto at = std::find(nodes.begin(), nodes.end(), entry.host) - nodes.begin();
+  return draft.slurm->cpus[static_cast<std::size_t>(at)];
+}
+
 // The workers of each host, and this one's own; --nproc auto is asked for on each.
 Result<void> plan_shares(PlanDraft& draft) {
   const Options& options = draft.options;
@@ -91,13 +99,14 @@ Result<void> plan_shares(PlanDraft& draft) {
   for (std::size_t i = 0; i < draft.hosts.size(); ++i) {
     const HostEntry& entry = draft.hosts[i];
     if ((*shares)[i] == 0) continue;
-    const bool own = draft.machine.local_address(entry.host).has_value();
+    const bool own = draft.is_own(entry.host);
     if (own) {
       nodes.rank = static_cast<int>(nodes.hosts.size());
       plan.nproc = each_itself ? **asked : (*shares)[i];
     }
     const int workers = each_itself ? 0 : (*shares)[i];
-    nodes.hosts.push_back({entry.host, entry.user, entry.port, workers, own});
+    nodes.hosts.push_back(
+        {entry.host, entry.user, entry.port, workers, own, cpus_of(draft, entry)});
     nodes.total += workers;
   }
   if (nodes.total > kMaxWorkers) {
@@ -169,9 +178,8 @@ Result<void> plan_hosts(PlanDraft& draft) {
   }
   auto hosts = read_hosts(draft);
   if (!hosts) return hosts.error();
-  const bool only_ours = std::all_of(hosts->begin(), hosts->end(), [&](const HostEntry& host) {
-    return draft.machine.local_address(host.host).has_value();
-  });
+  const bool only_ours = std::all_of(
+      hosts->begin(), hosts->end(), [&](const HostEntry& host) { return draft.is_own(host.host); });
   if (!only_ours) {
     draft.hosts = merge_own(draft, *hosts);
     return {};
@@ -194,6 +202,11 @@ Result<void> plan_ssh(PlanDraft& draft) {
     if (auto done = part(draft); !done) return done;
   }
   const Text& command = draft.options.ssh_command;
+  draft.plan().nodes.by_srun = draft.slurm && !command;
+  if (draft.plan().nodes.by_srun) {
+    draft.plan().nodes.ssh = {"srun"};
+    return {};
+  }
   const std::string words = command.value.value_or("ssh");
   for (const auto word : split_words(words, ' ')) {
     draft.plan().nodes.ssh.emplace_back(word);
@@ -209,14 +222,16 @@ Result<void> plan_orders(PlanDraft& draft) {
   if (nodes.hosts.empty()) return {};
   auto folder = draft.machine.folder();
   if (!folder) return folder.error();
-  SshOrder order{.folder = *folder,
-                 .stdout_is_terminal = draft.machine.stdout_is_terminal,
-                 .stderr_is_terminal = draft.machine.stderr_is_terminal,
-                 .environment = forwarded_environment(draft.machine.whole_environment()),
-                 .min_nodes = nodes.min,
-                 .max_nodes = nodes.max,
-                 .total = nodes.total,
-                 .options = forwarded_options(draft.options)};
+  SshOrder order{
+      .folder = *folder,
+      .stdout_is_terminal = draft.machine.stdout_is_terminal,
+      .stderr_is_terminal = draft.machine.stderr_is_terminal,
+      .environment = forwarded_environment(draft.machine.whole_environment(), nodes.by_srun),
+      .min_nodes = nodes.min,
+      .max_nodes = nodes.max,
+      .total = nodes.total,
+      .by_srun = nodes.by_srun,
+      .options = forwarded_options(draft.options)};
   const Text& nproc = draft.options.nproc;
   if (nodes.total == 0) order.options.nproc = nproc;
   order.options.stdin_to = {"none", "--stdin"};

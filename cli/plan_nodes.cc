@@ -16,7 +16,8 @@ Result<Endpoint> leader_of(const Options& options) {
   if (options.rdzv) return rdzv_endpoint(options.rdzv);
   if (!options.master_addr) {
     return refuse(
-        "{} {} needs --rdzv tcp://HOST:PORT: where one of the hosts listens for the others",
+        "{} {} needs --rdzv: tcp://HOST:PORT, where one of the hosts listens for the others, or "
+        "file:///FOLDER or etcd://HOST:PORT",
         options.nnodes.source, *options.nnodes);
   }
   Endpoint endpoint{*options.master_addr, kMasterPort};
@@ -28,8 +29,83 @@ Result<Endpoint> leader_of(const Options& options) {
   return endpoint;
 }
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+bool elects(const Text& rdzv) {
+  if (!rdzv) return false;
+  const auto is = [&](std::string_view scheme) { return (*rdzv).starts_with(scheme); };
+  return is("file://") || is("etcd://") || is("etcds://");
+}
+
+// Where the others reach us, should we be elected.
+Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) {
+  const Text& interface = draft.options.interface;
+  if (interface) {
+    auto address = draft.machine.interface_address(*interface);
+    if (!address) return refuse("{}: {}", interface.source, address.error().what);
+    return address;
+  }
+  if (nodes.etcd) {
+    for (const auto& server : nodes.etcd->endpoints) {
+      auto towards = draft.machine.address_towards(server.host);
+      if (towards && !is_loopback(*towards)) return towards;
+    }
+  }
+  return draft.machine.any_address();
+}
+
+// A shared folder or etcd says who leads.
+Result<void> plan_election(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  if ((*options.rdzv).starts_with("file://")) {
+    nodes.folder = (*options.rdzv).substr(7);
+    if (!nodes.folder.starts_with('/')) {
+      return refuse("{}: '{}' is not file:///FOLDER", options.rdzv.source, *options.rdzv);
+    }
+  } else {
+    auto access = etcd_access(*options.rdzv, draft.machine.environment);
+    if (!access) return refuse("{}: {}", options.rdzv.source, access.error().what);
+    nodes.etcd = std::move(*access);
+  }
+  if (options.master_addr) {
+    return refuse("{} and {} contradict each other: whoever is elected leads",
+                  options.master_addr.source, options.rdzv.source);
+  }
+  auto address = own_address(draft, nodes);
+  if (!address) return address.error();
+  plan.store_listen = to_string(Endpoint{*address, 0});
+  plan.master_addr = *address;
+  return {};
+}
+
 const Text& leader_option(const Options& options) {
   return options.rdzv ? options.rdzv : options.master_addr;
+}
+
+// Whether this host leads, and where it listens then.
+Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
+  Plan& plan = draft.plan();
+  NodesPlan& nodes = plan.nodes;
+  nodes.lead = NodesPlan::Lead::no;
+  if (nodes.rank > 0) return {};  // and its name may not be known yet
+  auto address = draft.machine.local_address(endpoint.host);
+  if (draft.slurm && nodes.rank == 0 && (!address || is_loopback(*address))) {
+    // Its own name is 127.0.1.1 to a host that the others know by a better one.
+    address = draft.machine.address_towards(draft.slurm->nodes.back());
+  }
+  if (!address && nodes.rank < 0) return {};
+  if (!address) {
+    return refuse("{}: node rank 0 leads the job, but '{}' is not an address of this machine",
+                  leader_option(draft.options).source, endpoint.host);
+  }
+  nodes.lead = nodes.rank == 0 ? NodesPlan::Lead::yes : NodesPlan::Lead::if_free;
+  plan.store_listen = to_string(Endpoint{*address, endpoint.port});
+  plan.master_addr = *address;
+  return {};
 }
 
 }  // namespace
@@ -61,8 +137,13 @@ Result<Endpoint> rdzv_endpoint(const Text& rdzv) {
   std::string_view place = *rdzv;
   if (const auto scheme = place.find("://"); scheme != place.npos) {
     if (place.substr(0, scheme) != "tcp") {
-      return refuse("{}: '{}' is not tcp://HOST:PORT, the only rendezvous of this version",
-                    rdzv.source, *rdzv);
+      if (elects(rdzv)) {
+        return refuse("{}: '{}' is for hosts that are started one by one, with --nnodes",
+                      rdzv.source, *rdzv);
+      }
+      return refuse(
+          "{}: '{}' is not tcp://HOST:PORT, file:///FOLDER or etcd://HOST:PORT,.../PREFIX",
+          rdzv.source, *rdzv);
     }
     place.remove_prefix(scheme + 3);
   }
@@ -78,10 +159,21 @@ Result<void> plan_nodes(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
+  nodes.in_step = draft.slurm && draft.slurm->step;
+  nodes.leader_returns = draft.in_pod;
   if (nodes.max == 1) return {};
   if (options.standalone) {
     return refuse("{} and {} {} contradict each other", options.standalone.source,
                   options.nnodes.source, *options.nnodes);
+  }
+  const auto warn_of_strangers = [&](const std::string& where) {
+    if (options.secret_file) return;
+    draft.built.warnings.push_back(fmt::format(
+        "no --secret-file: whoever reaches {} and knows the job's name can join it", where));
+  };
+  if (elects(options.rdzv)) {
+    warn_of_strangers("its leader");
+    return plan_election(draft);
   }
   auto endpoint = leader_of(options);
   if (!endpoint) return endpoint.error();
@@ -89,22 +181,12 @@ Result<void> plan_nodes(PlanDraft& draft) {
     return refuse("{}: all hosts have to know the port", leader_option(options).source);
   }
   nodes.endpoint = to_string(*endpoint);
-  const auto address = draft.machine.local_address(endpoint->host);
-  if (nodes.rank == 0 && !address) {
-    return refuse("{}: node rank 0 leads the job, but '{}' is not an address of this machine",
-                  leader_option(options).source, endpoint->host);
-  }
-  nodes.lead = nodes.rank == 0             ? NodesPlan::Lead::yes
-               : nodes.rank < 0 && address ? NodesPlan::Lead::if_free
-                                           : NodesPlan::Lead::no;
-  if (nodes.lead != NodesPlan::Lead::no) {
-    plan.store_listen = to_string(Endpoint{*address, endpoint->port});
-    plan.master_addr = *address;
-  }
-  if (!options.secret_file) {
-    draft.built.warnings.push_back(
-        fmt::format("no --secret-file: whoever reaches {} and knows the job's name can join it",
-                    nodes.endpoint));
+  if (auto done = plan_lead(draft, *endpoint); !done) return done.error();
+  const auto home = draft.machine.environment("HOME");
+  if (!options.secret_file && draft.slurm && draft.slurm->step && home) {
+    plan.key_file = *home + "/.dlaunch/key";
+  } else if (!options.secret_file) {
+    warn_of_strangers(nodes.endpoint);
   }
   return {};
 }

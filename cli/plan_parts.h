@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "cli/plan_builder.h"
+#include "cli/plan_slurm.h"
 #include "launcher/hostfile.h"
 
 namespace dlaunch {
@@ -22,7 +23,9 @@ inline constexpr int kMaxWorkers = 16384;
 struct PlanDraft {
   const Options& options;
   const Machine& machine;
-  bool joins = false;  // a job that another dlaunch leads
+  bool joins = false;               // a job that another dlaunch leads
+  std::optional<SlurmPlace> slurm;  // where Slurm has a say in which hosts there are
+  bool in_pod = false;              // of Kubernetes, which gives every host its number
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them
@@ -31,6 +34,10 @@ struct PlanDraft {
 
   Plan& plan() { return built.plan; }
   const Plan& plan() const { return built.plan; }
+  // Whether a host of a list is this one.
+  bool is_own(const std::string& host) const {
+    return (slurm && slurm->here == host) || machine.local_address(host).has_value();
+  }
   // Workers that the job may have at the start, as far as is known.
   int most_workers() const { return plan().nodes.total > 0 ? plan().nodes.total : kMaxWorkers; }
   Result<void> need_topology();
@@ -43,9 +50,10 @@ Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
 Result<void> plan_output(PlanDraft& draft);
-Result<void> plan_endings(PlanDraft& draft);  // times, restarts, error file
-Result<void> plan_orders(PlanDraft& draft);   // what other hosts are told
-Result<void> plan_elastic(PlanDraft& draft);  // sizes, hangs, stragglers, chaos
+Result<void> plan_endings(PlanDraft& draft);     // times, restarts, error file
+Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
+Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
+Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos
 
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);

@@ -117,12 +117,24 @@ Result<void> plan_count(PlanDraft& draft) {
   return {};
 }
 
+// srun binds dlaunch, and with it the workers, to what one task gets: often a single CPU.
+void check_share(PlanDraft& draft) {
+  const int cpus = draft.machine.cpus.affinity;
+  const int workers = draft.plan().nproc;
+  if (!draft.slurm || workers <= cpus || cpus > draft.slurm->cpus_here) return;
+  draft.built.warnings.push_back(fmt::format(
+      "{} workers share the {} that Slurm gave dlaunch here: ask for more with --cpus-per-task, "
+      "of srun too, which does not take over sbatch's, or say --cpu-bind=none",
+      workers, cpus == 1 ? "one CPU" : std::to_string(cpus) + " CPUs"));
+}
+
 }  // namespace
 
 Result<void> plan_workers(PlanDraft& draft) {
   const Options& options = draft.options;
   if (draft.hosts.empty()) {
     if (auto done = plan_count(draft); !done) return done.error();
+    check_share(draft);
     NodesPlan& nodes = draft.plan().nodes;
     if (!draft.joins) nodes.total = nodes.max * draft.plan().nproc;
   }

@@ -89,6 +89,7 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   nodes.total = order->total;
   nodes.rank = frame.number;
   nodes.lead = NodesPlan::Lead::no;
+  nodes.by_srun = order->by_srun;
   nodes.endpoint = frame.endpoint;
   auto built = build_plan(options, machine, &nodes);
   if (!built) return Refusal{exit_code_of(built.error()), built.error().what};
@@ -127,7 +128,8 @@ int run_ssh_node(const std::string& folder) {
   for (const auto& line : built.bindings) {
     std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());
   }
-  return run_job(built.plan);
+  const int code = run_job(built.plan);
+  return built.plan.nodes.by_srun ? kExitOk : code;
 }
 
 }  // namespace dlaunch

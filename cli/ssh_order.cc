@@ -102,6 +102,7 @@ std::string encode(const SshOrder& order) {
   out.put(order.min_nodes);
   out.put(order.max_nodes);
   out.put(order.total);
+  out.put(static_cast<std::uint8_t>(order.by_srun));
   put_options(out, order.options);
   return out.take();
 }
@@ -116,6 +117,7 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
   order.min_nodes = in.get<std::int32_t>();
   order.max_nodes = in.get<std::int32_t>();
   order.total = in.get<std::int32_t>();
+  order.by_srun = in.get<std::uint8_t>() != 0;
   if (get_options(in, order.options) && in.done() && order.min_nodes > 0 &&
       order.max_nodes >= order.min_nodes && order.total >= 0) {
     return order;
@@ -123,14 +125,16 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
   return Error{.code = Errc::protocol, .what = "a malformed order"};
 }
 
-std::vector<std::string> forwarded_environment(const std::vector<std::string>& environment) {
+std::vector<std::string> forwarded_environment(const std::vector<std::string>& environment,
+                                               bool by_srun) {
   std::vector<std::string> kept;
   for (const std::string& item : environment) {
     const std::string_view name = std::string_view(item).substr(0, item.find('='));
     const bool of_a_host =
         std::find(kOfAHost.begin(), kOfAHost.end(), name) != kOfAHost.end() ||
         std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                    [&](std::string_view prefix) { return name.starts_with(prefix); });
+                    [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+        (by_srun && name.starts_with("SLURM"));
     if (!of_a_host) kept.push_back(item);
   }
   return kept;
@@ -142,7 +146,7 @@ Options forwarded_options(const Options& options) {
        {&Options::nproc, &Options::np, &Options::hosts, &Options::hostfile, &Options::nnodes,
         &Options::node_rank, &Options::ssh_command, &Options::rdzv, &Options::rdzv_backend,
         &Options::master_addr, &Options::secret_file, &Options::error_file, &Options::timeout,
-        &Options::min_nproc, &Options::spares, &Options::config}) {
+        &Options::min_nproc, &Options::spares, &Options::config, &Options::end_signal}) {
     rest.*leaders = {};
   }
   rest.standalone = rest.dry_run = {};

@@ -21,6 +21,7 @@ constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 JobOn kind_of(const JobCore::Event& event) {
   struct Kind {
     JobOn operator()(const JobCore::Start&) const { return JobOn::start; }
+    JobOn operator()(const JobCore::Resume&) const { return JobOn::start; }
     JobOn operator()(const JobCore::Spawned&) const { return JobOn::spawned; }
     JobOn operator()(const JobCore::SpawnFailed&) const { return JobOn::failed; }
     JobOn operator()(const JobCore::Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
@@ -97,8 +98,63 @@ void JobCore::on(const Start&) {
     want(slot, slot, now_);
   }
   for (int spare = 0; spare < config_.spares; ++spare) want(config_.size + spare, -1, now_);
-  round_ = 1;
+  round_ = config_.first_round;
   state_ = JobState::forming;
+}
+
+// A rank that was not in that round as it is now.
+int JobCore::replaced_since(int round) const {
+  const auto is = [&](Slot slot) { return at(slot).in_round != round; };
+  const auto found = std::find_if(roster_.begin(), roster_.end(), is);
+  return found == roster_.end() ? size() - 1 : static_cast<int>(found - roster_.begin());
+}
+
+// Who is not there any more was lost with the leader, or since.
+void JobCore::on(const Resume& event) {
+  if (config_.timeout > Duration::zero()) {
+    job_deadline_ = deadline_after(now_, std::min(config_.timeout, event.was.time_left));
+  }
+  state_ = JobState::forming;
+  round_ = event.was.round;
+  live_ = event.was.live;
+  roster_ = event.was.roster;
+  target_size_ = size();
+  wished_size_ = std::clamp(event.was.wished_size, 1, config_.max_size);
+  for (int rank = 0; rank < size(); ++rank) {
+    Process& process = at(roster_[static_cast<std::size_t>(rank)]);
+    process.rank = rank;
+    process.wanted = true;
+  }
+  for (const Found& found : event.found) {
+    Process& process = at(found.slot);
+    process.wanted = true;
+    process.life = found.done ? Life::done : Life::running;
+    process.linked = found.linked && !found.done;
+    process.ready = found.ready && !found.done;
+    process.in_round = found.done ? 0 : found.in_round;
+    process.round = found.round;
+    process.version = found.version;
+    process.join_by = deadline_after(now_, config_.join_timeout);
+    version_ = std::max(version_, found.version);
+  }
+  commits_ = version_;
+  policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
+  if (all_members_are(Life::done)) return;
+  // What was announced last may not have come to all. Where a round was being formed, somebody was
+  // lost, and the others may not have heard of it.
+  form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));
+  std::map<int, std::vector<Slot>> lost;  // by node
+  for (const Slot slot : roster_) {
+    if (at(slot).life == Life::absent) lost[node_of(slot)].push_back(slot);
+  }
+  for (const auto& [node, gone] : lost) {
+    if (lost_nodes_.contains(node) && state_ == JobState::forming) lose_members(node, gone);
+    for (const Slot slot : gone) {
+      if (!reachable(slot) || state_ != JobState::forming) continue;
+      lose(slot, failure_of(slot, FailureKind::lost));
+    }
+  }
+  if (state_ == JobState::forming) on(Resize{wished_size_});
 }
 
 void JobCore::on(const Spawned& event) {

@@ -46,7 +46,8 @@ struct JobConfig {
   int size = 1;      // workers at the start
   int min_size = 1;  // with fewer the job does not go on
   int max_size = 1;  // resize() may ask for as many
-  int spares = 0;    // linked processes that wait for a place
+  int first_round = 1;
+  int spares = 0;  // linked processes that wait for a place
   RestartScope scope = RestartScope::automatic;
   RestartPolicyConfig restarts;  // its nodes and slots are set here
   std::vector<int> nodes;        // by slot: the node it is on, from 0; empty: all on one
@@ -60,10 +61,37 @@ enum class JobEnding { succeeded, worker_failed, spawn_failed, interrupted, time
 // SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
 bool ends_the_job(int signal);
 
+// What the next leader of a job has to know of the one before, however that ended. Written down
+// before anything is done that follows from it, so that no round's number is used twice.
+struct JobRecord {
+  int round = 0;  // the newest number that was given out
+  int live = 0;   // the newest round that may have got on
+  int wished_size = 0;
+  int restarts_used = 0, restarts_left = 0;
+  Duration time_left{};      // of --timeout, when this was written; 0: there is none
+  std::vector<Slot> roster;  // by rank: of the newest number
+  bool operator==(const JobRecord&) const = default;
+};
+
 class JobCore {
  public:
   // -- Events
   struct Start {};
+  // Instead of Start: under a new leader, with those processes that are still there. It comes after
+  // NodeLost for every node that is not.
+  struct Found {
+    Slot slot = 0;
+    bool done = false;    // it has ended well
+    bool linked = false;  // as Process
+    bool ready = false;
+    int in_round = 0;  // the last that was announced to it
+    int round = 0;     // that, or the one it was started for
+    std::uint64_t version = 0;
+  };
+  struct Resume {
+    JobRecord was;
+    std::vector<Found> found;
+  };
   struct Spawned {
     Slot slot;
   };
@@ -113,8 +141,8 @@ class JobCore {
     int node;
   };
   struct Clock {};  // deadline() has passed
-  using Event = std::variant<Start, Spawned, SpawnFailed, Ended, Unkillable, Ready, Progress,
-                             Signal, Resize, Replace, NodeLost, NodeBack, Clock>;
+  using Event = std::variant<Start, Resume, Spawned, SpawnFailed, Ended, Unkillable, Ready,
+                             Progress, Signal, Resize, Replace, NodeLost, NodeBack, Clock>;
 
   // -- Actions, to be performed in order
   struct Place {
@@ -165,11 +193,21 @@ class JobCore {
   int restarts_left(TimePoint now) const { return policy_.left(now); }
   int rank_of(Slot slot) const { return at(slot).rank; }
   int node_of(Slot slot) const;
+  JobRecord record() const;
+  // One of these is of the newest round that may have got on: that round does not get on without
+  // it, nor it without its agent, whoever else is out of reach. Of linked processes any that was in
+  // a round and has its place still: not being told of the newest, it never enters it.
+  static bool holds(const JobRecord& record, const std::vector<Found>& found);
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
   // Its process runs, and is not to end.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
+  // It was to be started there for that round, and its end, if nothing else, is still expected.
+  bool awaits(Slot slot, int round) const {
+    const Life life = at(slot).life;
+    return (life == Life::starting || life == Life::stopping) && at(slot).round == round;
+  }
   // When a process is started there that may not start yet.
   std::optional<TimePoint> starts_at(Slot slot) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
@@ -206,6 +244,7 @@ class JobCore {
 
   void act(Action action);
   void on(const Start& event);
+  void on(const Resume& event);
   void on(const Spawned& event);
   void on(const SpawnFailed& event);
   void on(const Ended& event);
@@ -240,6 +279,7 @@ class JobCore {
   void finish();
 
   std::vector<Slot> ready_spares() const;
+  int replaced_since(int round) const;
   bool may_shrink() const;
   bool stays(Slot slot) const;
   // Its node is there.
@@ -262,6 +302,7 @@ class JobCore {
   std::vector<Process> processes_;  // by slot
   std::vector<Slot> roster_;        // by rank: of the newest round
   int round_ = 0;
+  int live_ = 0;                         // the newest that may have got on
   bool announced_ = false;               // that round
   int target_size_;                      // a larger one than the roster is being prepared
   int wished_size_;                      // by the user; less while nodes are lost

@@ -42,6 +42,7 @@ void JobCore::start_due() {
   }
   const bool together = !some_stay();
   if (together && (some_go || !all_due)) return;
+  if (together) live_ = round_;
   StartWorkers start{round_, {}, together};
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     Process& process = at(slot);
@@ -110,6 +111,7 @@ void JobCore::announce() {
       at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
+    live_ = round_;
     failed_node_ = -1;
     state_ = JobState::active;
     // What they have said when they left the round before counts from now on: whether they or the
@@ -133,6 +135,25 @@ void JobCore::finish() {
   const bool stuck = std::any_of(processes_.begin(), processes_.end(),
                                  [](const Process& p) { return p.life == Life::stuck; });
   act(Finish{why_, stop_signal_, !stuck, why_no_restart_});
+}
+
+JobRecord JobCore::record() const {
+  return {.round = round_,
+          .live = live_,
+          .wished_size = wished_size_,
+          .restarts_used = policy_.used(),
+          .restarts_left = policy_.left(now_),
+          .time_left = job_deadline_ == kNever ? Duration::zero()
+                                               : std::max(Duration::zero(), job_deadline_ - now_),
+          .roster = roster_};
+}
+
+bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {
+  return std::any_of(found.begin(), found.end(), [&](const Found& process) {
+    return !process.done && (process.in_round > 0 || process.round == record.live) &&
+           std::find(record.roster.begin(), record.roster.end(), process.slot) !=
+               record.roster.end();
+  });
 }
 
 bool JobCore::is_up(const Process& process) {

@@ -1,16 +1,53 @@
 #include "elastic/job_driver.h"
 
+#include <utility>
+
 namespace dlaunch {
+
+void JobDriver::Hands::write_down(const JobRecord&, std::function<void()> then) { then(); }
 
 JobDriver::JobDriver(const JobConfig& config, Pump& pump, Hands& hands)
     : core_(config), pump_(pump), hands_(hands) {}
 
 void JobDriver::feed(const JobCore::Event& event) {
   pump_.post([this, event] {
-    for (const auto& action : hands_.decide(core_, event)) {
-      std::visit([this](const auto& what) { hands_.perform(what); }, action);
-    }
+    auto actions = hands_.decide(core_, event);
+    if (hands_.writes_down()) write_news();
+    if (!actions.empty()) held_.push_back({asked_, std::move(actions)});
+    release();
   });
+}
+
+// A new number, or a round that may get on from now on.
+void JobDriver::write_news() {
+  if (core_.state() == JobState::ending || core_.state() == JobState::ended) return;
+  JobRecord record = core_.record();
+  if (record.round == last_.round && record.live == last_.live) return;
+  last_ = std::move(record);
+  hands_.write_down(last_, [this, number = ++asked_] {
+    pump_.post([this, number] {
+      written_ = number;
+      release();
+    });
+  });
+}
+
+// What was wished while a record was written may not be wished any more: its node was lost.
+void JobDriver::perform(const JobCore::StartWorkers& start) {
+  JobCore::StartWorkers still = start;
+  std::erase_if(still.places,
+                [&](const auto& place) { return !core_.awaits(place.slot, start.round); });
+  if (!still.places.empty()) hands_.perform(still);
+}
+
+void JobDriver::release() {
+  while (!held_.empty() && held_.front().record <= written_) {
+    const auto actions = std::move(held_.front().actions);
+    held_.pop_front();
+    for (const auto& action : actions) {
+      std::visit([this](const auto& what) { perform(what); }, action);
+    }
+  }
 }
 
 }  // namespace dlaunch

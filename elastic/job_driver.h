@@ -1,6 +1,9 @@
-// JobDriver feeds JobCore and has its decisions carried out, in order. One thread, the pump's.
+// JobDriver feeds JobCore and has its decisions carried out, in order, each after what a later
+// leader has to know of it was written down. One thread, the pump's.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <vector>
 
 #include "elastic/job_core.h"
@@ -21,6 +24,10 @@ class JobDriver {
     virtual void perform(const JobCore::Fence& fence) = 0;
     virtual void perform(const JobCore::Announce& announce) = 0;
     virtual void perform(const JobCore::Finish& how) = 0;
+    // Where a later leader may have to go on: writes the record down for it, and calls `then` when
+    // that is done, now or later. What follows from it waits for that.
+    virtual void write_down(const JobRecord& record, std::function<void()> then);
+    virtual bool writes_down() const { return false; }
     // A place for those who meddle.
     virtual std::vector<JobCore::Action> decide(JobCore& core, const JobCore::Event& event) {
       return core.step(now(), event);
@@ -33,7 +40,22 @@ class JobDriver {
   const JobCore& core() const { return core_; }
 
  private:
+  struct Held {
+    int record;  // which has to be written before
+    std::vector<JobCore::Action> actions;
+  };
+  void write_news();
+  void release();
+  void perform(const JobCore::StartWorkers& start);
+  template <class Action>
+  void perform(const Action& action) {
+    hands_.perform(action);
+  }
+
   JobCore core_;
+  JobRecord last_;
+  int asked_ = 0, written_ = 0;  // records
+  std::deque<Held> held_;
   Pump& pump_;
   Hands& hands_;
 };

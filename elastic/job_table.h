@@ -47,6 +47,9 @@ inline constexpr auto kJobMoves = [] {
   using On = JobOn;
   return std::array{
       JobMove{idle, On::start, forming},
+      JobMove{idle, On::start, active},  // it goes on, and its members wait for the next round
+      JobMove{idle, On::start, ending},  // no restart is left for what was lost with the leader
+      JobMove{idle, On::start, ended},
       JobMove{idle, On::stop, ended},
       JobMove{idle, On::node, idle},  // not all nodes are there at the start
 

@@ -18,6 +18,27 @@ NodeRoster::NodeRoster(TimePoint now, const Config& config, Node self, int own_n
   if (own_number >= 0) nodes_[static_cast<std::size_t>(own_number)] = std::move(self);
 }
 
+NodeRoster::NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led)
+    : config_(config),
+      own_number_(-1),
+      now_(now),
+      give_up_at_(deadline_after(now, config.join_timeout)),
+      last_came_(now),
+      resumed_(true),
+      led_(led),
+      nodes_(std::move(was)) {
+  for (Node& node : nodes_) node.link = kNone;
+}
+
+bool NodeRoster::all_expected() const {
+  for (std::size_t number = 0; number < nodes_.size(); ++number) {
+    const Node& node = nodes_[number];
+    const bool expected = !resumed_ || (node.nproc > 0 && static_cast<int>(number) != led_);
+    if (expected && node.link == kNone) return false;
+  }
+  return here() >= config_.min_nodes;
+}
+
 std::vector<NodeRoster::Action> NodeRoster::step(TimePoint now, const Event& event) {
   actions_.clear();
   now_ = now;
@@ -80,16 +101,17 @@ void NodeRoster::on(const Join& join) {
   if (node.link != kNone && (*number == own_number_ || node.host != join.host)) {
     return refuse(fmt::format("node rank {} is host {}", *number, node.host));
   }
-  if (begun_ && node.nproc != 0 && node.nproc != join.nproc) {
+  const bool known = begun_ || resumed_;
+  if (known && node.nproc != 0 && node.nproc != join.nproc) {
     return refuse(fmt::format("node rank {} has {} workers in this job, not {}", *number,
                               node.nproc, join.nproc));
   }
   // Started anew before anybody noticed that it had gone.
   if (begun_ && node.link != kNone) actions_.push_back(Lost{*number});
   node = {join.link, join.host, join.nproc};
-  last_came_ = now_;
+  if (!resumed_) last_came_ = now_;
   if (begun_) return actions_.push_back(Back{*number});
-  if (here() == config_.max_nodes) begin();
+  if (all_expected()) begin();
 }
 
 void NodeRoster::on(const Gone& gone) {
@@ -97,7 +119,7 @@ void NodeRoster::on(const Gone& gone) {
   if (!number) return;
   Node& node = nodes_[static_cast<std::size_t>(*number)];
   if (!begun_) {
-    node = {};
+    resumed_ ? void(node.link = kNone) : void(node = {});
     return;
   }
   node.link = kNone;

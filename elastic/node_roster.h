@@ -7,6 +7,9 @@
 // (--node-rank), or the lowest that is free, in the order of arrival. The job begins once max_nodes
 // are there, or min_nodes and nobody has come for `settle`. Afterwards a host takes the number it
 // had, or one that nobody has.
+//
+// Under a new leader the hosts of a job that had begun are expected, but for the one that led
+// before: it goes on once they are there, or min_nodes and `settle` is over.
 #pragma once
 
 #include <optional>
@@ -65,6 +68,8 @@ class NodeRoster {
   };
   using Action = std::variant<Refuse, Begin, Lost, Back, GiveUp>;
 
+  // The hosts of a job that had begun, by number; led: where its leader was, -1: elsewhere.
+  NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led);
   // self: the node that leads, which is there; its number -1: none does.
   NodeRoster(TimePoint now, const Config& config, Node self, int own_number = 0);
 
@@ -87,12 +92,15 @@ class NodeRoster {
   std::optional<int> number_for(const Join& join) const;
   void begin();
   int here() const;
+  bool all_expected() const;
 
-  const Config config_;
-  const int own_number_;
+  Config config_;
+  int own_number_;
   TimePoint now_;
-  const TimePoint give_up_at_;
+  TimePoint give_up_at_;
   TimePoint last_came_;
+  bool resumed_ = false;
+  int led_ = -1;
   bool begun_ = false;
   bool over_ = false;
   std::vector<Node> nodes_;

@@ -211,6 +211,12 @@ Duration RestartPolicy::backoff() {
   return std::chrono::milliseconds(random_() % (static_cast<std::uint64_t>(bound) * 1000 + 1));
 }
 
+void RestartPolicy::go_on(TimePoint now, int used, int left, std::uint64_t version) {
+  used_ = used;
+  version_ = version;
+  job_[0] = {static_cast<double>(left), now, version};
+}
+
 int RestartPolicy::left(TimePoint now) const {
   const double tokens = refilled(job_, 0, config_.limit.restarts, now).tokens;
   return static_cast<int>(std::floor(tokens + 1e-9));

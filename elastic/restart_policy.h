@@ -92,6 +92,9 @@ class RestartPolicy {
   explicit RestartPolicy(RestartPolicyConfig config);
 
   RestartDecision failed(TimePoint now, const Failure& failure);
+  // Goes on for one of an earlier time, before any failure: so many were used, and were left to the
+  // job; nodes and slots begin anew.
+  void go_on(TimePoint now, int used, int left, std::uint64_t version);
 
   // Restarts the job's budget would allow at once.
   int left(TimePoint now) const;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
@@ -18,6 +19,7 @@
 #include "base/units.h"
 #include "elastic/job_driver.h"
 #include "launcher/agent_base.h"
+#include "launcher/candidate.h"
 #include "launcher/crew.h"
 #include "launcher/follower.h"
 #include "launcher/job_care.h"
@@ -35,8 +37,11 @@ constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 // The agent that leads: on one host the only one.
 class Agent final : private AgentBase, private JobDriver::Hands {
  public:
-  Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original);
-  // None: another dlaunch listens where this one was to lead, and it may follow.
+  Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original,
+        std::optional<JobJournal> was = {});
+  // Before run(): where the leader was elected.
+  void set_office(Office& office) { office_ = &office; }
+  // None: another dlaunch listens where this one was to lead, and it may follow; or leads now.
   std::optional<int> run();
 
  private:
@@ -46,6 +51,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void on_hosts_failed(const std::vector<HostFailure>& failures);
   Result<void> open_store();
   void begin();
+  void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
   Node::Listener node_listener();
@@ -60,6 +66,8 @@ class Agent final : private AgentBase, private JobDriver::Hands {
 
   // -- JobDriver::Hands
   TimePoint now() override { return steady_now(); }
+  bool writes_down() const override { return office_ != nullptr; }
+  void write_down(const JobRecord& record, std::function<void()> then) override;
   void perform(const JobCore::StartWorkers& start) override;
   void perform(const JobCore::StopWorkers& stop) override { crew_.stop(stop); }
   void perform(const JobCore::HandOn& pass) override { crew_.hand_on(pass); }
@@ -74,8 +82,10 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<Node> node_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
+  Office* office_ = nullptr;         // where the leader was elected
   std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
+  TimePoint end_signal_at_;
   JobStory story_;
   std::size_t hosts_failed_ = 0;
   bool led_elsewhere_ = false;
@@ -97,9 +107,9 @@ JobConfig job_config(const Plan& plan) {
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
-             const OriginalSignals& original)
+             const OriginalSignals& original, std::optional<JobJournal> was)
     : AgentBase(plan, job_dir, std::move(signals), original),
-      crew_(loop_, plan,
+      crew_(loop_, plan, std::move(was),
             {.begin = [this] { begin(); },
              .give_up = [this](const std::string& why) { give_up(kExitRendezvous, why); },
              .tell = [this](const JobCore::Event& event) { feed(event); },
@@ -111,13 +121,16 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed =
                  [this](Slot slot, const SpawnError& error) { story_.start_failed(slot, error); }}),
+      end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
+                                           : kNever),
       story_(plan) {}
 
 std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
   if (!start_hosts()) return exit_code_;
-  return run_loop();
+  run_loop();
+  return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
 
 // What must be there before the first worker.
@@ -130,6 +143,15 @@ bool Agent::set_up() {
     return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
   }
   open_output();
+  if (office_ == nullptr) return true;
+  office_->take(to_string(store_->endpoint()), [this](const std::string& why) {
+    asio::post(loop_, [this, why] {
+      if (ending_) return;
+      log_warn("{}", why);
+      led_elsewhere_ = true;
+      loop_.stop();
+    });
+  });
   return true;
 }
 
@@ -211,7 +233,23 @@ void Agent::begin() {
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
   for (const int absent : crew_.absent()) feed(JobCore::NodeLost{absent});
+  if (const auto resumed = crew_.resumed()) return take_over(*resumed);
   feed(JobCore::Start{});
+}
+
+// The job goes on from where the leader before us left it.
+void Agent::take_over(const JobCore::Resume& resumed) {
+  fenced_ = steady_now();
+  log_warn("leading the job from here on, after round {}: {}", resumed.was.round,
+           crew_.who_is_here());
+  if (!JobCore::holds(resumed.was, resumed.found)) {
+    log_warn("none of its last round's workers is here");
+  }
+  feed(resumed);
+}
+
+void Agent::write_down(const JobRecord& record, std::function<void()> then) {
+  office_->write(encode(crew_.journal(record)), [this, then] { asio::post(loop_, then); });
 }
 
 void Agent::give_up(int exit_code, const std::string& why) {
@@ -247,6 +285,10 @@ Node::Listener Agent::node_listener() {
 }
 
 void Agent::on_signal(int signal) {
+  const NodesPlan& nodes = plan_.nodes;
+  if (nodes.in_step && !ends_the_job(signal)) return;  // Slurm gave it to the workers, too
+  const bool by_all = nodes.signalled_by_all() && ends_the_job(signal);
+  if (by_all && driver_ && !crew_.is_own_news(signal)) return;
   if (!driver_) {
     if (ends_the_job(signal) && ending_) return loop_.stop();
     if (ends_the_job(signal)) give_up(128 + signal, "interrupted: " + crew_.who_is_here());
@@ -260,12 +302,17 @@ void Agent::on_signal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
-  arm_timer(
-      std::min(job().deadline().value_or(kNever), node_->driver().deadline().value_or(kNever)));
+  arm_timer(std::min({job().deadline().value_or(kNever),
+                      node_->driver().deadline().value_or(kNever), end_signal_at_}));
 }
 
 void Agent::on_timer() {
   node_->driver().on_clock();
+  if (steady_now() >= end_signal_at_) {
+    end_signal_at_ = kNever;
+    log_warn("the job's time is nearly up: {} to all workers", describe_signal(plan_.end_signal));
+    feed(JobCore::Signal{plan_.end_signal});
+  }
   feed(JobCore::Clock{});
 }
 
@@ -358,6 +405,16 @@ void Agent::perform(const JobCore::Finish& how) {
 
 }  // namespace
 
+std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, const JobDir& job_dir,
+                            UniqueFd signals, const OriginalSignals& original, Office& office) {
+  Agent agent(plan, job_dir, std::move(signals), original, std::move(was));
+  agent.set_office(office);
+  const auto exit_code = agent.run();
+  if (exit_code) office.leave();
+  office.rest();
+  return exit_code;
+}
+
 int run_job(const Plan& plan) {
   if (auto ok = open_standard_descriptors(); !ok) {
     log_error("{}", ok.error().what);
@@ -370,6 +427,16 @@ int run_job(const Plan& plan) {
   }
   return run_kept(
       [&](UniqueFd signals, const OriginalSignals& original) {
+        if (plan.nodes.elects()) {
+          auto candidate = start_candidate(plan, original);
+          if (!candidate) {
+            log_error("{}", candidate.error().what);
+            return static_cast<int>(kExitSystem);
+          }
+          Follower follower(plan, *job_dir, std::move(signals), original);
+          follower.set_candidate(std::move(*candidate));
+          return follower.run();
+        }
         if (plan.nodes.lead != NodesPlan::Lead::no) {
           UniqueFd kept(::fcntl(signals.get(), F_DUPFD_CLOEXEC, 0));
           const auto led = Agent(plan, *job_dir, std::move(kept), original).run();

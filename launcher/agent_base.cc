@@ -21,11 +21,20 @@ Result<void> check_kernel() {
                .os_errno = ENOSYS};
 }
 
+// The same wherever the user's folder is: nobody has to carry it there.
+Result<Secret> secret_of_key(const std::string& file, const std::string& job_id) {
+  auto key = Secret::load_or_make(file);
+  if (!key) return key.error();
+  const Mac mac = key->mac("dlaunch job " + job_id);
+  return Secret(sha256_hex({mac.data(), mac.size()}));
+}
+
 // On several hosts that are started by hand it comes from a file, for all of them alike; without
 // one the job's name keeps jobs apart.
 Result<Secret> secret_of(const Plan& plan) {
   if (!plan.secret.empty()) return Secret(plan.secret);
   if (!plan.secret_file.empty()) return Secret::load(plan.secret_file);
+  if (!plan.key_file.empty()) return secret_of_key(plan.key_file, plan.job_id);
   if (plan.nodes.several() && plan.nodes.hosts.empty()) return Secret();
   return Secret::random();
 }

@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/text.h"
 
 namespace dlaunch {
 namespace {
+
+// For the hosts of a job that begun under another leader; they hear of this one at once.
+constexpr Duration kForEarlier = std::chrono::seconds(5);
 
 NodeRoster::Config roster_config(const Plan& plan) {
   return {
@@ -17,14 +21,57 @@ NodeRoster::Config roster_config(const Plan& plan) {
 
 }  // namespace
 
-Crew::Crew(asio::io_context& loop, const Plan& plan, Listener listener)
+Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was,
+           Listener listener)
     : loop_(loop),
       plan_(plan),
       listener_(std::move(listener)),
-      roster_(steady_now(), roster_config(plan), {0, plan.host, plan.nproc},
-              plan.nodes.own_number()),
+      was_(std::move(was)),
+      roster_(fresh_roster()),
       beat_timer_(loop),
-      roster_timer_(loop) {}
+      roster_timer_(loop) {
+  if (!was_) {
+    if (auto name = random_hex(8)) run_ = *name;
+    return;
+  }
+  run_ = was_->run;
+  size_ = was_->size;
+  std::vector<NodeRoster::Node> nodes;
+  for (const auto& host : was_->hosts) nodes.push_back({NodeRoster::kNone, host.name, host.nproc});
+  std::vector<Slot> used(nodes.size());
+  for (const int node : was_->nodes) {
+    homes_.push_back({node, used[static_cast<std::size_t>(node)]++});
+  }
+  roster_ = NodeRoster(steady_now(), roster_config(plan), std::move(nodes), was_->led);
+  earlier_until_ = steady_now() + kForEarlier;
+}
+
+NodeRoster Crew::fresh_roster() const {
+  return {
+      steady_now(), roster_config(plan_), {0, plan_.host, plan_.nproc}, plan_.nodes.own_number()};
+}
+
+// Those that were in the job have had their time; without any of them it is over.
+void Crew::open_to_all() {
+  open_to_all_ = true;
+  const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
+    return roster_.node_of(remote.first).has_value();
+  });
+  if (!any) {
+    log_warn("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id);
+    first_round_ = was_->job.round + 1;
+    was_.reset();
+    homes_.clear();
+    roster_ = fresh_roster();
+  }
+  std::vector<std::pair<Link, NodeJoin>> waiting;
+  for (auto& [link, remote] : remotes_) {
+    if (remote.waits) waiting.emplace_back(link, *std::exchange(remote.waits, {}));
+  }
+  for (const auto& [link, asks] : waiting) {
+    if (remotes_.contains(link)) join(link, asks);
+  }
+}
 
 void Crew::serve(StoreServer& store, const Endpoint& master) {
   store_ = &store;
@@ -50,7 +97,7 @@ NodeListener Crew::for_store() {
 }
 
 void Crew::opened(Link link, const std::string& address) {
-  remotes_[link] = {address, steady_now(), {}};
+  remotes_[link] = {address, steady_now(), {}, {}, {}};
 }
 
 void Crew::message(Link link, std::string_view frame) {
@@ -82,8 +129,16 @@ void Crew::join(Link link, const NodeJoin& join) {
     return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
                                     escaped(join.job), ours));
   }
-  remotes_.at(link).master = {escaped(join.master_addr),
-                              static_cast<std::uint16_t>(join.master_port)};
+  if (!join.run.empty() && join.run != run_) {
+    return refuse(link, fmt::format("the job that host {} was in is over", host));
+  }
+  Remote& remote = remotes_.at(link);
+  if (join.run.empty() && awaits_earlier()) return static_cast<void>(remote.waits = join);
+  if (!join.found.empty() && (!was_ || roster_.begun())) {
+    return store_->send(link, encode(NodeClear{}, steady_now()));
+  }
+  remote.master = {escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)};
+  remote.found = join.found;
   feed(NodeRoster::Join{link, host, join.number, join.nproc});
 }
 
@@ -95,6 +150,7 @@ void Crew::refuse(Link link, const std::string& why) {
 
 // Who is silent for the length of a lease is lost.
 void Crew::beat() {
+  if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
   std::vector<Link> silent;
   for (const auto& [link, remote] : remotes_) {
     if (steady_now() > remote.heard + kLease)
@@ -128,6 +184,7 @@ void Crew::feed(const NodeRoster::Event& event) {
       lay_out();
       for (int node = 0; node < nodes(); ++node) welcome(node);
       listener_.begin();
+      if (was_ && !open_to_all_) open_to_all();
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
       const std::string host = node_at(lost->node).host;
       log_warn("lost host {}", host);
@@ -145,12 +202,13 @@ void Crew::feed(const NodeRoster::Event& event) {
 }
 
 void Crew::welcome(int node) {
-  if (node != own() && is_here(node)) order(node, NodeWelcome{node, slots_of(node)});
+  if (node != own() && is_here(node)) order(node, NodeWelcome{node, slots_of(node), run_});
 }
 
 // -- Slots
 
 void Crew::lay_out() {
+  if (was_) return;
   const auto& all = roster_.nodes();
   std::vector<int> used(all.size());
   const auto add = [&](std::size_t node) {
@@ -172,8 +230,36 @@ JobConfig Crew::shape(JobConfig config) const {
   config.size = size_;
   config.max_size = static_cast<int>(homes_.size()) - config.spares;
   config.min_size = std::min(config.min_size, size_);
+  config.first_round = first_round_;
   for (const Home& home : homes_) config.nodes.push_back(home.node);
   return config;
+}
+
+std::optional<JobCore::Resume> Crew::resumed() const {
+  if (!was_) return std::nullopt;
+  JobCore::Resume resume{was_->job, {}};
+  for (const auto& [link, remote] : remotes_) {
+    const auto node = roster_.node_of(link);
+    for (const NodeFound& found : remote.found) {
+      const Slot slot = node ? job_slot(*node, found.slot) : -1;
+      if (slot < 0) continue;
+      resume.found.push_back({slot, found.done, found.linked, found.ready, found.in_round,
+                              found.round, found.version});
+    }
+  }
+  return resume;
+}
+
+JobJournal Crew::journal(const JobRecord& record) const {
+  JobJournal journal{.run = run_, .size = size_, .hosts = {}, .nodes = {}, .job = record};
+  for (const auto& node : roster_.nodes()) {
+    if (node.host == plan_.host && node.nproc > 0) {
+      journal.led = static_cast<int>(journal.hosts.size());
+    }
+    journal.hosts.push_back({node.host, node.nproc});
+  }
+  for (const Home& home : homes_) journal.nodes.push_back(home.node);
+  return journal;
 }
 
 int Crew::slots_of(int node) const {
@@ -215,8 +301,24 @@ void Crew::take(int node, const NodeMessage& message) {
   } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
     on(node, *ended);
   } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
-    listener_.tell(JobCore::Signal{signal->number});
+    on(node, *signal);
   }
+}
+
+void Crew::on(int node, const NodeSignal& signal) {
+  if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
+  if (!plan_.nodes.by_srun || ends_the_job(signal.number)) {
+    listener_.tell(JobCore::Signal{signal.number});
+  } else if (own_ != nullptr) {
+    own_->driver().hand_on(signal.number);  // those of the steps have it already
+  }
+}
+
+bool Crew::is_news(int node, int signal) {
+  const int times = ++seen_[{node, signal}];
+  if (times <= most_seen_[signal]) return false;
+  most_seen_[signal] = times;
+  return true;
 }
 
 // With the job's slot in place of the node's; what names none is dropped.

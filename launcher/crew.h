@@ -19,6 +19,7 @@
 #include "base/endpoint.h"
 #include "elastic/job_core.h"
 #include "elastic/node_roster.h"
+#include "launcher/job_journal.h"
 #include "launcher/node.h"
 #include "launcher/node_message.h"
 #include "launcher/plan.h"
@@ -38,8 +39,9 @@ class Crew {
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
   };
-  // `plan` must outlive it.
-  Crew(asio::io_context& loop, const Plan& plan, Listener listener);
+  // `plan` must outlive it. was: of a job that had begun under another leader. Its hosts are waited
+  // for; where none of them comes in time nothing is left of it, and another one begins.
+  Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was, Listener listener);
 
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store();
@@ -51,6 +53,10 @@ class Crew {
   // -- Once begun
   // Sizes and nodes of the job's configuration.
   JobConfig shape(JobConfig config) const;
+  // Of a job that goes on: what is there of it.
+  std::optional<JobCore::Resume> resumed() const;
+  // For a later leader.
+  JobJournal journal(const JobRecord& record) const;
   // Nodes that are still to come.
   std::vector<int> absent() const;
   // 0 where this host leads without being one of the job's.
@@ -70,6 +76,11 @@ class Crew {
   bool announce(const JobCore::Announce& announce);
   void finish(int exit_code, const std::string& why);
 
+  // Of a signal that Slurm sends to several nodes: whether this node is the first to have it so
+  // often.
+  bool is_news(int node, int signal);
+  bool is_own_news(int signal) { return is_news(own(), signal); }
+
   std::string host_of(Slot slot) const;
   // The own node's slot that a slot of the job is.
   std::optional<Slot> own_slot(Slot slot) const;
@@ -87,6 +98,8 @@ class Crew {
     std::string address;
     TimePoint heard;
     Endpoint master;
+    std::optional<NodeJoin> waits;  // until it is clear whether an earlier job goes on
+    std::vector<NodeFound> found;
   };
 
   void opened(Link link, const std::string& address);
@@ -96,9 +109,13 @@ class Crew {
   void on(int node, const NodeEnded& ended);
   void on(int node, const NodeStartFailed& failed);
   void take(int node, const NodeMessage& message);
+  void on(int node, const NodeSignal& signal);
   void tell(int node, JobCore::Event event);
   void join(Link link, const NodeJoin& join);
   void refuse(Link link, const std::string& why);
+  NodeRoster fresh_roster() const;
+  bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
+  void open_to_all();
   void lay_out();
   void welcome(int node);
   void beat();
@@ -121,13 +138,20 @@ class Crew {
   asio::io_context& loop_;
   const Plan& plan_;
   const Listener listener_;
+  std::optional<JobJournal> was_;
+  std::string run_;
+  int first_round_ = 1;
+  TimePoint earlier_until_ = kNever;
+  bool open_to_all_ = false;
   NodeRoster roster_;
   Node* own_ = nullptr;
   StoreServer* store_ = nullptr;
   Endpoint master_;
   std::map<Link, Remote> remotes_;
-  std::vector<Home> homes_;  // by slot of the job
-  int size_ = 0;             // at the start
+  std::vector<Home> homes_;                  // by slot of the job
+  std::map<std::pair<int, int>, int> seen_;  // by node and signal
+  std::map<int, int> most_seen_;             // by signal
+  int size_ = 0;                             // at the start
   bool finished_ = false;
   asio::steady_timer beat_timer_, roster_timer_;
 };

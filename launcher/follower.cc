@@ -24,19 +24,36 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
     : AgentBase(plan, job_dir, std::move(signals), original),
       lifeline_(loop_),
       give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
-      refused_until_(give_up_at_) {}
+      refused_until_(give_up_at_),
+      tell_at_(steady_now() + kTellAfter) {}
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
   // What the user chose holds for the host that is sure to have rank 0.
-  const int port = plan_.nodes.rank == 0 ? plan_.master_port : 0;
+  const bool maybe = plan_.nodes.rank == 0 || (plan_.nodes.rank < 0 && plan_.nodes.elects());
+  const int port = maybe ? plan_.master_port : 0;
   auto master = reserve_port(plan_.host, static_cast<std::uint16_t>(port));
   if (!master) return failed(kExitRendezvous, master.error()), exit_code_;
   master_port_ = std::move(*master);
   open_output();
   watch_lifeline();
-  const auto endpoint = parse_endpoint(plan_.nodes.endpoint);
-  common_.store_url = "tcp://" + plan_.nodes.endpoint;
+  if (elected_by_) {
+    watch_candidate();
+  } else {
+    follow({.endpoint = plan_.nodes.endpoint});
+  }
+  return run_loop();
+}
+
+void Follower::follow(const Leader& leader) {
+  const auto endpoint = parse_endpoint(leader.endpoint);
+  if (!endpoint)
+    return log_warn("the job's leader is at '{}': {}", leader.endpoint, endpoint.error().what);
+  if (link_) link_->stop();
+  if (joined_) on_lost(to_string(*endpoint) + ": another one leads now");
+  open_ = false;
+  common_.store_url = "tcp://" + leader.endpoint;
+  if (node_) node_->set_store(common_.store_url);
   HandshakeIdentity self{.purpose = Purpose::node,
                          .job_id = plan_.job_id,
                          .who = fmt::format("dlaunch of host {} (pid {})", plan_.host, ::getpid())};
@@ -47,7 +64,42 @@ int Follower::run() {
                     .lost = [this](const std::string& why) { on_lost(why); },
                     .failed = [this](const LeaderLink::Failure& failure) { on_failed(failure); }});
   link_->start();
-  return run_loop();
+}
+
+// -- The election
+
+void Follower::watch_candidate() {
+  helpers_.insert(elected_by_->pid);
+  candidate_.emplace(
+      loop_, std::move(*elected_by_),
+      CandidateLink::Listener{
+          .leader =
+              [this](const Leader& leader, bool ours) {
+                leads_ = ours;
+                follow(leader);
+              },
+          .nobody = [this](const std::string& why, bool never) { nobody_leads(why, never); },
+          .ended = [this] { candidate_ended(); }});
+}
+
+void Follower::nobody_leads(const std::string& why, bool never) {
+  if (open_) return;
+  on_failed({.why = why, .final = never});
+}
+
+void Follower::part(int exit_code) {
+  parted_ = true;
+  if (link_) link_->stop();
+  leave(exit_code);
+}
+
+void Follower::candidate_ended() {
+  helpers_.erase(candidate_->pid());
+  if (leave_with_) return part(*leave_with_);
+  if (parted_) return;
+  log_error("lost the process that takes part in the election of the job's leader");
+  kill_descendants();
+  part(kExitInternal);
 }
 
 void Follower::watch_lifeline() {
@@ -61,8 +113,7 @@ void Follower::watch_lifeline() {
     }
     if (any_runs()) log_warn("lost the dlaunch that started this one; ending this host's workers");
     kill_descendants();
-    link_->stop();
-    leave(kExitRendezvous);
+    part(kExitRendezvous);
   });
 }
 
@@ -73,11 +124,37 @@ void Follower::on_opened() {
   join();
 }
 
-// Not while workers of an earlier time are there.
+// With workers of an earlier time only where the leader may know of them.
 void Follower::join() {
-  if (!open_ || joined_ || any_runs()) return;
-  send(NodeJoin{plan_.host, plan_.nodes.rank, plan_.nproc, what_must_agree(plan_),
-                link_->local_address(), master_port_.port});
+  const bool alone = clearing_ || !plan_.nodes.elects();
+  if (!open_ || joined_ || (alone && any_runs())) return;
+  clearing_ = false;
+  NodeJoin asks{plan_.host,
+                plan_.nodes.rank,
+                plan_.nproc,
+                what_must_agree(plan_),
+                link_->local_address(),
+                master_port_.port,
+                {},
+                {}};
+  if (plan_.nodes.elects()) {
+    if (asks.number < 0) asks.number = number_;
+    asks.run = run_;
+    for (const auto& [slot, found] : found_) asks.found.push_back(found);
+  }
+  send(asks);
+}
+
+// What runs here is nobody's any more.
+void Follower::clear() {
+  clearing_ = true;
+  found_.clear();
+  unsent_.clear();
+  if (any_runs()) log_warn("the job went on without this host; ending its workers");
+  std::vector<Slot> all;
+  for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
+  if (node_) node_->driver().stop(all, SIGKILL);
+  join();
 }
 
 void Follower::on_lost(const std::string& why) {
@@ -85,9 +162,12 @@ void Follower::on_lost(const std::string& why) {
   const bool was_in = std::exchange(joined_, false);
   const auto now = steady_now();
   give_up_at_ = deadline_after(now, plan_.join_timeout);
-  refused_until_ = std::min(give_up_at_, now + kNobodyListens);
-  waiting_told_ = false;
+  refused_until_ = give_up_at_;
+  if (!plan_.nodes.leader_returns) refused_until_ = std::min(give_up_at_, now + kNobodyListens);
+  told_.clear();
+  tell_at_ = now + kTellAfter;
   if (!was_in) return;
+  if (plan_.nodes.elects()) return log_warn("lost the leading dlaunch at {}", why);
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
   pump_.post([this] {
     std::vector<Slot> all;
@@ -98,16 +178,19 @@ void Follower::on_lost(const std::string& why) {
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {
   const auto now = steady_now();
-  const bool over = now > (failure.nobody_listens ? refused_until_ : give_up_at_);
+  // Where it is elected, another one may lead soon.
+  const bool refused = failure.nobody_listens && !plan_.nodes.elects();
+  const bool over = now > (refused ? refused_until_ : give_up_at_);
   if (failure.final || over) {
-    log_error("cannot join the job at {}", failure.why);
-    link_->stop();
-    return leave(kExitRendezvous);
+    const bool by_key = failure.final && !plan_.key_file.empty();
+    log_error("cannot join the job at {}{}", failure.why,
+              by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
+    return part(kExitRendezvous);
   }
-  const bool late = now > give_up_at_ - plan_.join_timeout + kTellAfter;
-  if (late && !std::exchange(waiting_told_, true)) {
-    log_warn("waiting for the leading dlaunch at {}", failure.why);
-  }
+  if (now < tell_at_ || failure.why == told_) return;
+  log_warn("waiting for the leading dlaunch at {}", failure.why);
+  told_ = failure.why;
+  tell_at_ = now + kTellAfter;
 }
 
 void Follower::on_frame(std::string_view frame) {
@@ -123,15 +206,17 @@ void Follower::send(const NodeMessage& message) { link_->send(encode(message, st
 void Follower::take(const NodeMessage& message) {
   if (const auto* refused = std::get_if<NodeRefused>(&message)) {
     log_error("the leading dlaunch refused this host: {}", escaped(refused->why));
-    link_->stop();
-    return leave(kExitRendezvous);
+    return part(kExitRendezvous);
   }
   if (const auto* finish = std::get_if<NodeFinish>(&message)) return finished(*finish);
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
+  if (std::holds_alternative<NodeClear>(message)) return clear();
   if (!joined_) return;
   if (const auto* start = std::get_if<NodeStart>(&message)) {
+    note(*start);
     node_->drop_old_round_dirs();
     node_->start(*start);
+    if (care_) care_->begin_round(start->size, std::nullopt);
   } else if (const auto* stop = std::get_if<NodeStop>(&message)) {
     node_->driver().stop(stop->slots, stop->signal);
   } else if (const auto* pass = std::get_if<NodeHandOn>(&message)) {
@@ -139,7 +224,9 @@ void Follower::take(const NodeMessage& message) {
   } else if (const auto* fence = std::get_if<NodeFence>(&message)) {
     node_->fence(fence->round, fence->lost);
   } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
+    note(*announce);
     (void)node_->announce(*announce);
+    if (care_) care_->begin_round(announce->size, std::nullopt);
   }
 }
 
@@ -150,62 +237,130 @@ void Follower::welcomed(const NodeWelcome& welcome) {
         slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
                  .ended =
                      [this](Slot slot, const WorkerEnd& end) {
-                       if (joined_) send(NodeEnded{slot, end});
+                       if (care_) care_->gone(end.rank);
+                       report(NodeEnded{slot, end});
                        node_->kill_leftovers();
                        join();
                      },
                  .start_failed = [this](Slot slot,
                                         const SpawnError& error) { start_errors_[slot] = error; },
-                 .child_changed = [] {}});
+                 .child_changed =
+                     [this] {
+                       if (care_) care_->look();
+                     }});
     if (!node) {
       failed(kExitCannotCreate, node.error());
-      link_->stop();
-      return leave(kExitCannotCreate);
+      return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
+    if (plan_.nodes.elects()) {
+      care_.emplace(loop_, plan_, *hub_, node_->processes(),
+                    [this](const JobCore::Event& event) { tell(event); });
+    }
   }
   joined_ = true;
+  run_ = welcome.run;
+  number_ = welcome.number;
+  for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
+  // Who has asked for a round since we asked to join was not among those we told of.
+  for (const auto& [slot, process] : found_) {
+    if (process.ready) send(NodeReady{slot, process.in_round, process.version});
+  }
   log_info("joined the job as node {}", welcome.number);
 }
 
 void Follower::finished(const NodeFinish& finish) {
-  link_->stop();
+  if (care_) care_->stop();
   if (node_) node_->kill_leftovers();
-  const bool said = plan_.nodes.lifeline >= 0;  // by the one that started us, to the same user
+  // By the one that started us, by the leading one, or by our own candidate, to the same user.
+  const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
-  leave(finish.exit_code);
+  if (!leads_) return part(finish.exit_code);
+  link_->stop();
+  leave_with_ = finish.exit_code;
 }
 
 // -- What happens here
 
 void Follower::tell(const JobCore::Event& event) {
-  if (!joined_) return join();
-  if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
-    send(NodeSpawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
-    send(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
-  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
-    send(NodeNotStarted{not_started->slot});
-  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
-    send(NodeUnkillable{stuck->slot});
-  } else if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
-    send(NodeReady{ready->slot, ready->left, ready->version});
+  if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
+    if (clearing_) return;
+    NodeFound& process = found(ready->slot);
+    process.linked = process.ready = true;
+    process.version = ready->version;
+    if (joined_) send(NodeReady{ready->slot, ready->left, ready->version});
   } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
-    send(NodeProgress{progress->slot, progress->version});
+    if (clearing_) return;
+    found(progress->slot).version = progress->version;
+    if (joined_) send(NodeProgress{progress->slot, progress->version});
+  } else if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
+    if (joined_) send(NodeSpawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
+    report(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
+  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
+    report(NodeNotStarted{not_started->slot});
+  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
+    report(NodeUnkillable{stuck->slot});
   } else if (const auto* replace = std::get_if<JobCore::Replace>(&event)) {
-    send(NodeReplace{replace->slot, replace->kind});
+    report(NodeReplace{replace->slot, replace->kind});
+  }
+  if (!joined_) join();
+}
+
+NodeFound& Follower::found(Slot slot) {
+  NodeFound& process = found_[slot];
+  process.slot = slot;
+  return process;
+}
+
+// What has ended is still listed for a leader that is yet to hear of it, and waits for no round.
+void Follower::report(const NodeMessage& message) {
+  const auto* ended = std::get_if<NodeEnded>(&message);
+  if (!joined_) {
+    if (!plan_.nodes.elects() || run_.empty() || clearing_) return;
+    if (ended != nullptr) {
+      found(ended->slot).ready = false;
+      std::erase_if(unsent_, [&](const NodeMessage& earlier) {
+        const auto* stuck = std::get_if<NodeUnkillable>(&earlier);
+        return stuck != nullptr && stuck->slot == ended->slot;
+      });
+    }
+    return unsent_.push_back(message);
+  }
+  if (ended != nullptr) {
+    const bool well = ended->end.signal == 0 && ended->end.exit_code == 0;
+    well ? void(found(ended->slot).done = true) : void(found_.erase(ended->slot));
+  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    found_.erase(failed->slot);
+  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
+    found_.erase(not_started->slot);
+  }
+  send(message);
+}
+
+void Follower::note(const NodeStart& start) {
+  for (const auto& place : start.places) {
+    found_[place.slot] = {.slot = place.slot, .round = start.round};
+  }
+}
+
+void Follower::note(const NodeAnnounce& announce) {
+  for (const auto& place : announce.places) {
+    NodeFound& process = found(place.slot);
+    process.in_round = process.round = announce.round;
+    process.ready = false;
   }
 }
 
 // The whole job's, by way of the leader; alone, or when it is pressed, at once.
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
+  if (plan_.nodes.in_step && !ends) return;  // Slurm gave it to the workers, too
   const bool again = ends && std::exchange(stop_signal_, signal) != 0;
   if (joined_ && !again) return send(NodeSignal{signal});
   if (!ends) return;
   kill_descendants();
-  link_->stop();
-  leave(128 + signal);
+  part(128 + signal);
 }
 
 void Follower::on_timer() { node_->driver().on_clock(); }

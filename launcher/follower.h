@@ -1,13 +1,20 @@
 // Follower: the agent of a host whose job is led from another one. Starts and stops workers as the
 // leader says and tells it how they end. When the leader is lost, its workers are killed: they are
 // fenced, and would only wait; then it asks to join again, as a fresh host, for --join-timeout, or
-// for 10 s where nobody listens there any more.
+// for 10 s where nobody listens there any more and nobody starts it again.
+//
+// Where the leader is elected, another one may follow it: the workers stay, and go on, and the next
+// leader is told of them, for as long as --join-timeout. It may refuse them; then they are killed.
+// Every agent is a follower there, with a candidate beside it that says who leads, and may itself
+// be the leader.
 #pragma once
 
 #include <map>
 #include <optional>
 
 #include "launcher/agent_base.h"
+#include "launcher/candidate.h"
+#include "launcher/job_care.h"
 #include "launcher/leader_link.h"
 #include "launcher/node_message.h"
 #include "launcher/port_reservation.h"
@@ -18,6 +25,8 @@ class Follower final : private AgentBase {
  public:
   Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
            const OriginalSignals& original);
+  // Where the leader is elected; before run().
+  void set_candidate(CandidateProcess process) { elected_by_ = std::move(process); }
   int run();
 
  private:
@@ -27,29 +36,53 @@ class Follower final : private AgentBase {
 
   // The end of what started us is ours, too.
   void watch_lifeline();
+  void watch_candidate();
+  void follow(const Leader& leader);
+  void nobody_leads(const std::string& why, bool never);
+  void candidate_ended();
+  // Leaves the leader and the loop.
+  void part(int exit_code);
   void on_opened();
   void on_lost(const std::string& why);
   void on_failed(const LeaderLink::Failure& failure);
   void on_frame(std::string_view frame);
   void take(const NodeMessage& message);
   void join();
+  void clear();
+  NodeFound& found(Slot slot);
+  void note(const NodeStart& start);
+  void note(const NodeAnnounce& announce);
   void welcomed(const NodeWelcome& welcome);
   void finished(const NodeFinish& finish);
   void tell(const JobCore::Event& event);
   void send(const NodeMessage& message);
+  // Now, or to the next leader.
+  void report(const NodeMessage& message);
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
   PortReservation master_port_;
+  std::optional<CandidateProcess> elected_by_;
+  std::optional<CandidateLink> candidate_;
+  std::optional<JobCare> care_;    // where the leader has no workers to look after
+  bool leads_ = false;             // our candidate
+  std::optional<int> leave_with_;  // once our candidate has ended the job
+  bool parted_ = false;
   asio::posix::stream_descriptor lifeline_;
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   int slots_ = 0;
-  bool open_ = false;    // the connection
-  bool joined_ = false;  // and the leader has us
-  bool waiting_told_ = false;
+  int number_ = -1;                  // as node of the job
+  std::string run_;                  // that job
+  std::map<Slot, NodeFound> found_;  // what the leader is to know of each process
+  std::vector<NodeMessage> unsent_;  // what happened while nobody led
+  bool clearing_ = false;            // all workers are to end before we join
+  bool open_ = false;                // the connection
+  bool joined_ = false;              // and the leader has us
   int stop_signal_ = 0;  // the user's
   TimePoint give_up_at_, refused_until_;
+  TimePoint tell_at_;  // whom we wait for, and why, unless that was told_
+  std::string told_;
 };
 
 }  // namespace dlaunch

@@ -1,5 +1,8 @@
 #include "launcher/leader_link.h"
 
+#include <netinet/in.h>
+#include <resolv.h>
+
 #include <algorithm>
 
 #include <asio/connect.hpp>
@@ -16,6 +19,20 @@ using asio::ip::tcp;
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+
+// A quarter more or less, so that hosts that wait for the same one do not come all at once.
+Duration jittered(Duration pause) {
+  const auto random = random_bytes(1);
+  const int share = random ? static_cast<unsigned char>((*random)[0]) : 128;
+  return pause * (384 + share) / 512;
+}
+
+// Names are resolved in the loop: a server that does not answer must not hold it up for long.
+void resolve_impatiently() {
+  if (::res_init() != 0) return;
+  _res.retrans = 1;
+  _res.retry = 1;
+}
 
 }  // namespace
 
@@ -44,6 +61,7 @@ LeaderLink::LeaderLink(asio::io_context& loop, const Endpoint& endpoint, Handsha
 LeaderLink::~LeaderLink() { stop(); }
 
 void LeaderLink::start() {
+  resolve_impatiently();
   attempt();
   beat();
 }
@@ -173,7 +191,7 @@ void LeaderLink::beat() {
   if (connection_->closed) {
     attempt();
     pause_ = std::min(pause_ * 2, kLongestPause);
-    next = pause_;
+    next = jittered(pause_);
   } else if (steady_now() > connection_->heard + kLease) {
     give_up(connection_, {.why = "nothing was heard for " + format_duration(kLease)});
   } else {

@@ -1,6 +1,6 @@
 // LeaderLink: the connection from the dlaunch of a node to the one that leads the job. Connects,
-// proves the secret, frames bytes, and keeps the beat; tries again until it is told to stop. An
-// asio shell; one thread, the loop's.
+// proves the secret, frames bytes, and keeps the beat; tries again, and resolves the name anew,
+// until it is told to stop. An asio shell; one thread, the loop's.
 #pragma once
 
 #include <array>

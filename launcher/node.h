@@ -51,6 +51,8 @@ class Node final : private NodeDriver::Hands {
   // -- What the job wants: call these, and the driver, from within an event of the pump.
   NodeDriver& driver() { return driver_; }
   void start(const NodeStart& start);
+  // Where workers meet from the next round on.
+  void set_store(const std::string& url) { common_.store_url = url; }
   // Every round before that is over; lost: the rank that is the reason, or -1.
   void fence(int round, int lost);
   // False: it cannot be announced here.

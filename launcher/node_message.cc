@@ -97,8 +97,12 @@ void fields(A& a, M& m) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
+  } else if constexpr (std::is_same_v<T, NodeFound>) {
+    a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {
     a(m.host), a(m.number), a(m.nproc), a(m.job), a(m.master_addr), a(m.master_port);
+    a(m.run), a.list(m.found);
+  } else if constexpr (std::is_same_v<T, NodeClear>) {
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);
   } else if constexpr (std::is_same_v<T, NodeReady>) {
@@ -113,7 +117,7 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeSignal>) {
     a(m.number);
   } else if constexpr (std::is_same_v<T, NodeWelcome>) {
-    a(m.number), a(m.slots);
+    a(m.number), a(m.slots), a(m.run);
   } else if constexpr (std::is_same_v<T, NodeRefused>) {
     a(m.why);
   } else if constexpr (std::is_same_v<T, NodeStart>) {

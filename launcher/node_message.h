@@ -25,6 +25,12 @@ inline constexpr Duration kLease = std::chrono::seconds(3);
 inline const std::string kBeatFrame(4, '\0');  // of no bytes
 
 // -- From a node
+struct NodeFound {  // a process that is there already, or has ended well
+  Slot slot = 0;
+  bool done = false, linked = false, ready = false;  // as in JobCore::Found
+  std::int32_t in_round = 0, round = 0;
+  std::uint64_t version = 0;
+};
 struct NodeJoin {
   std::string host;
   std::int32_t number = -1;  // --node-rank; -1: any
@@ -32,6 +38,8 @@ struct NodeJoin {
   std::string job;          // what must be alike everywhere, in words
   std::string master_addr;  // the workers', should their rank 0 run here
   std::int32_t master_port = 0;
+  std::string run;  // the job that it was in; "": none
+  std::vector<NodeFound> found;
 };
 struct NodeSpawned {
   Slot slot = 0;
@@ -71,7 +79,9 @@ struct NodeSignal {  // the user's, to that dlaunch
 struct NodeWelcome {
   std::int32_t number = 0;  // of the node
   std::int32_t slots = 1;   // it has so many
+  std::string run;
 };
+struct NodeClear {};  // end all workers, and join anew
 struct NodeRefused {
   std::string why;
 };
@@ -114,7 +124,7 @@ struct NodeFinish {  // all is over
 using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
-                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish>;
+                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear>;
 
 // With the frame's size in front.
 std::string encode(const NodeMessage& message, TimePoint now);

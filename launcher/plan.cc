@@ -33,6 +33,15 @@ std::string stdin_of(const Plan& plan) {
 
 }  // namespace
 
+std::string NodesPlan::where_elected() const {
+  if (!etcd) return "the folder " + folder;
+  std::string text;
+  for (const auto& server : etcd->endpoints) {
+    text += (text.empty() ? "etcd at " : ", ") + to_string(server);
+  }
+  return text;
+}
+
 std::string what_must_agree(const Plan& plan) {
   return fmt::format("dlaunch {}, --nnodes {}:{}", DLAUNCH_VERSION, plan.nodes.min, plan.nodes.max);
 }
@@ -51,10 +60,16 @@ std::string describe(const Plan& plan) {
                                 host.name, host.leads ? "" : ", by " + plan.nodes.ssh.front()));
   }
   if (plan.nodes.max > 1 && plan.nodes.hosts.empty()) {
+    if (plan.nodes.elects()) {
+      line("hosts", fmt::format("{} to {}, led by whoever is elected, by {}", plan.nodes.min,
+                                plan.nodes.max, plan.nodes.where_elected()));
+    }
     static constexpr const char* kLeads[] = {"led by this one", "led by whoever is first",
                                              "led elsewhere"};
-    line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
-                              kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
+    if (!plan.nodes.elects()) {
+      line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
+                                kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
+    }
   }
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);

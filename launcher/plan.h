@@ -15,6 +15,7 @@
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "elastic/straggler.h"
+#include "rendezvous/etcd_client.h"
 
 namespace dlaunch {
 
@@ -42,13 +43,14 @@ enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket };
 
-// A host that dlaunch starts the job on, by ssh unless it is the one that leads.
+// A host that dlaunch starts the job on, by ssh or srun unless it is the one that leads.
 struct HostPlan {
   std::string name;         // as the user wrote it
   std::string user;         // "": ssh's own choice
   std::optional<int> port;  // the same
   int nproc = 0;            // workers there; 0: as many as it says itself (--nproc auto)
   bool leads = false;
+  int cpus = 0;  // of Slurm's allocation
 };
 
 // The hosts of the job.
@@ -57,18 +59,30 @@ struct NodesPlan {
   int min = 1, max = 1;
   int rank = -1;  // of this one; -1: as it comes
   Lead lead = Lead::yes;
-  std::string endpoint;  // host:port of the dlaunch that leads; "": on one host
-  int total = 0;         // workers at the start on all hosts; 0: not known here
+  std::string endpoint;         // host:port of the dlaunch that leads; "": on one host, or elected
+  bool leader_returns = false;  // lost, it is started again, perhaps with another address
+  bool in_step = false;         // Slurm started one on each node, and signals all their processes
+
+  // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
+  std::string folder;
+  std::optional<EtcdAccess> etcd;
+  bool leads_only = false;  // and has no workers: those of its host are another process's
+  int total = 0;            // workers at the start on all hosts; 0: not known here
 
   // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;
   std::vector<std::string> ssh;  // how to reach them
+  bool by_srun = false;          // or by Slurm
   std::string order;             // for the dlaunch there (cli/ssh_order.h)
   int lifeline = -1;             // of the one there: a descriptor that ends with who started it
 
+  // By Slurm's steps: a signal to the job comes from each of them.
+  bool signalled_by_all() const { return in_step || by_srun; }
+  bool elects() const { return !folder.empty() || etcd; }
+  std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
   // Of the host that leads; -1: it is none of the job's.
-  int own_number() const { return hosts.empty() ? std::max(rank, 0) : rank; }
+  int own_number() const { return hosts.empty() && !leads_only ? std::max(rank, 0) : rank; }
   int nproc_of(std::size_t node, int if_not_said) const {
     return node < hosts.size() ? std::max(hosts[node].nproc, 1) : if_not_said;
   }
@@ -91,12 +105,14 @@ struct Plan {
   int stdin_rank = 0;
   Duration grace = std::chrono::seconds(10);  // between SIGTERM and SIGKILL
   Duration timeout = Duration::zero();        // of the whole job; 0: none
-  RestartLimit max_restarts;                  // of all workers together, as torchrun counts
-  int futile_restarts = 3;                    // without a commit between them; 0: any number
-  std::set<int> final_exit_codes;             // of workers that must not be started again
-  int min_nproc = 1;                          // with fewer the job does not go on
-  int max_nproc = 1;                          // it may grow to as many
-  int spares = 0;                             // processes that wait for a place
+  std::optional<Duration> end_signal_after;   // of the start; none: no limit is known
+  int end_signal = 0;
+  RestartLimit max_restarts;       // of all workers together, as torchrun counts
+  int futile_restarts = 3;         // without a commit between them; 0: any number
+  std::set<int> final_exit_codes;  // of workers that must not be started again
+  int min_nproc = 1;               // with fewer the job does not go on
+  int max_nproc = 1;               // it may grow to as many
+  int spares = 0;                  // processes that wait for a place
   RestartScope restart_scope = RestartScope::automatic;
   std::optional<Duration> hang_timeout;  // none: hangs are not looked for
   std::optional<ChaosConfig> chaos;
@@ -109,6 +125,7 @@ struct Plan {
   std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
   int master_port = 0;                    // 0: reserve a free one
   std::string secret_file;                // "": make a secret for this job
+  std::string key_file;                   // the user's own, to make it of; "": at random
   std::string secret;                     // its bytes where they were handed over; never printed
   std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
   std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not

@@ -61,8 +61,12 @@ std::string describe_end(const siginfo_t& info) {
 }  // namespace
 
 struct SshStarter::Host {
-  Host(asio::io_context& loop, int its_node)
-      : node(its_node), in(loop), out{Descriptor(loop), Descriptor(loop)}, exited(loop) {}
+  Host(asio::io_context& loop, int its_node, const std::string& starter)
+      : node(its_node),
+        in(loop),
+        out{Descriptor(loop), Descriptor(loop)},
+        exited(loop),
+        talk(starter) {}
   enum class State { waiting, starting, ready, failed };
   const int node;
   State state = State::waiting;
@@ -108,7 +112,7 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
   for (std::size_t node = 0; node < plan_.nodes.hosts.size(); ++node) {
     if (plan_.nodes.hosts[node].leads) continue;
-    hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node)));
+    hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node), starter()));
   }
   next_logins();
   tell_who_is_waited_for();
@@ -133,7 +137,7 @@ void SshStarter::tell_who_is_waited_for() {
       if (host->state != Host::State::starting) continue;
       names += " " + plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name;
     }
-    if (!names.empty()) log_warn("waiting for an answer by ssh of{}", names);
+    if (!names.empty()) log_warn("waiting for an answer by {} of{}", starter(), names);
   });
 }
 
@@ -163,9 +167,13 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   }
   SpawnRequest request;
   request.path = ssh_;
-  request.argv = ssh_arguments(plan_.nodes.ssh,
-                               plan_.nodes.hosts[static_cast<std::size_t>(host->node)], path_);
-  for (char** item = environ; *item != nullptr; ++item) request.env.emplace_back(*item);
+  const HostPlan& there = plan_.nodes.hosts[static_cast<std::size_t>(host->node)];
+  const bool by_srun = plan_.nodes.by_srun;
+  request.argv =
+      by_srun ? srun_arguments(there, path_) : ssh_arguments(plan_.nodes.ssh, there, path_);
+  for (char** item = environ; *item != nullptr; ++item) {
+    if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
+  }
   request.in = pipes[0].reading.get();
   request.out = pipes[1].writing.get();
   request.err = pipes[2].writing.get();
@@ -295,7 +303,7 @@ void SshStarter::over(const HostPtr& host) {
   if (host->state == Host::State::starting) {
     on(host, host->talk.ended(host->how));
   } else if (host->state == Host::State::ready && !finishing_) {
-    listener_.lost({host->node, kExitRendezvous, "its ssh " + host->how});
+    listener_.lost({host->node, kExitRendezvous, "its " + starter() + " " + host->how});
   }
   check_done();
 }

@@ -1,6 +1,6 @@
-// SshStarter: starts a dlaunch on each of the other hosts of a Plan by ssh, at most so many logins
-// at once, tells each what it needs, and passes on what it prints. What is said, and what becomes
-// of the answers, is ssh_talk.h's. One thread, the loop's.
+// SshStarter: starts a dlaunch on each of the other hosts of a Plan by ssh or srun, at most so many
+// logins at once, tells each what it needs, and passes on what it prints. What is said, and what
+// becomes of the answers, is ssh_talk.h's. One thread, the loop's.
 //
 // The dlaunch there lives as long as its stdin does: the end of this process, of its ssh or of the
 // connection ends it and its workers.
@@ -50,6 +50,7 @@ class SshStarter {
 
  private:
   struct Host;
+  const std::string& starter() const { return plan_.nodes.ssh.front(); }  // "ssh", "srun"
   using HostPtr = std::shared_ptr<Host>;
   void next_logins();
   void tell_who_is_waited_for();

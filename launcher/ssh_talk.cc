@@ -1,6 +1,7 @@
 #include "launcher/ssh_talk.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -84,6 +85,38 @@ std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, cons
   return words;
 }
 
+std::vector<std::string> srun_arguments(const HostPlan& host, const std::string& binary) {
+  return {"srun",
+          "--quiet",
+          "--nodes=1",
+          "--ntasks=1",
+          "--nodelist=" + host.name,
+          "--overlap",
+          "--cpus-per-task=" + std::to_string(std::max(host.cpus, 1)),
+          "--cpu-bind=none",
+          "--mpi=none",
+          "--input=all",
+          "--unbuffered",
+          "--export=ALL",
+          "--job-name=dlaunch",
+          "/bin/sh",
+          "-c",
+          kScript,
+          "sh",
+          binary};
+}
+
+bool asks_srun(std::string_view variable) {
+  constexpr std::array<std::string_view, 13> kKept = {
+      "SLURM_CONF",        "SLURM_JOB_ID",          "SLURM_JOBID",         "SLURM_CLUSTER_NAME",
+      "SLURM_CLUSTERS",    "SLURM_SUBMIT_DIR",      "SLURM_SUBMIT_HOST",   "SLURM_JWT",
+      "SLURM_SACK_SOCKET", "SLURM_WORKING_CLUSTER", "SLURM_RESTART_COUNT", "SLURM_JOB_END_TIME",
+      "SLURM_JOB_NAME"};
+  const auto name = variable.substr(0, variable.find('='));
+  return (name.starts_with("SLURM_") || name.starts_with("SRUN_")) &&
+         std::find(kKept.begin(), kKept.end(), name) == kKept.end();
+}
+
 std::string here_line() { return std::string(kMark) + "here\n"; }
 
 std::string ready_line() { return std::string(kMark) + "ready\n"; }
@@ -134,7 +167,7 @@ void SshTalk::said(std::string_view bytes) { keep_last(errors_, bytes); }
 SshTalk::Failed SshTalk::ended(const std::string& how) const {
   std::string words = last_line(errors_);
   if (words.empty()) words = last_line(words_ + line_);
-  return {kExitRendezvous, words.empty() ? "ssh " + how + " without a word" : words};
+  return {kExitRendezvous, words.empty() ? starter_ + " " + how + " without a word" : words};
 }
 
 std::vector<std::string> failure_table(std::vector<HostFailure> failures,

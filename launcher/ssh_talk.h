@@ -1,4 +1,5 @@
-// SshTalk: what is said over ssh to start the dlaunch of another host, and how it is judged. Pure;
+// SshTalk: what is said over ssh, or over Slurm's srun, to start the dlaunch of another host, and
+// how it is judged. Pure;
 // SshStarter has the processes.
 //
 //   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary
@@ -45,6 +46,12 @@ Result<OrderFrame> decode_order_frame(std::string_view bytes);
 std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
                                        const std::string& binary);
 
+// The same of the srun that starts a step on that node of the allocation we are in; with all that
+// Slurm has given to the job there, beside other steps, and not bound to a part of it.
+std::vector<std::string> srun_arguments(const HostPlan& host, const std::string& binary);
+// What of our environment srun would take as options for the step is left out.
+bool asks_srun(std::string_view variable);
+
 // The lines that a dlaunch says when it was ordered.
 std::string here_line();
 std::string ready_line();
@@ -69,6 +76,9 @@ class SshTalk {
   };
   using Action = std::variant<Push, Order, Ready, Failed>;
 
+  // starter: "ssh", "srun", for messages.
+  explicit SshTalk(std::string starter = "ssh") : starter_(std::move(starter)) {}
+
   // Of its stdout. What other programs print there, a login script say, is passed over.
   std::vector<Action> heard(std::string_view bytes);
   // Of its stderr.
@@ -80,7 +90,7 @@ class SshTalk {
  private:
   std::optional<Action> judge(std::string_view line) const;
 
-  std::string line_, words_, errors_;
+  std::string starter_, line_, words_, errors_;
 };
 
 // The lines that tell of hosts that cannot be started on, one each, in the order of the hosts.

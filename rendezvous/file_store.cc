@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/failpoint.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 
@@ -43,8 +44,8 @@ std::string encode_record(Kind kind, std::string_view key, std::string_view valu
 }
 
 // Job ids are free text: everything but letters, digits, '-' and '.' becomes %xx.
-std::string file_name(const std::string& job_id) {
-  std::string name = "dlaunch-store-";
+std::string file_name(const std::string& what, const std::string& job_id) {
+  std::string name = "dlaunch-" + what + "-";
   for (const unsigned char c : job_id.substr(0, 64)) {
     if (std::isalnum(c) || c == '-' || c == '.')
       name += static_cast<char>(c);
@@ -53,8 +54,6 @@ std::string file_name(const std::string& job_id) {
   }
   return name;
 }
-
-Error too_long() { return Error{.code = Errc::usage, .what = "store: key or value too long"}; }
 
 class FileStore : public Store {
  public:
@@ -81,7 +80,7 @@ class FileStore : public Store {
   Result<std::string> compare_and_set(std::string_view key,
                                       std::optional<std::string_view> expected,
                                       std::string_view desired, TimePoint deadline) override {
-    if (expected.value_or("").size() > kMaxValueBytes) return too_long();
+    if (auto fits = check_size(key, expected.value_or("")); !fits) return fits.error();
     auto done = locked(deadline, [&]() -> Result<void> {
       const auto old = find(key);
       if (old.has_value() != expected.has_value() || (old && *old != *expected)) return {};
@@ -143,6 +142,7 @@ class FileStore : public Store {
   template <class Work>
   Result<void> locked(TimePoint deadline, Work work) {
     if (auto held = lock(deadline); !held) return held;
+    failpoint("file_store.locked");
     auto done = read_on();
     if (done) done = work();
     if (done) compact_if_worth_it();
@@ -234,15 +234,14 @@ bool FileStore::apply(std::string_view body) {
 
 // With the lock held and everything read: what stands behind read_ is a dead writer's torn record.
 Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view value) {
-  if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
-    return too_long();
-  }
+  if (auto fits = check_size(key, value); !fits) return fits;
   if (::ftruncate(fd_.get(), read_) != 0) return failed("truncate");
   const auto record = encode_record(kind, key, value);
   std::size_t written = 0;
   while (written < record.size()) {
-    const ssize_t n = ::pwrite(fd_.get(), record.data() + written, record.size() - written,
-                               read_ + static_cast<off_t>(written));
+    const auto size = failpoint_write("file_store.append", record.size() - written);
+    const ssize_t n =
+        ::pwrite(fd_.get(), record.data() + written, size, read_ + static_cast<off_t>(written));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return failed("write");
     written += static_cast<std::size_t>(n);
@@ -347,13 +346,19 @@ Result<void> FileStore::wait(const std::vector<std::string>& keys, TimePoint dea
 
 }  // namespace
 
+Result<std::string> job_file(const std::string& folder, const std::string& what,
+                             const std::string& job_id) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_error("shared folder " + folder, errno);
+  }
+  return folder + "/" + file_name(what, job_id);
+}
+
 Result<std::unique_ptr<Store>> open_file_store(const std::string& folder,
                                                const std::string& job_id) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_error("store folder " + folder, errno);
-  }
-  std::string path = folder + "/" + file_name(job_id);
-  auto store = std::make_unique<FileStore>(std::move(path));
+  auto path = job_file(folder, "store", job_id);
+  if (!path) return path.error();
+  auto store = std::make_unique<FileStore>(std::move(*path));
   if (auto opened = store->open(O_CREAT); !opened) return opened.error();
   return std::unique_ptr<Store>(std::move(store));
 }

@@ -28,4 +28,8 @@ namespace dlaunch {
 Result<std::unique_ptr<Store>> open_file_store(const std::string& folder,
                                                const std::string& job_id);
 
+// FOLDER/dlaunch-WHAT-JOB, for what a job keeps in a shared folder; the folder as above.
+Result<std::string> job_file(const std::string& folder, const std::string& what,
+                             const std::string& job_id);
+
 }  // namespace dlaunch

@@ -29,7 +29,8 @@ enum class Purpose : std::uint8_t {
   ring_link = 2,
   ring_data = 3,
   ring_messages = 4,
-  node = 5
+  node = 5,
+  ring_more_data = 6
 };
 
 struct HandshakeIdentity {

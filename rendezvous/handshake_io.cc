@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "rendezvous/handshake.h"
 
 namespace dlaunch {
@@ -24,7 +25,8 @@ Result<void> wait_ready(int fd, short events, TimePoint deadline) {
 
 Result<void> send_all(int fd, std::string_view bytes, TimePoint deadline) {
   while (!bytes.empty()) {
-    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::size_t size = failpoint_write("handshake.send", bytes.size());
+    const ssize_t n = ::send(fd, bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -41,6 +43,7 @@ Result<HandshakeIdentity> run(int fd, Handshake handshake, TimePoint deadline) {
   char buffer[256];
   while (true) {
     if (auto sent = send_all(fd, handshake.take_output(), deadline); !sent) return sent.error();
+    failpoint("handshake.sent");
     if (handshake.done()) return handshake.peer();
     const auto size = std::min(handshake.wanted(), sizeof buffer);
     const ssize_t n = ::recv(fd, buffer, size, MSG_DONTWAIT);

@@ -1,8 +1,9 @@
 // Store: the small shared key space through which the members of one round find each other.
 //
 // One interface, several back ends behind open_store(): tcp:// (a server embedded in dlaunch or in
-// rank 0), file:// (a folder on a shared file system). Values are bytes. Keys of a round carry its
-// number ("r1/ring/addr/3"), so that a late writer of an older round changes nothing that counts.
+// rank 0), file:// (a folder on a shared file system), etcd:// (etcd_store.h). Values are bytes.
+// Keys of a round carry its number ("r1/ring/addr/3"), so that a late writer of an older round
+// changes nothing that counts.
 //
 // Every call blocks the calling thread until it is done or `deadline` has passed (Errc::timeout;
 // the error says what was waited for and how long). A Store whose connection failed, or whose call
@@ -12,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +28,8 @@ namespace dlaunch {
 
 inline constexpr std::size_t kMaxKeyBytes = 1024;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
+// Errc::usage for what is longer.
+Result<void> check_size(std::string_view key, std::string_view value);
 
 class Store {
  public:
@@ -50,15 +54,23 @@ class Store {
   virtual Result<std::int64_t> delete_prefix(std::string_view prefix, TimePoint deadline) = 0;
 };
 
+// A variable of the environment.
+using StoreEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
+
 struct StoreOptions {
   std::string job_id;  // a server of another job refuses us, naming both jobs
   Secret secret;
-  std::string who;  // how the other side's messages name us: "rank 3 (pid 4711)"
+  std::string who;                    // how the other side's messages name us: "rank 3 (pid 4711)"
+  StoreEnvironment environment = {};  // for etcd://: who we are (etcd_client.h)
 };
 
-// url: "tcp://host:port" or "file:///folder". Retries a tcp:// server that is not up yet until the
-// deadline; a refusal (wrong job, wrong secret) is final at once (Errc::auth).
+// url: "tcp://host:port", "file:///folder" or "etcd://host:port,…/prefix". Retries a tcp:// server
+// that is not up yet until the deadline; a refusal (wrong job, wrong secret) is final at once
+// (Errc::auth).
 Result<std::unique_ptr<Store>> open_store(const std::string& url, const StoreOptions& options,
                                           TimePoint deadline);
+
+// The host that it is on, or the first of them; empty where the URL names none.
+std::string store_host(const std::string& url);
 
 }  // namespace dlaunch

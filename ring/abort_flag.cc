@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace dlaunch {
 
 Error AbortFlag::error() const {
@@ -19,6 +21,7 @@ bool AbortFlag::raise(Error error) {
   }
   // The list stays as it is from now on. Without the lock: who is woken asks for the error at once,
   // and would sleep again until this thread has its turn.
+  failpoint("abort_flag.raised");
   for (const auto& wake : wakers_) wake();
   return true;
 }

@@ -9,10 +9,11 @@ namespace dlaunch {
 
 struct Arrivals {
   int ranks = 0;
-  RankSet missing;      // have not arrived
-  RankSet unknown;      // may have arrived or not: the store could not be asked,
-  std::string why;      // because of this
-  RankSet unconnected;  // have arrived, but there is no connection
+  bool in_group = false;  // the sets are of ranks of the job all the same
+  RankSet missing;        // have not arrived
+  RankSet unknown;        // may have arrived or not: the store could not be asked,
+  std::string why;        // because of this
+  RankSet unconnected;    // have arrived, but there is no connection
 };
 
 // "rank 1-2 of 5 have not arrived; of rank 4 this is not known: store at h:29500: …"

@@ -11,6 +11,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr int kMaxSockets = 64;  // to one rank
+
 Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
 // An option if it was given, else the variable, else the default.
@@ -104,6 +106,12 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   auto rules = parse_plan_rules(job.plan);
   if (!rules) return bad("DLAUNCH_PLAN: " + rules.error().what);
   job.plan_rules = std::move(*rules);
+  const auto sockets = env("DLAUNCH_SOCKETS").value_or("auto");
+  if (sockets != "auto") {
+    auto parsed = parse_int(sockets, 1, kMaxSockets, "DLAUNCH_SOCKETS");
+    if (!parsed) return parsed.error();
+    job.sockets = *parsed;
+  }
   job.explains = env("DLAUNCH_DEBUG").value_or("") == "explain";
   job.interface = env("DLAUNCH_INTERFACE").value_or("");
   if (const auto ports = env("DLAUNCH_PORT_RANGE")) {
@@ -158,8 +166,10 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
     if (auto ok = from_environment(env, job); !ok) return ok.error();
     return job;
   }
-  if (!where.starts_with("tcp://") && !where.starts_with("file://")) {
-    return bad("'" + where + "' is not env://, tcp://host:port or file:///folder");
+  const auto is = [&](std::string_view scheme) { return where.starts_with(scheme); };
+  if (!is("tcp://") && !is("file://") && !is("etcd://") && !is("etcds://")) {
+    return bad("'" + where +
+               "' is not env://, tcp://host:port, file:///folder or etcd://host:port,.../prefix");
   }
   if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
   job.store_url = where;

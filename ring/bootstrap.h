@@ -31,6 +31,7 @@ struct JobView {
   WireCodec codec = WireCodec::none;
   std::string plan;  // DLAUNCH_PLAN, the same on all ranks, and what it says
   PlanRules plan_rules;
+  int sockets = 0;        // to each rank that TCP leads to; 0: found out, and one on this host
   bool explains = false;  // rank 0 says how it does what
   std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
   PortRange ports;        // of the ranks' own listeners

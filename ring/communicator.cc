@@ -12,11 +12,13 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rank_set.h"
 #include "ring/layered_plane.h"
 #include "ring/meeting.h"
 #include "ring/reduce.h"
+#include "ring/stream_errors.h"
 #include "ring/stream_plane.h"
 
 namespace dlaunch {
@@ -128,19 +130,24 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   const bool one_host = met->mesh.one_host();
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data, messages;
+  std::vector<std::vector<UniqueFd>> more_data;
   for (auto& peer : met->mesh.peers) {
     data_sockets_.push_back(peer.data.get());
     data_sockets_.push_back(peer.messages.get());
     links.push_back({std::move(peer.who), std::move(peer.link)});
+    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
     data.push_back(std::move(peer.data));
+    more_data.push_back(std::move(peer.more_data));
     messages.push_back(std::move(peer.messages));
   }
   // Forced sockets hide which ranks share this host's cores: perhaps all.
   const int local_ranks =
       job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
   const StreamOptions options{.local_ranks = local_ranks, .usable_cores = usable_cores(job_)};
-  const auto open = [&](std::vector<UniqueFd> sockets) {
-    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options);
+  const auto open = [&](std::vector<UniqueFd> sockets,
+                        std::vector<std::vector<UniqueFd>> more = {}) {
+    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,
+                             std::move(more));
   };
   auto for_messages = open(std::move(messages));
   if (!for_messages) return for_messages.error();
@@ -151,9 +158,10 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     regions_ = std::move(met->regions);
     exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(data), abort_);
   } else {
-    auto for_data = open(std::move(data));
+    auto for_data = open(std::move(data), std::move(more_data));
     if (!for_data) return for_data.error();
-    auto stream = make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules);
+    auto stream =
+        make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
     between = stream.get();
     if (group_hash_ == 0) {
       stream->tell_links([flight = flight_](int peer, std::uint64_t bytes, Duration time) {
@@ -171,6 +179,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
+  failpoint("communicator.joined");
   return {};
 }
 
@@ -208,6 +217,7 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
         .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
         .rank = static_cast<int>(r)};
   }
+  failpoint("communicator.planned");
   between.plan_for(round_trip);
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
@@ -337,9 +347,20 @@ Result<void> Communicator::run(Call call) {
   if (job_.explains) explain_once(call);
   const auto ticket = flight_->begin(now, call, group_hash_);
   auto done = without_exceptions([&] { return plane_->run(call); });
+  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
+  if (!done && done.error().code == Errc::timeout && exchange_) {
+    done = blame_absent(call, steady_now() - now, done.error());
+  }
   flight_->end(ticket, !done);
+  failpoint("communicator.called");
   if (done) links_->complete(call.seq);
   return finish(std::move(done));
+}
+
+Error Communicator::blame_absent(const Call& call, Duration waited, const Error& as_seen) const {
+  const RollCall roll = links_->call_roll(call.seq);
+  if (abort_.raised()) return abort_.error();
+  return timed_out_by_roll(roll, call, waited, job_.size).value_or(as_seen);
 }
 
 void Communicator::serve_collectives(OperationQueue& queue) {
@@ -495,11 +516,20 @@ void Communicator::release(const void* memory) {
   if (regions_) regions_->remove(memory);
 }
 
+// A group numbers its ranks in its own way, which nobody who reads the error may know.
+Error Communicator::named_in_job(Error error) const {
+  const bool of_group = !job_.group.empty() && links_ && error.rank >= 0;
+  if (!of_group || error.what.find(links_->who(error.rank)) != std::string::npos) return error;
+  error.what += fmt::format("; rank {} of this group is {}", error.rank, links_->who(error.rank));
+  return error;
+}
+
 // The first failure ends the communicator for everybody: peers that wait in the same operation
 // would otherwise do so until their own deadline.
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
-  const Error first = abort_.raised() ? abort_.error() : done.error();
+  const Error first = abort_.raised() ? abort_.error() : named_in_job(done.error());
+  failpoint("communicator.fails");
   if (links_) links_->abort(first);  // tells the others, once
   abort_.raise(first);
   const Error error = abort_.error();

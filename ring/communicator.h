@@ -88,6 +88,7 @@ class Communicator : private ProcessEvents {
   Result<void> connect(const AbortFlag* parent);
   CallRoll call_roll();
   Error blame_silent(Error error) const;
+  Error blame_absent(const Call& call, Duration waited, const Error& as_seen) const;
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
@@ -98,6 +99,7 @@ class Communicator : private ProcessEvents {
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
   void explain_once(const Call& call);
   void serve_collectives(OperationQueue& queue);
+  Error named_in_job(Error error) const;
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   Error failed_split(Error error, const JobView& group);

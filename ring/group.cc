@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "ring/communicator.h"
 #include "ring/meeting.h"
 
@@ -43,6 +44,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
                           .dtype = DL_UINT8});
   if (!told) return told.error();
   ++splits_;
+  failpoint("group.colors_told");
   if (color < 0) return std::unique_ptr<Communicator>();
 
   const auto members = members_of(choices, job_.rank);
@@ -63,6 +65,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
     group.init_timeout = std::min(job_.init_timeout, job_.op_timeout);
   }
   auto joined = join(group, &abort_);
+  failpoint("group.met");
   return joined ? std::move(joined) : failed_split(joined.error(), group);
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/codec.h"
+#include "base/failpoint.h"
 
 namespace dlaunch {
 namespace {
@@ -92,7 +93,10 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
   attach(message, control, fds);
-  while (payload.iov_len > 0) {
+  const char* const end = out.bytes().data() + out.bytes().size();
+  while (payload.iov_base != end) {
+    payload.iov_len = failpoint_write(
+        "link_message.send", static_cast<std::size_t>(end - static_cast<char*>(payload.iov_base)));
     const ssize_t n = ::sendmsg(link, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) {
       if (auto ready = wait_for(link, POLLOUT, deadline); !ready) return ready;
@@ -105,7 +109,6 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
       message.msg_control = nullptr;
       message.msg_controllen = 0;
       payload.iov_base = static_cast<char*>(payload.iov_base) + n;
-      payload.iov_len -= static_cast<std::size_t>(n);
     }
   }
   return {};

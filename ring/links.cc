@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 
+#include "base/failpoint.h"
 #include "base/quiet_thread.h"
 #include "base/short_turns.h"
 #include "base/socket.h"
@@ -106,6 +107,7 @@ void Links::on_readable(int peer) {
 }
 
 void Links::on_frame(int peer, const LinkFrame& frame) {
+  failpoint("links.frame");
   switch (frame.type) {
     case LinkFrame::Type::abort:
       return on_abort(peer, frame);
@@ -142,6 +144,7 @@ void Links::on_abort(int peer, const LinkFrame& frame) {
 }
 
 void Links::on_end(int peer) {
+  failpoint("links.end_seen");
   stop_watching(peer);
   if (!has_left(peer)) lose(peer);
 }
@@ -186,6 +189,7 @@ void Links::abort_if_needed(int peer) {
 
 void Links::enter(std::uint64_t seq) {
   entered_ = seq;
+  failpoint("links.entered");
   if (!any_left_) return;
   for (std::size_t r = 0; r < peers_.size(); ++r) abort_if_needed(static_cast<int>(r));
 }
@@ -200,6 +204,7 @@ void Links::abort(const Error& error) {
     if (!std::exchange(told_, true))
       tell_all(encode({LinkFrame::Type::abort, error.code, error.rank, 0, error.what}));
   }
+  failpoint("links.told_all");
   abort_.raise(error);
 }
 
@@ -207,6 +212,7 @@ void Links::say_goodbye() {
   const std::lock_guard lock(send_mutex_);
   const std::uint64_t completed = completed_;
   if (abort_.raised() || completed != entered_) return;
+  failpoint("links.goodbye");
   tell_all(frame_of(LinkFrame::Type::goodbye, completed, rank_));
 }
 
@@ -253,6 +259,7 @@ void Links::tell_all(std::string_view message) {
 void Links::tell(int peer, std::string_view message) {
   const auto& link = peers_[static_cast<std::size_t>(peer)].link;
   if (!link) return;
+  failpoint("links.tell");
   (void)::send(link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

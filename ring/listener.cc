@@ -10,6 +10,7 @@
 #include <list>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/socket.h"
 #include "rendezvous/crowd.h"
@@ -107,10 +108,12 @@ bool advance(Stranger& stranger) {
     const ssize_t n = ::recv(stranger.fd.get(), buffer, want, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (n <= 0) return false;
+    failpoint("listener.read");
     const auto fed = stranger.handshake.feed({buffer, static_cast<std::size_t>(n)});
     // Handshake messages are small: a fresh socket's buffer always takes them whole.
     const auto out = stranger.handshake.take_output();
     if (!out.empty()) (void)::send(stranger.fd.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    failpoint("listener.answered");
     if (fed) continue;
     if (fed.error().code == Errc::auth) log_warn("refused a connection: {}", fed.error().what);
     return false;
@@ -163,6 +166,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       if (it->since + kHandshakeTimeout <= now || (ready && !advance(*it))) {
         it = strangers.erase(it);
       } else if (it->handshake.done()) {
+        failpoint("listener.proven");
         const bool enough = take(std::move(it->fd), it->handshake.peer(), it->is_unix);
         it = strangers.erase(it);
         if (enough) return {};

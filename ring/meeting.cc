@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
@@ -20,6 +21,11 @@ namespace dlaunch {
 namespace {
 
 using Answer = LinkMessage::Answer;
+
+// Whoever waits for a rank that itself waits would blame that one, were its time up first. So those
+// that wait for others' waiting do so longer, a step for each of the three stages: the memory of a
+// host, rank 0, its verdict. Ranks begin to wait at slightly different times.
+constexpr Duration kPatience = std::chrono::milliseconds(300);
 
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
 // ranks may still be reading when this one is done, and the next communicator meets there again.
@@ -79,6 +85,7 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
   auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_, parent);
   if (!mesh) return mesh.error();
   met_.mesh = std::move(*mesh);
+  failpoint("meeting.meshed");
 
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank || peer(r).same_host) met_.locals.push_back(r);
@@ -88,6 +95,7 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
   auto verdict = agree(may_share ? try_sharing() : no("the ranks are not all on one host"));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
+  failpoint("meeting.agreed");
   met_.shared = verdict->answer == Answer::yes;
   if (!met_.shared) {
     met_.shm.reset();
@@ -111,10 +119,12 @@ LinkMessage Meeting::try_sharing() {
   if (!own) answer = no(self + own.error().what);
   if (!control) answer = no(self + control.error().what);
 
+  failpoint("meeting.segments_made");
   std::vector<UniqueFd> data(met_.locals.size());
   if (auto ok = exchange(data, control, own, answer); !ok) {
     return {.answer = Answer::failed, .error = ok.error()};
   }
+  failpoint("meeting.segments_passed");
   if (answer.answer != Answer::yes) return answer;
   const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
   const int local_rank = static_cast<int>(place - met_.locals.begin());
@@ -143,7 +153,7 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
   for (std::size_t i = 0; i < met_.locals.size(); ++i) {
     const int r = met_.locals[i];
     if (r == job_.rank) continue;
-    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
     if (!got) return failed_at(r, got.error()).error;
     if (answer.answer != Answer::yes) continue;
     if (got->answer != Answer::yes) {
@@ -163,6 +173,7 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
 Result<LinkMessage> Meeting::agree(LinkMessage own) {
   if (job_.rank == 0) {
     auto verdict = hear_all(std::move(own));
+    failpoint("meeting.heard_all");
     // Nobody needs the addresses any more, and whoever meets here next must not find them. Before
     // anybody's init returns, so that nobody comes back too early.
     if (verdict.answer != Answer::failed) {
@@ -171,17 +182,20 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
       }
     }
     for (int r = 1; r < job_.size; ++r) {
+      failpoint("meeting.tells_verdict");
       auto sent = send_link_message(peer(r).link.get(), verdict, {}, deadline_);
       if (!sent && verdict.answer != Answer::failed) verdict = failed_at(r, sent.error());
     }
     return verdict;
   }
   // Where rank 0 has ended it has said before why, if it could.
+  failpoint("meeting.tells_own");
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
-  auto verdict = receive_link_message(peer(0).link.get(), deadline_);
+  failpoint("meeting.awaits_verdict");
+  auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   // Who gave up in the middle of the exchange may find rank 0's part of it before the verdict.
   if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
-    verdict = receive_link_message(peer(0).link.get(), deadline_);
+    verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
@@ -190,7 +204,7 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
 
 LinkMessage Meeting::hear_all(LinkMessage own) {
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
-    auto got = receive_link_message(peer(r).link.get(), deadline_);
+    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 2 * kPatience));
     if (!got) return failed_at(r, got.error());
     if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
   }
@@ -223,7 +237,8 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) 
   }
   const std::string who =
       "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
-  auto store = open_store(job.store_url, {job.job_id, secret, who}, deadline);
+  auto store =
+      open_store(job.store_url, {job.job_id, secret, who, process_environment()}, deadline);
   if (!store) return store.error();
 
   // One communicator after another meets under the same keys: by the time anybody is back, those of

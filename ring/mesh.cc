@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -14,9 +15,11 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/failpoint.h"
 #include "base/interfaces.h"
 #include "base/quiet_thread.h"
 #include "base/rank_set.h"
+#include "base/socket.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
 #include "ring/arrivals.h"
@@ -30,6 +33,7 @@ constexpr std::size_t kMaxText = 256;
 // How long an address at which nobody answers is taken for a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
+constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
 // How often the parent is looked at while a rank of the group may be on its way.
 constexpr int kParentMs = 2;
 
@@ -72,13 +76,6 @@ std::string describe_self(int rank) {
   return fmt::format("rank {} (pid {} on {})", rank, ::getpid(), std::string(host).substr(0, 100));
 }
 
-std::string store_host(const std::string& url) {
-  // file:// names no host: whatever leads out of this one will do.
-  if (!url.starts_with("tcp://")) return "192.0.2.1";
-  const auto endpoint = parse_endpoint(std::string_view(url).substr(6));
-  return endpoint ? endpoint->host : "127.0.0.1";
-}
-
 std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
 }
@@ -94,6 +91,17 @@ bool has_ended(const UniqueFd& socket) {
   char byte;
   const ssize_t n = ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+constexpr std::size_t kMostMore = 63;
+
+// Beside the one. A rank's sockets for data stay below some hundred.
+std::size_t more_sockets(int data, const JobView& job) {
+  if (is_unix_socket(data)) return 0;
+  if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
+  if (!leads_to_other_host(data)) return 0;
+  const int share = kAllDataSockets / (job.size - 1);
+  return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
 }
 
 class MeshBuilder {
@@ -120,6 +128,7 @@ class MeshBuilder {
   Result<Address> address_of(int peer);
   Result<void> connect_lower(int peer, Address address);
   Result<void> try_connect(int peer, const Address& address);
+  Result<void> connect_more(int peer, const Address& address, Peer& entry);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
   Result<void> connect();
@@ -149,8 +158,9 @@ class MeshBuilder {
 };
 
 Result<Mesh> MeshBuilder::build() {
-  peer(job_.rank).who = describe_self(job_.rank);
+  peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
   if (auto ok = publish(); !ok) return ok.error();
+  failpoint("mesh.published");
   if (auto ok = connect(); !ok) {
     // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
     // the store, which may end with a rank that has waited less.
@@ -176,6 +186,8 @@ Result<void> MeshBuilder::connect() {
   if (parent_ != nullptr) stop_with_parent(done);
   acceptor->join();
   if (parent_is_over()) return parent_->error();
+  // Those of a process whose place another one has taken.
+  for (auto& other : mesh_.peers) std::erase_if(other.more_data, has_ended);
   return connected ? accepted : connected;
 }
 
@@ -202,6 +214,7 @@ Result<void> MeshBuilder::publish() {
   auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
+  failpoint("mesh.listens");
   return claim(encode(
       {self().who, job_.size, job_.plan, listener_->unix_name(), listener_->tcp_endpoint()}));
 }
@@ -272,6 +285,7 @@ Result<void> MeshBuilder::connect_all_lower() {
     auto address = address_of(r);
     if (!address) return address.error();
     lower.push_back(std::move(*address));
+    failpoint("mesh.address_read");
   }
   for (int r = 0; r < job_.rank; ++r) {
     if (auto ok = connect_lower(r, std::move(lower[static_cast<std::size_t>(r)])); !ok) return ok;
@@ -310,9 +324,37 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   for (const Purpose purpose : kRingPurposes) {
     UniqueFd& slot = socket_for(entry, purpose);
     if (slot && !has_ended(slot)) continue;
+    // The last of the three comes after all others: with it the other side has whatever is to come.
+    if (purpose == Purpose::ring_messages) {
+      if (auto ok = connect_more(rank, address, entry); !ok) return ok;
+    }
     auto fd = connect_one(rank, address, purpose, entry.same_host);
     if (!fd) return fd.error();
     slot = std::move(*fd);
+    failpoint("mesh.connected");
+  }
+  return {};
+}
+
+// At the same time: each takes some round trips.
+Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& entry) {
+  std::erase_if(entry.more_data, has_ended);
+  const std::size_t wanted = more_sockets(entry.data.get(), job_);
+  std::vector<Result<UniqueFd>> made;
+  for (std::size_t i = entry.more_data.size(); i < wanted; ++i) made.emplace_back(UniqueFd());
+  std::vector<std::thread> threads;
+  for (auto& one : made) {
+    auto thread = start_quiet_thread([this, rank, &address, &one] {
+      bool is_unix = false;
+      one = connect_one(rank, address, Purpose::ring_more_data, is_unix);
+    });
+    if (!thread) one = thread.error();
+    if (thread) threads.push_back(std::move(*thread));
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& one : made) {
+    if (!one) return one.error();
+    entry.more_data.push_back(std::move(*one));
   }
   return {};
 }
@@ -323,6 +365,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
   if (job_.transport != "tcp" && !address.unix_name.empty()) {
     auto local = connect_unix(address.unix_name);
     if (local) {
+      failpoint("mesh.before_hello");
       auto proven = handshake_connect(local->get(), secret_, identity(purpose, rank), deadline_);
       if (!proven) return proven.error();
       is_unix = true;
@@ -331,6 +374,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
   }
   auto fd = connect_tcp(address.tcp, deadline_);
   if (!fd) return fd;
+  failpoint("mesh.before_hello");
   auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);
   if (!proven) return proven.error();
   return fd;
@@ -341,6 +385,10 @@ Result<void> MeshBuilder::accept_higher() {
   auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
     if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
     Peer& entry = peer(from.from_rank);
+    if (from.purpose == Purpose::ring_more_data) {
+      if (entry.more_data.size() < kMostMore) entry.more_data.push_back(std::move(fd));
+      return false;
+    }
     UniqueFd& slot = socket_for(entry, from.purpose);
     // A second claim is believed only where the first one's process has gone.
     if (slot && !has_ended(slot)) return false;
@@ -348,6 +396,7 @@ Result<void> MeshBuilder::accept_higher() {
     entry.who = from.who;
     entry.same_host = is_unix;
     slot = std::move(fd);
+    failpoint("mesh.accepted");
     return missing == 0;
   };
   HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
@@ -378,25 +427,26 @@ void MeshBuilder::tell_others(const Error& error) {
 
 // The store knows who has come as far as publishing an address, while it is there.
 Error MeshBuilder::not_arrived(const Error& cause) {
-  Arrivals arrivals{.ranks = job_.size};
+  Arrivals arrivals{.ranks = job_.size, .in_group = !job_.group.empty()};
+  const auto add = [this](RankSet& set, int r) { set.insert(job_.world_rank(r)); };
   const auto soon = steady_now() + std::chrono::seconds(2);
   for (int r = 0; r < job_.size; ++r) {
     const Peer& other = peer(r);
     const bool connected = other.link && other.data && other.messages;
     if (r == job_.rank || connected) continue;
     if (seen_.contains(r) || other.link) {
-      arrivals.unconnected.insert(r);
+      add(arrivals.unconnected, r);
       continue;
     }
     const auto value = store_.try_get(key_of(prefix_, r), soon);
     // The store had not had it while it lived.
     const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
     if (value ? !value->has_value() : ended_waiting) {
-      arrivals.missing.insert(r);
+      add(arrivals.missing, r);
     } else if (value) {
-      arrivals.unconnected.insert(r);
+      add(arrivals.unconnected, r);
     } else {
-      arrivals.unknown.insert(r);
+      add(arrivals.unknown, r);
       arrivals.why = cause.code == Errc::io ? cause.what : value.error().what;
     }
   }
@@ -419,7 +469,9 @@ Result<std::string> listen_address(const JobView& job) {
       return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
     return chosen;
   }
-  auto towards = local_address_towards(store_host(job.store_url));
+  const std::string host = store_host(job.store_url);
+  // Where none is named, whatever leads out of this one will do.
+  auto towards = local_address_towards(host.empty() ? "192.0.2.1" : host);
   return towards.empty() ? any_address(host_addresses()) : towards;
 }
 

@@ -1,5 +1,6 @@
 // Mesh: the authenticated connections of one rank to all others, made once per communicator. Three
-// sockets per pair: a control link, one for collectives' data and one for messages. Between ranks
+// sockets per pair: a control link, one for collectives' data and one for messages. Between hosts
+// there are more for data (see ring/socket_bundle.h), fewer the more ranks there are. Between ranks
 // of one host they are AF_UNIX (abstract names of 128 random bits: nothing on disk), else TCP on
 // ports that the kernel chose before anybody was told; the higher rank connects to the lower.
 #pragma once
@@ -18,11 +19,12 @@
 namespace dlaunch {
 
 struct Peer {
-  std::string who;         // "rank 3 (pid 4711 on a)"
-  UniqueFd link;           // read by the control thread
-  UniqueFd data;           // the stream plane's
-  UniqueFd messages;       // the messenger's
-  bool same_host = false;  // connected by AF_UNIX, so that descriptors can be passed
+  std::string who;  // "rank 3 (pid 4711 on a)"; its rank in the job, also in a group
+  UniqueFd link;    // read by the control thread
+  UniqueFd data;    // the stream plane's
+  std::vector<UniqueFd> more_data{};  // likewise; both ends have as many
+  UniqueFd messages;                  // the messenger's
+  bool same_host = false;             // connected by AF_UNIX, so that descriptors can be passed
 };
 
 UniqueFd& socket_for(Peer& peer, Purpose purpose);

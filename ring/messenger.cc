@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/units.h"
 #include "ring/stream_errors.h"
 
@@ -53,11 +54,12 @@ void Messenger::serve(OperationQueue& queue) {
 void Messenger::post(const TransferPtr& transfer) {
   if (failed_) return end(transfer, *failed_);
   ++under_way_;
+  failpoint("messenger.posted");
   Message& message = *transfer->message;
   Error wrong;
   if (message.is_send) {
     sends_[static_cast<std::size_t>(message.peer)].push_back(transfer);
-    (*sockets_)[message.peer].mark(true, false);
+    (*sockets_)[message.peer].mark_readable();
   } else if (take_from_inbox(message, wrong)) {
     finish(transfer);
   } else {
@@ -65,7 +67,7 @@ void Messenger::post(const TransferPtr& transfer) {
     if (!wrong.what.empty()) return fail(wrong);
     for (int d = 1; d < sockets_->ranks(); ++d) {
       const int peer = sockets_->at_distance(d);
-      if (message.peer == peer || message.peer == kAnySource) (*sockets_)[peer].mark(true, false);
+      if (message.peer == peer || message.peer == kAnySource) (*sockets_)[peer].mark_readable();
     }
   }
 }
@@ -175,6 +177,7 @@ Result<bool> Messenger::admit(int peer) {
 // A message is complete: in the place it was meant for, or in the inbox, from where it goes to
 // whoever has asked for it meanwhile.
 Result<void> Messenger::received(int peer) {
+  failpoint("messenger.received");
   if (auto transfer = std::move(coming_[static_cast<std::size_t>(peer)])) {
     finish(transfer);
     return {};

@@ -49,6 +49,7 @@ struct Program {
   std::vector<std::vector<std::int32_t>> sends;
   std::vector<std::vector<std::int32_t>> recvs;
   std::size_t scratch_bytes = 0;
+  std::size_t most_to_one = 0;  // bytes sent to one peer
 };
 
 // Where a program's regions lie during one call.

@@ -8,6 +8,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kFarAway = std::chrono::milliseconds(2);
+
 // Adds steps to a program and links them.
 class Builder {
  public:
@@ -65,7 +67,14 @@ class Builder {
     operand(from);
   }
   void scratch(std::size_t bytes) { program_.scratch_bytes = bytes; }
-  Program take() { return std::move(program_); }
+  Program take() {
+    for (const auto& sends : program_.sends) {
+      std::size_t bytes = 0;
+      for (const auto id : sends) bytes += program_.steps[id].bytes;
+      program_.most_to_one = std::max(program_.most_to_one, bytes);
+    }
+    return std::move(program_);
+  }
 
  private:
   std::int32_t add(const Step& step) {
@@ -416,6 +425,17 @@ Tuning tuning_between_hosts(Duration round_trip) {
   const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
   const double granules = held / static_cast<double>(tuning.granule_bytes);
   tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+
+  constexpr double kSlowBytesPerSecond = 1e9 / 8, kReducedPerSecond = 1e9;
+  constexpr std::size_t kMostExchanged = 4 << 20;
+  const double latency = std::chrono::duration<double>(round_trip).count() / 2;
+  const auto at_least = [&](std::size_t least, double bytes) {
+    return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
+  };
+  tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
+  tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
+  // Frames from all to all are many, but where they are cheap beside the latency.
+  if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
   return tuning;
 }
 
@@ -428,7 +448,7 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
-      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.small_bytes) {
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
         return Way::exchange;
       }
       return small ? Way::star : large;

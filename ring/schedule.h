@@ -45,8 +45,9 @@ struct Tuning {
   std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
   std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
   std::size_t window = 2;                // granules from a peer that may await their reduction
-  int exchange_ranks = 4;                // if what each takes in is at most small_bytes
-  std::size_t pair_bytes = 256 << 10;    // two ranks exchange up to here
+  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
+  std::size_t exchange_bytes = 64 << 10;
+  std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
   int direct_ranks = 16;
   std::optional<Way> forced = {};  // one that the collective has
   bool by_rule = false;            // DLAUNCH_PLAN has changed this
@@ -56,7 +57,11 @@ struct Tuning {
 // peers together stay in the cache.
 Tuning tuning_within_host(int ranks);
 
-// Between hosts the window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
+// Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
+// 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or
+// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go.
+//
+// The window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
 // between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to
 // a rank to which several send, until a switch has no room for it.
 Tuning tuning_between_hosts(Duration round_trip);

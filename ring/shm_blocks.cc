@@ -1,13 +1,16 @@
 // Large messages, block by block; see shm_engine.h.
 #include <cstring>
 
+#include "base/failpoint.h"
 #include "ring/reduce.h"
 #include "ring/shm_engine.h"
 
 namespace dlaunch {
 
 void ShmPlane::publish(ShmCounter ShmRank::*counter, std::uint64_t blocks) {
+  failpoint("shm.publishes");
   (own().*counter).blocks.store(blocks, std::memory_order_release);
+  failpoint("shm.published");
   ring_bell(own().bell);
 }
 
@@ -18,7 +21,7 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
     const auto& done = memory_.ranks[r].done.blocks;
     if (!waiter_.wait(memory_.ranks[r].bell, call_.deadline,
                       [&] { return done.load(std::memory_order_acquire) >= block - kSlots + 1; })) {
-      return failure();
+      return failure(r);
     }
   }
   return {};
@@ -47,6 +50,7 @@ Result<void> ShmPlane::stage(std::size_t block) {
     if (r == rank_) continue;
     const Part s = slice(block, r);
     read_input(memory_.own + layout_.staging(number, r), s.first, s.count);
+    failpoint("shm.staged_chunk");
   }
   publish(&ShmRank::staged, number + 1);
   return {};
@@ -58,6 +62,7 @@ Result<void> ShmPlane::reduce_chunk(std::size_t block) {
     if (r == rank_ || direct_) continue;
     if (auto there = await(r, &ShmRank::staged, number + 1); !there) return there;
   }
+  failpoint("shm.reduces");
   const Part s = slice(block, rank_);
   // Only this rank sees a reduce_scatter's result, or what the root of a reduce works out itself.
   const bool shared = call_.collective == Collective::all_reduce ||
@@ -93,6 +98,7 @@ Result<void> ShmPlane::copy_results(std::size_t block) {
     if (auto there = await(r, &ShmRank::reduced, number + 1); !there) return there;
     const Part s = slice(block, r);
     write_output(s.first, result_of(r, number, s), s.count);
+    failpoint("shm.copied_result");
   }
   publish(&ShmRank::done, number + 1);
   return {};
@@ -176,6 +182,7 @@ Result<void> ShmPlane::take_block(std::size_t block) {
     if (auto there = await(r, &ShmRank::staged, number + 1); !there) return there;
     const Part p = piece(d, block);
     write_output(d.to + p.first, staged_by(r, number, chunk), p.count);
+    failpoint("shm.took_block");
   }
   publish(&ShmRank::done, number + 1);
   return {};

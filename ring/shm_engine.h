@@ -85,7 +85,8 @@ class ShmPlane : public Plane {
   bool entered(int r, std::uint64_t seq) const;
   template <class Counter>
   Result<void> await(int r, Counter ShmRank::*counter, std::uint64_t value);
-  Error failure() const;
+  // After a wait in vain, for the progress of rank `awaited`; -1: of any.
+  Error failure(int awaited = -1) const;
   int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
 
   // shm_plane.cc: messages in one shot.
@@ -229,7 +230,7 @@ Result<void> ShmPlane::await(int r, Counter ShmRank::*counter, std::uint64_t val
                    [&] { return blocks.load(std::memory_order_acquire) >= value; })) {
     return {};
   }
-  return failure();
+  return failure(r);
 }
 
 }  // namespace dlaunch

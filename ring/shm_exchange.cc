@@ -1,6 +1,7 @@
 // The all_reduce of two ranks with a core each; see shm_engine.h.
 #include <array>
 
+#include "base/failpoint.h"
 #include "ring/reduce.h"
 #include "ring/shm_engine.h"
 
@@ -17,6 +18,7 @@ void ShmPlane::offer(std::size_t block) {
   const std::uint64_t number = base_ + block;
   const Part s = slice(block, 1 - rank_);
   char* const slot = exchange_slot(rank_, number);
+  failpoint("shm.offers");
   each_piece(s.first, s.count, [&](const char* in, char*, std::size_t done, std::size_t n) {
     copy_fetching(slot + done * element_, in, n * element_);
   });
@@ -30,6 +32,7 @@ Result<void> ShmPlane::combine(std::size_t block) {
   if (auto there = await(peer, &ShmRank::staged, number + 1); !there) return there;
   const Part s = slice(block, rank_);
   char* const slot = exchange_slot(peer, number);
+  failpoint("shm.combines");
   each_piece(s.first, s.count, [&](const char* in, char* out, std::size_t done, std::size_t n) {
     combine_piece(in, slot + done * element_, out, n);
   });
@@ -59,6 +62,7 @@ Result<void> ShmPlane::take_back(std::size_t block) {
   const std::uint64_t number = base_ + block;
   const int peer = 1 - rank_;
   if (auto there = await(peer, &ShmRank::reduced, number + 1); !there) return there;
+  failpoint("shm.takes_back");
   const Part s = slice(block, peer);
   write_output(s.first, exchange_slot(rank_, number), s.count);
   return {};

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "ring/shm_engine.h"
 
 namespace dlaunch {
@@ -128,6 +129,7 @@ Result<void> ShmPlane::take_from_region(int r, const Loan& loan, const Delivery&
 }
 
 Result<void> ShmPlane::take_lent(int r, const Delivery& d) {
+  failpoint("shm.takes_lent");
   const Loan loan = loan_of(r);
   if (loan.in_region != 0) return take_from_region(r, loan, d);
   const std::size_t step = kReadBytes / element_;
@@ -157,6 +159,7 @@ Result<void> ShmPlane::take_lent(int r, const Delivery& d) {
 
 // Those that read this rank's memory. Of a reduction these are all.
 Result<void> ShmPlane::await_takers() {
+  failpoint("shm.awaits_takers");
   for (int r = 0; r < n_; ++r) {
     if (r == rank_ || (!direct_ && !delivery(shape_, rank_, r).exists)) continue;
     if (auto taken = await(r, &ShmRank::done, base_); !taken) return taken;

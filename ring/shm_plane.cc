@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/rank_set.h"
 #include "ring/reduce.h"
 #include "ring/shm_engine.h"
@@ -113,7 +114,9 @@ void ShmPlane::arrive(std::size_t inline_count) {
   entry.packed = signature_.packed;
   entry.count = signature_.count;
   if (inline_count > 0) read_input(entry.payload, 0, inline_count);
+  failpoint("shm.arrives");
   entry.seq.store(signature_.seq, std::memory_order_release);
+  failpoint("shm.arrived");
   ring_bell(own().bell);
 }
 
@@ -146,15 +149,21 @@ Result<void> ShmPlane::await_all_entries() {
   return {};
 }
 
-Error ShmPlane::failure() const {
+Error ShmPlane::failure(int awaited) const {
   if (abort_.raised()) return abort_.error();
   RankSet arrived, missing;
   for (int r = 0; r < n_; ++r) {
     (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(name_of(r));
   }
-  const std::string who =
-      missing.empty() ? "progress of a rank that arrived" : format_rank_set(missing);
-  return op_timeout_error(call_, steady_now() - started_, who, format_rank_set(arrived));
+  if (missing.empty()) {
+    // All have begun: then the one whose progress is awaited, or whoever of them it may be.
+    for (int r = 0; r < n_; ++r) {
+      if (r != rank_ && (awaited < 0 || r == awaited)) missing.insert(name_of(r));
+    }
+    for (const int r : missing) arrived.erase(r);
+  }
+  return op_timeout_error(call_, steady_now() - started_, format_rank_set(missing),
+                          format_rank_set(arrived));
 }
 
 // -- One shot
@@ -177,6 +186,7 @@ Result<void> ShmPlane::one_shot() {
     return meet(call_.collective == Collective::all_reduce && call_.count > 0);
   }
   if (auto there = await_givers(); !there) return there;
+  failpoint("shm.givers_there");
   finish_one_shot();
   return {};
 }
@@ -218,6 +228,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
   ++meetings_;
   const auto arrivals = header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (arrivals == meetings_ * static_cast<std::uint64_t>(n_)) {
+    failpoint("shm.last_arrived");
     if (auto all = await_all_entries(); !all) return all;
     finish_one_shot();
     if (reduce_for_all) {
@@ -226,6 +237,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
                     n * element_);
       });
     }
+    failpoint("shm.releases");
     header.released.store(call_.seq << 16 | static_cast<std::uint64_t>(rank_),
                           std::memory_order_release);
     ring_bell(header.bell);

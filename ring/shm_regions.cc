@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "ring/link_message.h"
 
 namespace dlaunch {
@@ -74,6 +75,7 @@ Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size
     auto sent = send_link_message((*sockets_)[r].get(), {}, {own.fd.get()}, deadline);
     if (!sent) return failed(r, sent.error());
   }
+  failpoint("regions.passed");
   ShmRegion region{.ranks = std::vector<std::shared_ptr<void>>(bytes.size()), .bytes = bytes};
   region.ranks[rank_] = std::move(own.writable);
   std::optional<Error> lacking;  // told after everything has been read

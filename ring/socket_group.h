@@ -1,7 +1,7 @@
-// SocketGroup: one stream socket to each peer, and how to wait for them. It polls for some time
-// (where ranks outnumber cores it offers its core to the others before each look) and sleeps after
-// that. What goes over the sockets is for the plane or the messenger that owns the group. Not
-// thread-safe.
+// SocketGroup: one stream socket, or several, to each peer, and how to wait for them. It polls for
+// some time (where ranks outnumber cores it offers its core to the others before each look) and
+// sleeps after that. What goes over the sockets is for the plane or the messenger that owns the
+// group. Not thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -30,11 +30,13 @@ struct StreamOptions {
 
 class SocketGroup {
  public:
-  // sockets[r] leads to rank r; sockets[rank] is empty. round fences frames of other rounds. Sets
-  // the sockets non-blocking and TCP_NODELAY. The flag must outlive the group.
+  // sockets[r] leads to rank r; sockets[rank] is empty. more[r]: further ones to rank r, there as
+  // many. round fences frames of other rounds. Sets the sockets non-blocking and TCP_NODELAY. The
+  // flag must outlive the group.
   static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
                                                    std::vector<UniqueFd> sockets, AbortFlag& abort,
-                                                   const StreamOptions& options);
+                                                   const StreamOptions& options,
+                                                   std::vector<std::vector<UniqueFd>> more = {});
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -49,6 +51,10 @@ class SocketGroup {
   // The longest round trip to a peer on another host, as the kernel has seen it so far at its
   // shortest; zero if there is none.
   Duration round_trip() const;
+
+  // The most that lead to one peer, and how many of them to send over from now on.
+  std::size_t sockets_each() const;
+  void use(std::size_t sockets);
 
   // A call begins: nothing has been waited for yet.
   void begin();
@@ -94,11 +100,13 @@ class SocketGroup {
     if (may_poll_on(now)) {
       for (int d = 1; d < ranks_; ++d) {
         const int r = at_distance(d);
-        if (interest(r).reads) (*this)[r].mark(true, false);
+        if (interest(r).reads) (*this)[r].mark_readable();
       }
       return Waited::ready;
     }
     if (now >= deadline) return Waited::deadline;
+    poll_.clear();
+    polled_.clear();
     for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
     return sleep(now, deadline, extra);
   }
@@ -114,6 +122,7 @@ class SocketGroup {
       : rank_(rank), ranks_(ranks), abort_(abort), own_core_(own_core) {}
   bool may_poll_on(TimePoint now);
   bool leave_shared_core();
+  Result<void> prepare(int peer, int fd);
   void watch(int peer, Interest interest);
   Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
 
@@ -127,10 +136,15 @@ class SocketGroup {
   bool leaves_host_ = false;
   std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
-  std::vector<pollfd> poll_;                        // by rank; the own one: wake_; then `extra`
-  TimePoint idle_since_{};                          // zero while the call moves
-  SpinPolicy spin_;                                 // between hosts
-  int turns_ = 0;                                   // of polling since then
+  struct Polled {
+    int peer = -1;
+    std::size_t socket = 0;
+  };
+  std::vector<pollfd> poll_;    // of one sleep; behind those of the peers wake_ and `extra`
+  std::vector<Polled> polled_;  // whose they are
+  TimePoint idle_since_{};      // zero while the call moves
+  SpinPolicy spin_;             // between hosts
+  int turns_ = 0;               // of polling since then
   Spread spread_;
   TimePoint started_{};  // the first sleep of the call
 };

@@ -68,7 +68,11 @@ std::optional<Error> timed_out_by_roll(const RollCall& roll, const Call& call, D
   for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
     for (const int r : *away) arrived.erase(r);
   }
-  return op_timeout_error(call, waited, blamed, format_rank_set(arrived));
+  Error error = op_timeout_error(call, waited, blamed, format_rank_set(arrived));
+  for (const auto* away : {&roll.silent, &roll.outside, &roll.behind}) {
+    if (error.rank < 0 && !away->empty()) error.rank = *away->begin();
+  }
+  return error;
 }
 
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {

@@ -1,11 +1,12 @@
 #include "ring/stream_peer.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "base/failpoint.h"
 
 namespace dlaunch {
 
@@ -29,20 +30,9 @@ Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
     add(frames[i].payload, frames[i].header.bytes);
   }
 
-  msghdr message{};
-  message.msg_iov = pieces;
-  message.msg_iovlen = count;
-  ssize_t written;
-  do {
-    written = sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (written < 0 && errno == EINTR);
-  if (written < 0) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return errno_error("send", errno);
-    writable_ = false;
-    return std::size_t{0};
-  }
-  writable_ = static_cast<std::size_t>(written) == total;
-  sent_ += static_cast<std::size_t>(written);
+  const auto written = sockets_.send(pieces, count, total);
+  if (!written) return written.error();
+  sent_ += *written;
   std::size_t finished = 0;
   while (finished < frames.size() && sent_ >= kFrameHeaderBytes + frames[finished].header.bytes) {
     sent_ -= kFrameHeaderBytes + frames[finished++].header.bytes;
@@ -51,34 +41,23 @@ Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
 }
 
 // One read of payload and what follows it. False if nothing came.
-bool StreamPeer::fill() {
-  if (!readable_ || ended_) return false;
+Result<bool> StreamPeer::fill() {
+  if (ended_) return false;
   if (buffer_begin_ == buffer_end_) buffer_begin_ = buffer_end_ = 0;
   // While a payload is coming, only the next header is read along with it: more would be the head
   // of a payload whose place is not known yet and would have to be copied.
   const std::size_t room = missing_ > 0 ? kFrameHeaderBytes : kBufferBytes - buffer_end_;
-  iovec pieces[2] = {{payload_, missing_}, {buffer_.data() + buffer_end_, room}};
-  msghdr message{};
-  message.msg_iov = missing_ > 0 ? pieces : pieces + 1;
-  message.msg_iovlen = missing_ > 0 ? 2 : 1;
-  ssize_t got;
-  do {
-    got = recvmsg(fd(), &message, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got <= 0) {
-    readable_ = false;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    ended_ = true;
-    os_errno_ = got == 0 ? 0 : errno;
-    return false;
-  }
-  const auto bytes = static_cast<std::size_t>(got);
-  const std::size_t direct = std::min(bytes, missing_);
+  const iovec pieces[2] = {{payload_, missing_}, {buffer_.data() + buffer_end_, room}};
+  const auto got = missing_ > 0 ? sockets_.receive(pieces, 2, missing_ + room)
+                                : sockets_.receive(pieces + 1, 1, room);
+  if (!got) return got.error();
+  ended_ = got->ended;
+  os_errno_ = got->os_errno;
+  const std::size_t direct = std::min(got->bytes, missing_);
   payload_ += direct;
-  readable_ = bytes == missing_ + room;
   missing_ -= direct;
-  buffer_end_ += bytes - direct;
-  return true;
+  buffer_end_ += got->bytes - direct;
+  return got->bytes > 0;
 }
 
 std::size_t StreamPeer::take_buffered(std::byte* to, std::size_t most) {
@@ -94,7 +73,11 @@ Result<StreamPeer::Got> StreamPeer::receive() {
     const std::size_t taken = take_buffered(payload_, missing_);
     payload_ += taken;
     missing_ -= taken;
-    if (missing_ > 0 && (!fill() || missing_ > 0)) return Got::nothing;
+    while (missing_ > 0) {
+      const auto filled = fill();
+      if (!filled) return filled.error();
+      if (!*filled) return Got::nothing;
+    }
     state_ = State::awaiting_header;
     return Got::payload;
   }
@@ -104,7 +87,11 @@ Result<StreamPeer::Got> StreamPeer::receive() {
       buffer_end_ -= buffer_begin_;
       buffer_begin_ = 0;
     }
-    if (!fill() || buffered() < kFrameHeaderBytes) return Got::nothing;
+    while (buffered() < kFrameHeaderBytes) {
+      const auto filled = fill();
+      if (!filled) return filled.error();
+      if (!*filled) return Got::nothing;
+    }
   }
   std::byte bytes[kFrameHeaderBytes];
   take_buffered(bytes, sizeof bytes);
@@ -112,6 +99,7 @@ Result<StreamPeer::Got> StreamPeer::receive() {
   if (!header) return header.error();
   header_ = *header;
   state_ = State::held;
+  failpoint("stream.header");
   return Got::header;
 }
 

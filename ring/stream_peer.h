@@ -1,6 +1,7 @@
-// StreamPeer: the framing of one peer's socket. Non-blocking: each call does what the socket allows
-// now. Payload goes straight between the socket and the caller's memory; only headers, and payload
-// that comes in one read with its header, pass a small buffer. Knows nothing of collectives.
+// StreamPeer: the framing of one peer's socket or sockets. Non-blocking: each call does what they
+// allow now. Payload goes straight between the socket and the caller's memory; only headers, and
+// payload that comes in one read with its header, pass a small buffer. Knows nothing of
+// collectives.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/frame.h"
+#include "ring/socket_bundle.h"
 
 namespace dlaunch {
 
@@ -24,15 +26,16 @@ class StreamPeer {
   static constexpr std::size_t kMaxBatch = 8;
 
   // The socket is non-blocking. round goes into and is demanded of every frame.
-  StreamPeer(UniqueFd socket, std::uint64_t round) : socket_(std::move(socket)), round_(round) {}
+  StreamPeer(UniqueFd socket, std::uint64_t round) : sockets_(std::move(socket)), round_(round) {}
 
-  int fd() const { return socket_.get(); }
+  SocketBundle& sockets() { return sockets_; }
+  const SocketBundle& sockets() const { return sockets_; }
 
   // Writes the frames, header and payload in one system call, and says how many of them are now
   // entirely in the kernel. What was begun must come first in the next call. At most kMaxBatch
   // frames. A failing socket is an Errc::io error with os_errno.
   Result<std::size_t> send(std::span<const OutFrame> frames);
-  bool writable() const { return writable_; }  // the last send() wrote all, or poll said so
+  bool writable() const { return sockets_.writable(); }  // as far as is known
 
   enum class Got { nothing, header, payload };
   // Reads on. `header`: one is there, to be answered by accept(), until then nothing more is read.
@@ -42,28 +45,23 @@ class StreamPeer {
   bool has_header() const { return state_ == State::held; }
   bool awaits_payload() const { return state_ == State::payload; }  // more of what was accepted
   const FrameHeader& header() const { return header_; }
-  void accept(void* payload);                  // room for header().bytes
-  bool readable() const { return readable_; }  // poll said so, or the last read was full
-  bool ended() const { return ended_; }        // end of stream or a broken connection
-  int os_errno() const { return os_errno_; }   // why it ended; 0: end of stream
+  void accept(void* payload);                 // room for header().bytes
+  bool ended() const { return ended_; }       // end of stream or a broken connection
+  int os_errno() const { return os_errno_; }  // why it ended; 0: end of stream
 
-  void mark(bool readable, bool writable) {
-    readable_ |= readable;
-    writable_ |= writable;
-  }
+  // Something may have come.
+  void mark_readable() { sockets_.mark_all_readable(); }
 
  private:
   enum class State { awaiting_header, held, payload };
   static constexpr std::size_t kBufferBytes = 4096;
 
   std::size_t buffered() const { return buffer_end_ - buffer_begin_; }
-  bool fill();
+  Result<bool> fill();
   std::size_t take_buffered(std::byte* to, std::size_t most);
 
-  UniqueFd socket_;
+  SocketBundle sockets_;
   std::uint64_t round_;
-  bool writable_ = true;
-  bool readable_ = true;
   bool ended_ = false;
   int os_errno_ = 0;
   std::size_t sent_ = 0;  // bytes of the frame begun but not finished

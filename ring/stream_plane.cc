@@ -6,11 +6,15 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/failpoint.h"
 #include "base/rank_set.h"
 #include "ring/frame.h"
 #include "ring/list_packer.h"
 #include "ring/program.h"
 #include "ring/schedule.h"
+#include "ring/socket_count.h"
 #include "ring/stream_errors.h"
 
 namespace dlaunch {
@@ -18,6 +22,7 @@ namespace {
 
 // Until it is known how far.
 constexpr Duration kFar = std::chrono::seconds(1);
+constexpr Duration kFarAway = std::chrono::milliseconds(2);
 
 // The programs of the last calls: training repeats a few shapes for ever.
 class ProgramCache {
@@ -81,7 +86,8 @@ class LinkMeter {
 
 class SocketPlane final : public StreamPlane {
  public:
-  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules)
+  SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules,
+              bool all_sockets)
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
         rules_(std::move(rules)),
@@ -89,7 +95,10 @@ class SocketPlane final : public StreamPlane {
                                         : tuning_within_host(sockets_->ranks())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()),
-        meter_(ranks_) {}
+        all_sockets_(all_sockets),
+        count_(sockets_->sockets_each(), 1) {
+    if (all_sockets_) sockets_->use(sockets_->sockets_each());
+  }
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
@@ -97,6 +106,9 @@ class SocketPlane final : public StreamPlane {
   void plan_for(Duration round_trip) override {
     if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
     programs_ = ProgramCache();
+    const std::size_t most = sockets_->sockets_each();
+    // Far away one socket's window limits more than its system calls cost.
+    count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
   void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
   std::string explain(const Call& call) const override {
@@ -104,7 +116,12 @@ class SocketPlane final : public StreamPlane {
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
     const Shape shape = shape_of(call, ranks_);
     const Tuning tuning = tuning_for(shape);
-    return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning);
+    std::size_t used = sockets_->sockets_each();
+    if (used > 1 && !all_sockets_) {
+      used = count_.best(make_program(shape, rank_, ranks_, tuning).most_to_one);
+    }
+    return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning) +
+           (used > 1 ? fmt::format(", over {} sockets each", used) : "");
   }
 
  private:
@@ -124,8 +141,8 @@ class SocketPlane final : public StreamPlane {
   const PlanRules rules_;
   Tuning tuning_;
   const int rank_, ranks_;
-  LinkMeter meter_;
-  LinkListener link_listener_;
+  const bool all_sockets_;
+  SocketCount count_;
   std::optional<Error> failed_;
 
   Call call_;  // the one in progress
@@ -135,6 +152,9 @@ class SocketPlane final : public StreamPlane {
   std::vector<std::byte> scratch_;
   ListPacker packer_;
   std::vector<bool> arrived_;  // a frame of the call in progress has come from the peer
+
+  LinkMeter meter_{ranks_};
+  LinkListener link_listener_;
 };
 
 Result<void> SocketPlane::run(const Call& call) {
@@ -156,7 +176,10 @@ Result<void> SocketPlane::run(const Call& call) {
   call_ = call;
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);
+  if (!all_sockets_) sockets_->use(count_.begin(program.most_to_one));
+  const TimePoint begun = steady_now();
   auto outcome = drive();
+  if (outcome && !all_sockets_) count_.end(steady_now() - begun);
   meter_.tell(link_listener_);
   if (!outcome) failed_ = outcome.error();
   return outcome;
@@ -167,7 +190,7 @@ Result<void> SocketPlane::drive() {
   sockets_->begin();
   for (int d = 1; d < ranks_; ++d) {
     const int peer = sockets_->at_distance(d);
-    if (expects(peer) || owes(peer)) (*sockets_)[peer].mark(true, false);
+    if (expects(peer) || owes(peer)) (*sockets_)[peer].mark_readable();
   }
   while (true) {
     if (sockets_->abort().raised()) return sockets_->abort().error();
@@ -177,7 +200,10 @@ Result<void> SocketPlane::drive() {
       if (auto pushed = push(peer, moved); !pushed) return pushed;
       if (auto pulled = pull(peer, moved); !pulled) return pulled;
     }
-    if (run_.done()) return {};
+    if (run_.done()) {
+      failpoint("stream.done");
+      return {};
+    }
     if (moved) {
       sockets_->moved();
       continue;
@@ -210,6 +236,7 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
+    failpoint("stream.granule");
     meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);
     return false;  // what it completed may be sent on before more is read
@@ -285,8 +312,10 @@ Error SocketPlane::timed_out_as_seen() {
 }  // namespace
 
 std::unique_ptr<StreamPlane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
-                                               CallRoll call_roll, PlanRules rules) {
-  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll), std::move(rules));
+                                               CallRoll call_roll, PlanRules rules,
+                                               bool all_sockets) {
+  return std::make_unique<SocketPlane>(std::move(sockets), std::move(call_roll), std::move(rules),
+                                       all_sockets);
 }
 
 }  // namespace dlaunch

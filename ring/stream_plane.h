@@ -1,6 +1,6 @@
-// The stream plane: collectives over one connected stream socket per peer (TCP between hosts or
-// when forced; AF_UNIX on one host). Sockets are authenticated already and carry nothing but this
-// plane's frames.
+// The stream plane: collectives over connected stream sockets, one or several to each peer (TCP
+// between hosts or when forced; AF_UNIX on one host). Sockets are authenticated already and carry
+// nothing but this plane's frames.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,9 @@ class StreamPlane : public Plane {
 
 // Takes calls of some of the ranks (Call::members). `call_roll` may be null: then a time-out says
 // what this rank has seen by itself. The same rules on all ranks.
+// `all_sockets`: uses all that lead to a rank, else as many as prove to be best.
 std::unique_ptr<StreamPlane> make_stream_plane(std::unique_ptr<SocketGroup> sockets,
-                                               CallRoll call_roll = nullptr, PlanRules rules = {});
+                                               CallRoll call_roll = nullptr, PlanRules rules = {},
+                                               bool all_sockets = false);
 
 }  // namespace dlaunch

@@ -46,6 +46,18 @@ wait_until 10 eval '! alive ${rank_pids[0]} && ! alive ${rank_pids[1]}' || ranks
 host_thaw 2; ranks_end 10
 ranks_told "0 1" 'timed out after.*: waiting for rank 2-3 \(no answer\); arrived: 0-1$'
 
+# In a group, errors name the rank and the host as the job does.
+groups() {
+  start_ranks 4 4 "$BUILD/tests/support/group_ring"
+  for r in 0 1 2 3; do wait_until 10 grep -q 'goes on' out.$r || ranks_fail "no start"; done
+}
+told() { wait_until 10 eval '! alive ${rank_pids[0]} 2>/dev/null' || ranks_fail "rank 0 hangs"; }
+end_others() { host_kill 2; host_kill 4; ranks_end 10; }
+groups; host_kill 3; told; end_others
+ranks_told 0 'PEER_LOST, lost 1: .*rank 2 \(pid [0-9]+ on host3\)'
+groups; host_freeze 3; told; host_thaw 3; end_others
+ranks_told 0 'TIMEOUT.*waiting for rank 1 \(no answer\); arrived: 0; rank 1 of this group is rank 2 \(pid [0-9]+ on host3\)'
+
 # A power cut: the connections of the host neither end nor answer, and no operation's time is up.
 unset DLAUNCH_OP_TIMEOUT
 for size in 8 4M; do

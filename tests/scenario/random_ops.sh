@@ -14,3 +14,12 @@ for transport in shm tcp; do
     expect_out "$transport, $ranks ranks, seed $seed: .* [1-9][0-9]+ operations, 0 wrong results"
   done
 done
+
+# Over several sockets to each rank.
+for sockets in 2 5; do
+  DLAUNCH_SOCKETS=$sockets DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" \
+    --seed $sockets --seconds 1.2 --groups 8
+  cat out
+  expect_code 0
+  expect_out "tcp, 3 ranks, seed $sockets: .* [1-9][0-9]+ operations, 0 wrong results"
+done

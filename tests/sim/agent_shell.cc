@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace dlaunch::sim {
 
 AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, Saboteur& saboteur)
     : outside_(outside),
       saboteur_(saboteur),
-      job_(job, pump_, *this),
+      config_(job),
       grace_(grace),
       nodes_of_(job.nodes),
       places_(static_cast<std::size_t>(JobCore::slots(job))) {
+  JobDriver::Hands& hands = *this;
+  job_.emplace(config_, pump_, hands);
   const int last = nodes_of_.empty() ? 0 : *std::max_element(nodes_of_.begin(), nodes_of_.end());
   nodes_.resize(static_cast<std::size_t>(last) + 1);
   for (std::size_t number = 0; number < nodes_.size(); ++number) add_node(number);
@@ -23,7 +26,7 @@ void AgentShell::add_node(std::size_t number) {
 }
 
 TimePoint AgentShell::timer() const {
-  TimePoint next = job().deadline().value_or(kNever);
+  TimePoint next = leads_ ? job().deadline().value_or(kNever) : kNever;
   for (const auto& node : nodes_) next = std::min(next, node->deadline().value_or(kNever));
   return next;
 }
@@ -39,7 +42,7 @@ void AgentShell::on_node_lost(int node) {
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (node_of(slot) == node) at(slot).running = false;
   }
-  feed(JobCore::NodeLost{node});
+  if (leads_) feed(JobCore::NodeLost{node});
 }
 
 void AgentShell::on_node_back(int node) {
@@ -50,8 +53,66 @@ void AgentShell::on_node_back(int node) {
 void AgentShell::on_ready(const Ready& ready) {
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (worker_in(slot) != ready.worker) continue;
+    JobCore::Found& found = at(slot).found;
+    found.linked = true;
+    if (ready.left == found.in_round) found.ready = true, found.version = ready.version;
     return feed(JobCore::Ready{slot, ready.left, ready.version});
   }
+}
+
+// -- The leader
+
+void AgentShell::feed(const JobCore::Event& event) {
+  const bool end = std::holds_alternative<JobCore::Ended>(event) ||
+                   std::holds_alternative<JobCore::SpawnFailed>(event) ||
+                   std::holds_alternative<JobCore::Unkillable>(event);
+  if (leads_) return job_->feed(event);
+  if (const auto* ended = std::get_if<JobCore::Ended>(&event)) {
+    std::erase_if(unheard_, [&](const auto& earlier) {
+      const auto* stuck = std::get_if<JobCore::Unkillable>(&earlier);
+      return stuck != nullptr && stuck->slot == ended->slot;
+    });
+  }
+  if (end) unheard_.push_back(event);
+}
+
+void AgentShell::lose_leader(Loss how) {
+  if (how != Loss::at_once) return static_cast<void>(doomed_ = how);
+  leads_ = false;
+  outside_.leader_lost();
+}
+
+void AgentShell::write_down(const JobRecord& record, std::function<void()> then) {
+  const auto doomed = std::exchange(doomed_, {});
+  if (doomed != Loss::unwritten) written_ = record;
+  if (doomed) return lose_leader(Loss::at_once);
+  then();
+}
+
+void AgentShell::take_over() {
+  JobDriver::Hands& hands = *this;
+  job_.emplace(config_, pump_, hands);
+  leads_ = true;
+  for (const int node : lost_) feed(JobCore::NodeLost{node});
+  if (written_.round == 0) return feed(JobCore::Start{});
+  const auto unheard = std::exchange(unheard_, {});
+  JobCore::Resume resume{written_, {}};
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    Place& place = at(slot);
+    const bool ended = std::any_of(unheard.begin(), unheard.end(), [=](const auto& event) {
+      return std::visit(
+          [=](const auto& what) {
+            if constexpr (requires { what.slot; }) return what.slot == slot;
+            return false;
+          },
+          event);
+    });
+    if (place.worker == 0 || !reachable(slot)) continue;
+    if (ended) place.found.ready = false;
+    if (place.running || ended || place.found.done) resume.found.push_back(place.found);
+  }
+  feed(resume);
+  for (const auto& event : unheard) feed(event);
 }
 
 // -- What the job wants
@@ -91,6 +152,8 @@ void AgentShell::perform(const JobCore::Announce& announce) {
   RoundNotice notice{.round = announce.round, .size = static_cast<int>(announce.slots.size())};
   for (const Slot slot : announce.slots) {
     at(slot).rank = notice.rank;
+    at(slot).found.in_round = at(slot).found.round = announce.round;
+    at(slot).found.ready = false;
     outside_.send(at(slot).worker, notice);
     ++notice.rank;
   }
@@ -103,7 +166,7 @@ void AgentShell::perform(const JobCore::Finish& how) { outside_.sees(how); }
 bool AgentShell::spawn(Slot slot, int rank, int round) {
   const int worker = ++last_worker_;
   if (!outside_.start(slot, worker, rank, round)) return false;
-  at(slot) = {worker, rank, true, now()};
+  at(slot) = {worker, rank, true, now(), {.slot = slot, .round = round}};
   return true;
 }
 
@@ -126,6 +189,7 @@ void AgentShell::on_ended(Slot slot, End end) {
     }
   }
   at(slot).running = false;
+  at(slot).found.done = end.well && leads_;
   node(node_of(slot)).exited(slot);
   feed(JobCore::Ended{.slot = slot,
                       .well = end.well,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Outside {
   // It runs no more, though nobody has looked yet.
   virtual bool has_ended(int worker) = 0;
   virtual void reap(int worker) = 0;
+  // Nobody leads.
+  virtual void leader_lost() = 0;
   virtual void sees(const JobCore::Event& event) = 0;
   virtual void sees(const JobCore::Action& action) = 0;
   virtual void sees(const AgentCore::Action& action) = 0;
@@ -40,7 +43,8 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   AgentShell(const JobConfig& job, Duration grace, Outside& outside, Saboteur& saboteur);
 
   void start() { feed(JobCore::Start{}); }
-  void feed(const JobCore::Event& event) { job_.feed(event); }
+  // Where nobody leads, the next one hears of how processes ended, and of nothing else.
+  void feed(const JobCore::Event& event);
   void on_ready(const Ready& ready);
   void on_ended(Slot slot, End end);
   void on_never_ran(Slot slot);
@@ -49,9 +53,16 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   void on_node_lost(int node);
   void on_node_back(int node);
 
+  // How the leader goes: at once, or when it is about to write down its next decision, or has.
+  enum class Loss { at_once, unwritten, written };
+  void lose_leader(Loss how);
+  bool leads() const { return leads_; }
+  // Another one takes over, with what was written down and the processes that are there.
+  void take_over();
+
   // When the timer is due, by the agent's clock.
   TimePoint timer() const;
-  const JobCore& job() const { return job_.core(); }
+  const JobCore& job() const { return job_->core(); }
   // The worker that has the slot and was not reaped; 0: none.
   int worker_in(Slot slot) const { return at(slot).running ? at(slot).worker : 0; }
   bool has_node(int node) const { return !lost_.contains(node); }
@@ -64,11 +75,14 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
     int rank = -1;
     bool running = false;
     TimePoint started{};
+    JobCore::Found found;  // what the next leader is told
   };
 
   TimePoint now() override { return outside_.clock(); }
 
   // -- Of the job
+  bool writes_down() const override { return true; }
+  void write_down(const JobRecord& record, std::function<void()> then) override;
   std::vector<JobCore::Action> decide(JobCore& core, const JobCore::Event& event) override;
   void perform(const JobCore::StartWorkers& start) override;
   void perform(const JobCore::StopWorkers& stop) override;
@@ -94,7 +108,12 @@ class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
   Outside& outside_;
   Saboteur& saboteur_;
   Pump pump_;
-  JobDriver job_;
+  const JobConfig config_;
+  std::optional<JobDriver> job_;
+  JobRecord written_;  // round 0: nothing yet
+  std::optional<Loss> doomed_;
+  bool leads_ = true;
+  std::vector<JobCore::Event> unheard_;
   const Duration grace_;
   const std::vector<int> nodes_of_;                 // by slot
   std::vector<std::unique_ptr<NodeDriver>> nodes_;  // each knows the job's slots

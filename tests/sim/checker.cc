@@ -164,7 +164,7 @@ void Checker::after_all() {
          "a worker runs on after its grace");
   }
   const bool goes_on = job.state() == JobState::forming || job.state() == JobState::active;
-  must(scenario.job.timeout == Duration(0) || !goes_on ||
+  must(scenario.job.timeout == Duration(0) || !goes_on || leader_lost ||
            stage_.now <= kStart + scenario.job.timeout + std::chrono::milliseconds(1),
        "the job goes on after its time-out");
   must(timer_rang == kNever || shell_.timer() != timer_rang, "the timer spins");
@@ -174,6 +174,7 @@ void Checker::after_all() {
 // Nobody waits for a newcomer longer than for join_timeout.
 void Checker::check_joins() {
   const auto& job = shell_.job();
+  if (!shell_.leads()) return;
   if (job.state() != JobState::forming && job.state() != JobState::active) return;
   TimePoint waits = kNever;  // somebody does, since
   for (Slot slot = 0; slot < shell_.slots(); ++slot) {
@@ -188,7 +189,8 @@ void Checker::check_joins() {
     if (number == 0 || job.rank_of(slot) < 0) continue;
     const Worker& worker = stage_.worker(number);
     if (worker.connected || worker.told_to_stop || worker.life != Worker::running) continue;
-    const TimePoint late = std::max(waits, worker.started + stage_.scenario.job.join_timeout);
+    const TimePoint late =
+        std::max(waits, std::max(worker.started, led_since) + stage_.scenario.job.join_timeout);
     must(stage_.now <= late + std::chrono::milliseconds(1), "a newcomer is waited for too long");
   }
 }

@@ -28,7 +28,8 @@ class Checker {
   const std::optional<JobCore::Finish>& finish() const { return finish_; }
   // What the world did that explains an end.
   bool signalled = false, spawn_failed = false, frozen = false, resized = false, grown = false;
-  bool node_lost = false;
+  bool node_lost = false, leader_lost = false;
+  TimePoint led_since{};          // by this leader
   TimePoint ordered{};            // the last Resize or Replace
   TimePoint timer_rang = kNever;  // when it was due, by the agent's clock
 

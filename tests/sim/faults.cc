@@ -103,6 +103,10 @@ void World::harm_job(const Fault& fault) {
       return;
     case Harm::node:
       return lose_node(fault.number, fault.lasts);
+    case Harm::leader:
+      if (!shell_.leads() || checker_.finished()) return;
+      leaderless_ = fault.lasts;
+      return shell_.lose_leader(static_cast<AgentShell::Loss>(fault.number % 3));
     default:
       return;
   }

@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kHarms[] = {
-    "kill",        "kill several", "fail",   "blame",      "end well", "stop",
-    "replace",     "resize",       "signal", "clock jump", "node",     "replay",
-    "spawn fails", "never runs",   "mute",   "shielded",   "frozen"};
+constexpr const char* kHarms[] = {"kill", "kill several", "fail",   "blame",       "end well",
+                                  "stop", "replace",      "resize", "signal",      "clock jump",
+                                  "node", "replay",       "leader", "spawn fails", "never runs",
+                                  "mute", "shielded",     "frozen"};
 constexpr const char* kMomentNames[] = {"time",    "spawned", "asked",       "told",   "entered",
                                         "met",     "synced",  "contributed", "result", "committed",
                                         "barrier", "leaving", "finished"};

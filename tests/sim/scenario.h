@@ -43,6 +43,7 @@ enum class Harm {
   jump,    // the clock, forward
   node,    // one is lost, and back after a while
   replay,  // an old Ready comes once more
+  leader,  // is lost, and another one takes over after a while
   // Of the process that is being started:
   spawn_fails,
   never_runs,  // spawned, but its program cannot be executed

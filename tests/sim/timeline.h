@@ -25,6 +25,7 @@ struct Happening {
     reap,       // the agent sees its end
     fault,      // a: which
     node_back,  // a: which
+    take_over,  // another leader is there
   };
   TimePoint at{};
   std::uint64_t order = 0;

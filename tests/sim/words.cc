@@ -9,6 +9,9 @@ namespace {
 struct EventWords {
   using Core = JobCore;
   std::string operator()(const Core::Start&) const { return "start"; }
+  std::string operator()(const Core::Resume& e) const {
+    return fmt::format("resume after round {} with {} processes", e.was.round, e.found.size());
+  }
   std::string operator()(const Core::Spawned& e) const { return fmt::format("{} spawned", e.slot); }
   std::string operator()(const Core::SpawnFailed& e) const {
     return fmt::format("{} not spawned", e.slot);

@@ -90,6 +90,11 @@ void World::happen(const Happening& what) {
     stage_.trace.say(stage_.now, "node {} is back", what.a);
     return shell_.on_node_back(what.a);
   }
+  if (what.kind == Happening::take_over) {
+    stage_.trace.say(stage_.now, "another leader takes over");
+    checker_.led_since = stage_.now;
+    return shell_.take_over();
+  }
   Worker& worker = stage_.worker(what.worker);
   if (what.kind == Happening::to_agent) {
     // The agent believes nobody it does not know to run.
@@ -200,6 +205,14 @@ void World::send(int number, const WorkerMessage& message) {
 }
 
 // -- The agent's decisions
+
+void World::leader_lost() {
+  stage_.trace.say(stage_.now, "the leader is lost");
+  checker_.leader_lost = checker_.grown = true;
+  checker_.ordered = stage_.now;
+  last_harm_ = stage_.now + leaderless_;
+  stage_.timeline.add({.at = stage_.now + leaderless_, .kind = Happening::take_over});
+}
 
 void World::sees(const JobCore::Event& event) {
   stage_.trace.say(stage_.now, "    job hears {}", words(event));

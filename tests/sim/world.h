@@ -34,6 +34,7 @@ class World final : private Outside, private Workers::Listener {
   void send(int worker, const WorkerMessage& message) override;
   bool has_ended(int worker) override { return stage_.worker(worker).life == Worker::dead; }
   void reap(int worker) override;
+  void leader_lost() override;
   void sees(const JobCore::Event& event) override;
   void sees(const JobCore::Action& action) override;
   void sees(const AgentCore::Action& action) override;
@@ -65,7 +66,8 @@ class World final : private Outside, private Workers::Listener {
   std::vector<Fault> faults_;
   std::vector<bool> struck_;
   TimePoint last_harm_ = kStart;
-  Duration jumped_{};  // the agent's clock, forward
+  Duration leaderless_{};  // so long, the next time
+  Duration jumped_{};      // the agent's clock, forward
   Outcome outcome_;
 };
 

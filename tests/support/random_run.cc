@@ -44,7 +44,7 @@ Outcome Run::run() {
     if (groups_.contains(step.group) && (groups || step.number >= limits_.skip)) take(step);
     if (outcome_.result == DL_OK) end_some();
     if (steps % kStepsPerLook != 0 || outcome_.result != DL_OK) continue;
-    std::uint8_t enough = now() > end;
+    std::uint8_t enough = now() > end || (limits_.enough && limits_.enough());
     note(dl_broadcast(groups_[0].comm, &enough, 1, DL_UINT8, 0), 0);
     if (enough != 0) break;
   }

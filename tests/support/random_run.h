@@ -16,6 +16,7 @@ namespace random_ops {
 struct Limits {
   std::uint64_t steps = UINT64_MAX;
   double seconds = 1e9;
+  std::function<bool()> enough = {};  // as rank 0 sees it
   std::uint64_t skip = 0;  // steps before this one are only taken where they make or free groups
   bool trace = false;
 };

@@ -126,17 +126,21 @@ DL_API dl_result dl_state_commit(dl_state* state, int flags);
 /* Collective; for states with options.in_place, on others it does nothing. From here to the commit
  * the step changes the registered memory, and does nothing that another rank's death can break:
  *
- *   gradient(w, g);  all_reduce(g);  dl_state_update(state);  apply(w, g);  dl_state_commit(state, 0);
+ *   gradient(w, g);
+ *   all_reduce(g);
+ *   dl_state_update(state);
+ *   apply(w, g);
+ *   dl_state_commit(state, 0);
  *
  * Outside of that the registered memory must not be changed: it is the last commit itself, and is
  * copied only when a rank has died, for a snapshot, or for who comes anew. So a commit costs
  * nothing; this call makes the small all_reduce instead. All ranks that have lost a peer within an
- * update, with none that has got to its commit, fall back to the last copy there is. Not for sharded
- * memory, nor with commit_every. */
+ * update, with none that has got to its commit, fall back to the last copy there is. Not for
+ * sharded memory, nor with commit_every. */
 DL_API dl_result dl_state_update(dl_state* state);
 
-/* Puts the last commit back into the registered memory. Not collective. In place it is there, unless
- * an update has begun, which is DL_ERR_INVALID. */
+/* Puts the last commit back into the registered memory. Not collective. In place it is there,
+ * unless an update has begun, which is DL_ERR_INVALID. */
 DL_API dl_result dl_state_restore(dl_state* state);
 
 /* Collective; after DL_ERR_PEER_LOST, or when dl_state_round_over(). Leaves the round, waits for

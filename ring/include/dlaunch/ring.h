@@ -100,6 +100,8 @@ DL_API void dl_options_init(dl_options* options);
  *                       0 then listens on MASTER_PORT). Without RANK: a world of one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
+ *   "etcd://host:port,host:port/prefix"  through etcd; "etcds://" by TLS. A user, a password and
+ *                       files of TLS come from etcdctl's variables (ETCDCTL_USER ...).
  * options may be NULL. On failure *comm is NULL and dl_last_error(NULL) says why.
  * Between hosts the ranks connect to each other by the address that leads to the store, or that
  * DLAUNCH_INTERFACE chooses (eth0, 10.0.0.7, 10.0.0.0/8), on ports that the kernel chooses, or of

@@ -166,3 +166,23 @@ TEST_CASE("a rate limit lets one through per subject and period, and remembers a
   CHECK_FALSE(limit.may_say(start + 10s, "c"));
   CHECK(limit.may_say(start + 19s, "c") == 0);
 }
+
+TEST_CASE("a key is made once, for us alone, whoever is the first to ask for it") {
+  char folder[] = "/tmp/dlaunch-key-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/own/key";
+  const auto made = Secret::load_or_make(path);
+  REQUIRE(made);
+  CHECK(made->bytes().size() == 64);
+  CHECK(Secret::load_or_make(path)->bytes() == made->bytes());
+  struct stat st {};
+  REQUIRE(::stat(path.c_str(), &st) == 0);
+  CHECK((st.st_mode & 0777) == 0600);
+  CHECK(st.st_nlink == 1);
+  ::chmod(path.c_str(), 0644);
+  CHECK_FALSE(Secret::load_or_make(path));
+  ::unlink(path.c_str());
+  ::rmdir((std::string(folder) + "/own").c_str());
+  CHECK_FALSE(Secret::load_or_make(std::string(folder) + "/none/own/key"));
+  CHECK(::rmdir(folder) == 0);  // nothing else is left
+}

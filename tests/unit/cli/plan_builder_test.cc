@@ -1,5 +1,7 @@
 #include "cli/plan_builder.h"
 
+#include <signal.h>
+
 #include <map>
 #include <set>
 
@@ -22,6 +24,7 @@ struct FakeMachine {
   UsableCpus cpus{8, 0};
   bool terminal = false;
   int topology_asked = 0;
+  std::optional<Duration> time_left;  // of a Slurm job
 
   Machine machine() {
     Machine m;
@@ -58,6 +61,8 @@ struct FakeMachine {
       return std::nullopt;
     };
     m.new_job_id = [] { return "random"; };
+    m.slurm_time_left = [this](const std::string&) { return time_left; };
+    m.any_address = [] { return std::string("10.0.0.5"); };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
       return std::string("10.0.0.1");
@@ -312,7 +317,8 @@ TEST_CASE("one node, and what says so") {
   CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);
   CHECK(
       fake.refused({"--nnodes", "2", "p"}) ==
-      "64 --nnodes 2 needs --rdzv tcp://HOST:PORT: where one of the hosts listens for the others");
+      "64 --nnodes 2 needs --rdzv: tcp://HOST:PORT, where one of the hosts listens for the others, "
+      "or file:///FOLDER or etcd://HOST:PORT");
   CHECK(
       fake.refused({"--nnodes", "3:2", "p"}).starts_with("64 --nnodes: '2' is not a whole number"));
   CHECK(fake.refused({"--nnodes", "0", "p"}).find(", or MIN:MAX") != std::string::npos);
@@ -368,8 +374,9 @@ TEST_CASE("addresses must be ours") {
   CHECK(fake.refused({"--rdzv", "tcp://far:1", "p"}) ==
         "64 --rdzv: 'far' is not an address of this machine; for a job on several say --nnodes");
   CHECK(fake.refused({"--master_addr", "far", "p"}).starts_with("64 --master_addr: 'far' is not"));
-  CHECK(fake.refused({"--rdzv", "file:///x", "p"}) ==
-        "64 --rdzv: 'file:///x' is not tcp://HOST:PORT, the only rendezvous of this version");
+  CHECK(fake.refused({"--rdzv", "http://x", "p"}) ==
+        "64 --rdzv: 'http://x' is not tcp://HOST:PORT, file:///FOLDER or "
+        "etcd://HOST:PORT,.../PREFIX");
   CHECK(fake.refused({"--rdzv", "tcp://here:99999", "p"}).starts_with("64 --rdzv: 'here:99999'"));
   CHECK(fake.refused({"--master-port", "70000", "p"}).starts_with("64 --master-port: '70000'"));
   CHECK(fake.refused({"--rdzv", "here:7", "--master-port", "7", "p"})
@@ -429,6 +436,40 @@ TEST_CASE("too many workers: a note, a warning only for a person at a terminal")
   fake.terminal = true;
   CHECK(fake.built({"-n", "4", "p"}).warnings == line);
   CHECK(fake.built({"-n", "2", "p"}).warnings.empty());
+}
+
+TEST_CASE("where the leader is elected") {
+  FakeMachine fake;
+  const auto plan = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--nnodes", "2:3", "p"});
+    return fake.plan(words);
+  };
+  const Plan folder = plan({"--rdzv", "file:///shared/x"});
+  CHECK(folder.nodes.elects());
+  CHECK(folder.nodes.folder == "/shared/x");
+  CHECK(folder.store_listen == "10.0.0.5:0");
+  CHECK(folder.nodes.rank == -1);
+  CHECK(plan({"--rdzv", "file:///x", "--interface", "eth0"}).store_listen == "10.9.9.9:0");
+  CHECK(plan({"--rdzv", "file:///x", "--master-port", "7"}).master_port == 7);
+  fake.env["ETCDCTL_USER"] = "me:word";
+  const Plan etcd = plan({"--rdzv", "etcds://h1,h2:7/jobs"});
+  REQUIRE(etcd.nodes.etcd);
+  CHECK(etcd.nodes.etcd->endpoints.size() == 2);
+  CHECK(etcd.nodes.etcd->password == "word");
+  CHECK(etcd.store_listen == "10.0.0.1:0");
+  CHECK(describe(etcd).find("led by whoever is elected, by etcd at h1:2379, h2:7") !=
+        std::string::npos);
+  CHECK(describe(etcd).find("word") == std::string::npos);
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--nnodes", "2", "p"});
+    return fake.refused(words);
+  };
+  CHECK(refused({"--rdzv", "file://x"}).find("is not file:///FOLDER") != std::string::npos);
+  CHECK(refused({"--rdzv", "etcd://"}).find("no server is named") != std::string::npos);
+  CHECK(refused({"--rdzv", "etcd://me:word@h"}).find("ETCDCTL_USER") != std::string::npos);
+  CHECK(refused({"--rdzv", "file:///x", "--master-addr", "h"}).find("contradict") !=
+        std::string::npos);
+  CHECK(fake.refused({"--rdzv", "file:///x", "p"}).find("with --nnodes") != std::string::npos);
 }
 
 TEST_CASE("output: modes and files") {
@@ -521,4 +562,115 @@ TEST_CASE("times, restarts, error file, transport") {
   CHECK(fake.refused({"--port-range", "7-3", "p"}) ==
         "64 --port-range: '7-3' is not a range of ports such as 29600-29700");
   CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");
+}
+
+TEST_CASE("slurm: a step is a job on its nodes, led by the first") {
+  FakeMachine fake;
+  fake.env = {{"HOME", "/home/u"},
+              {"SLURM_JOB_ID", "7"},
+              {"SLURM_STEP_ID", "1"},
+              {"SLURM_STEP_NODELIST", "here,there[1-2]"},
+              {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+              {"SLURM_NODEID", "0"}};
+  const auto built = fake.built({"--nproc", "2", "p"});
+  const Plan& plan = built.plan;
+  CHECK((plan.nodes.min == 3 && plan.nodes.max == 3 && plan.nodes.rank == 0));
+  CHECK(plan.nodes.lead == NodesPlan::Lead::yes);
+  CHECK(plan.nodes.endpoint == "here:20908");
+  CHECK(plan.store_listen == "10.0.0.1:20908");
+  CHECK(plan.job_id == "slurm-7.1");
+  CHECK(plan.key_file == "/home/u/.dlaunch/key");
+  CHECK(built.warnings.empty());
+  CHECK(fake.plan({"--secret-file", "secret", "p"}).key_file.empty());
+  CHECK_FALSE(fake.plan({"--standalone", "p"}).nodes.several());
+
+  fake.env["SLURM_NODEID"] = "2";
+  CHECK(fake.plan({"p"}).nodes.lead == NodesPlan::Lead::no);
+  CHECK(fake.plan({"p"}).nodes.endpoint == "here:20908");
+  fake.env["SLURM_STEP_TASKS_PER_NODE"] = "2(x3)";
+  CHECK(fake.refused({"p"}).starts_with("64 Slurm started 2 dlaunch on here"));
+  CHECK(fake.plan({"--nnodes", "1", "p"}).nproc == 1);
+  fake.env["DLAUNCH_ROUND"] = "1";  // started by a worker
+  CHECK_FALSE(fake.plan({"p"}).nodes.several());
+}
+
+TEST_CASE("slurm: where the first node calls itself 127.0.1.1, it listens as the others see it") {
+  FakeMachine fake;
+  fake.env = {{"SLURM_JOB_ID", "7"},
+              {"SLURM_STEP_ID", "0"},
+              {"SLURM_STEP_NODELIST", "localhost,there"},
+              {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+              {"SLURM_NODEID", "0"}};
+  const auto built = fake.built({"p"});
+  CHECK(built.plan.store_listen == "10.0.0.1:20907");
+  CHECK(built.warnings.size() == 1);  // no HOME: no secret
+}
+
+TEST_CASE("slurm: in an allocation the other nodes are started by srun") {
+  FakeMachine fake;
+  fake.env = {{"SLURM_JOB_ID", "7"},
+              {"SLURM_JOB_NODELIST", "n[1-3]"},
+              {"SLURM_TASKS_PER_NODE", "2(x2),1"},
+              {"SLURM_JOB_CPUS_PER_NODE", "8(x2),4"},
+              {"SLURMD_NODENAME", "n1"},
+              {"SLURM_CPUS_ON_NODE", "8"},
+              {"LR", "0.1"}};
+  const Plan plan = fake.plan({"p"});
+  CHECK(hosts_of(plan) == "n1:2* n2:2 n3:1");
+  CHECK((plan.nodes.by_srun && plan.nodes.ssh == Words{"srun"}));
+  CHECK((plan.nodes.hosts[1].cpus == 8 && plan.nodes.hosts[2].cpus == 4));
+  const auto order = decode_ssh_order(plan.nodes.order);
+  REQUIRE(order);
+  CHECK((order->by_srun && order->environment == Words{"LR=0.1"}));
+  CHECK(hosts_of(fake.plan({"-n", "3", "p"})) == "n1:2* n2:1");
+  CHECK(hosts_of(fake.plan({"--nproc", "4", "p"})) == "n1:4* n2:4 n3:4");
+  CHECK(fake.plan({"--ssh-command", "ssh -x", "p"}).nodes.ssh == Words{"ssh", "-x"});
+  CHECK_FALSE(fake.plan({"--standalone", "p"}).nodes.several());
+  fake.env.erase("SLURMD_NODENAME");  // the shell of salloc on a login node
+  CHECK(hosts_of(fake.plan({"p"})) == "n1:2 n2:2 n3:1");
+  fake.env["SLURM_JOB_NODELIST"] = "here";
+  fake.env["SLURM_TASKS_PER_NODE"] = "4";
+  fake.env["SLURM_JOB_CPUS_PER_NODE"] = "4";
+  CHECK((!fake.plan({"p"}).nodes.several() && fake.plan({"p"}).nproc == 4));
+}
+
+TEST_CASE("slurm: workers that were left with a single CPU are told about") {
+  FakeMachine fake;
+  fake.env = {{"SLURM_JOB_ID", "7"},           {"SLURM_STEP_ID", "0"},
+              {"SLURM_STEP_NODELIST", "here"}, {"SLURM_STEP_TASKS_PER_NODE", "1"},
+              {"SLURM_NODEID", "0"},           {"SLURM_CPUS_ON_NODE", "1"}};
+  fake.cpus = {1, 0};
+  REQUIRE(fake.built({"--nproc", "8", "p"}).warnings.size() == 1);
+  CHECK(fake.built({"--nproc", "8", "p"}).warnings[0].starts_with("8 workers share the one CPU"));
+  CHECK(fake.built({"p"}).warnings.empty());
+  fake.cpus = {2, 0};  // not bound
+  CHECK(fake.built({"--nproc", "8", "p"}).warnings.empty());
+}
+
+TEST_CASE("slurm: a signal before the time is up") {
+  using namespace std::chrono;
+  FakeMachine fake;
+  CHECK_FALSE(fake.plan({"p"}).end_signal_after);
+  CHECK(fake.refused({"--end-signal", "USR1@5m", "p"}) ==
+        "64 --end-signal has no effect: this is not run in a job of Slurm");
+  fake.env = {{"SLURM_JOB_ID", "7"}};
+  fake.time_left = hours(1);
+  const auto plan = [&](const Words& options) {
+    Words words = {"--standalone"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.emplace_back("p");
+    return fake.plan(words);
+  };
+  CHECK(plan({}).end_signal_after == hours(1) - seconds(15));
+  CHECK(plan({}).end_signal == SIGTERM);
+  CHECK(plan({"--grace", "30"}).end_signal_after == hours(1) - seconds(35));
+  CHECK(plan({"--end-signal", "USR1@5m"}).end_signal_after == minutes(55));
+  CHECK(plan({"--end-signal", "SIGUSR1@5m"}).end_signal == SIGUSR1);
+  CHECK(plan({"--end-signal", "USR1@2h"}).end_signal_after == seconds(0));
+  CHECK_FALSE(plan({"--end-signal", "none"}).end_signal_after);
+  for (const char* bad : {"USR1", "@5", "KILL@5", "USR1@soon", "5m"}) {
+    CHECK(fake.refused({"--standalone", "--end-signal", bad, "p"}).starts_with("64 --end-signal"));
+  }
+  fake.time_left.reset();
+  CHECK_FALSE(plan({}).end_signal_after);
 }

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "elastic/job_driver.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;
@@ -20,6 +21,25 @@ class JobWorld {
  public:
   explicit JobWorld(JobConfig config, bool elastic = true) : core(config), elastic_(elastic) {
     feed(JobCore::Start{});
+  }
+
+  // Under a new leader, with those processes that `earlier` left behind. absent: nodes.
+  JobWorld(JobConfig config, const JobWorld& earlier, const std::vector<int>& absent = {})
+      : core(config), now(earlier.now), elastic_(earlier.elastic_) {
+    JobCore::Resume resume{earlier.core.record(), {}};
+    for (const int node : absent) feed(JobCore::NodeLost{node});
+    for (const auto& [slot, rank] : earlier.running) {
+      const int node = config.nodes.empty() ? 0 : config.nodes[static_cast<std::size_t>(slot)];
+      if (std::count(absent.begin(), absent.end(), node) != 0) continue;
+      running[slot] = rank;
+      JobCore::Found found{.slot = slot, .linked = elastic_, .round = 1};
+      if (earlier.left.contains(slot)) {
+        found.in_round = found.round = left[slot] = earlier.left.at(slot);
+      }
+      resume.found.push_back(found);
+    }
+    announced = earlier.announced;
+    feed(resume);
   }
 
   void feed(const JobCore::Event& event) {
@@ -694,4 +714,131 @@ TEST_CASE("with the scope of a node, those on other nodes stay") {
   world.rejoin_all();
   CHECK(world.announced == std::vector<int>{1, 2});
   CHECK(world.roster == Slots{0, 1, 2, 3});
+}
+
+// -- Another leader
+
+namespace {
+
+JobConfig one_on_each_of(int nodes, int min_size, int restarts) {
+  JobConfig config{.size = nodes, .min_size = min_size, .max_size = nodes};
+  config.restarts.limit.restarts = restarts;
+  for (int node = 0; node < nodes; ++node) config.nodes.push_back(node);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the next leader's first round has a new number and the processes that are there") {
+  const JobConfig config = one_on_each_of(3, 1, 2);
+  const JobWorld first(config);
+  JobWorld world(config, first);
+  CHECK(world.fences.back() > first.announced.back());
+  CHECK(world.announced == first.announced);  // they have not left the old one yet
+  world.rejoin_all();
+  for (const Slot slot : {0, 1, 2}) world.rejoin(slot);
+  REQUIRE(world.announced.size() == 2);
+  CHECK(world.roster == first.roster);
+  CHECK(world.starts == 0);
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a node that was lost with its leader is one failure; the others go on without it") {
+  const JobConfig config = one_on_each_of(3, 2, 2);
+  const JobWorld first(config);
+  JobWorld world(config, first, {0});
+  for (const Slot slot : {1, 2}) world.rejoin(slot);
+  CHECK(world.roster == std::vector<Slot>{1, 2});
+  CHECK(world.starts == 0);
+  CHECK(world.core.restarts_left(world.now) == 1);
+  world.feed(JobCore::NodeBack{0});
+  for (const Slot slot : {1, 2}) world.rejoin(slot);
+  CHECK(world.roster.size() == 3);
+  JobWorld third(config, world, {1});
+  CHECK(third.core.restarts_left(third.now) == 0);
+  JobWorld fourth(config, third, {0});
+  REQUIRE(fourth.finish);
+  CHECK(fourth.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("a process that ended while nobody led is started again in its place") {
+  const JobConfig config = one_on_each_of(2, 1, 2);
+  JobWorld first(config);
+  first.running.erase(1);
+  JobWorld world(config, first);
+  world.rejoin(0);
+  CHECK(world.starts == 1);
+  CHECK(world.roster == std::vector<Slot>{0, 1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
+TEST_CASE("programs that do not take part in rounds are started again by the next leader") {
+  const JobConfig config = one_on_each_of(2, 1, 2);
+  const JobWorld first(config, false);
+  JobWorld world(config, first);
+  CHECK(world.stopped == std::vector<Slot>{0, 1});
+  CHECK(world.starts == 2);
+  CHECK(world.core.round() > first.core.round());
+}
+
+TEST_CASE("a job whose members have all finished is over under the next leader") {
+  JobCore core(one_on_each_of(2, 1, 0));
+  const JobCore::Found a{.slot = 0, .done = true, .round = 1},
+      b{.slot = 1, .done = true, .round = 1};
+  JobCore::Resume resume;
+  resume.was.round = resume.was.live = 1;
+  resume.was.roster = {0, 1};
+  resume.found = {a, b};
+  const auto actions = core.step(kStart, resume);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<JobCore::Finish>(actions.front()).end == JobEnding::succeeded);
+}
+
+TEST_CASE("who was in the newest round that may have got on") {
+  const JobRecord record{.round = 5, .live = 3, .roster = {0, 2}};
+  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 3, .round = 3}}));
+  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 2, .round = 2}}));  // not told of 3 yet
+  CHECK(JobCore::holds(record, {{.slot = 2, .round = 3}}));                 // not linked
+  CHECK_FALSE(JobCore::holds(record, {{.slot = 2, .round = 4}}));
+  CHECK_FALSE(JobCore::holds(record, {{.slot = 1, .round = 3}}));
+  CHECK_FALSE(JobCore::holds(record, {}));
+}
+
+TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
+  struct Hands : JobDriver::Hands {
+    TimePoint now() override { return kStart; }
+    bool writes_down() const override { return true; }
+    void write_down(const JobRecord& record, std::function<void()> then) override {
+      records.push_back(record);
+      written.push_back(std::move(then));
+    }
+    void perform(const JobCore::StartWorkers& start) override {
+      for (const auto& place : start.places) started.push_back(place.slot);
+    }
+    void perform(const JobCore::StopWorkers&) override {}
+    void perform(const JobCore::HandOn&) override {}
+    void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
+    void perform(const JobCore::Announce&) override {}
+    void perform(const JobCore::Finish&) override { ++finished; }
+    std::vector<JobRecord> records;
+    std::vector<std::function<void()>> written;
+    std::vector<Slot> started;
+    std::vector<int> fences;
+    int finished = 0;
+  } hands;
+  Pump pump;
+  JobDriver driver(one_on_each_of(3, 2, 2), pump, hands);
+  driver.feed(JobCore::Start{});
+  REQUIRE(hands.records.size() == 1);
+  CHECK(hands.records[0].round == 1);
+  CHECK(hands.started.empty());
+  driver.feed(JobCore::NodeLost{2});
+  CHECK(hands.fences.empty());
+  REQUIRE(hands.records.size() == 2);
+  CHECK(hands.records[1].round == 2);
+  hands.written[0]();
+  CHECK(hands.started == std::vector<Slot>{0, 1});
+  CHECK(hands.fences.empty());
+  hands.written[1]();
+  CHECK(hands.fences == std::vector<int>{2});
 }

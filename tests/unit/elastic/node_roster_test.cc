@@ -108,3 +108,26 @@ TEST_CASE("a host that was started anew before its loss was noticed takes its ow
   CHECK(std::get<NodeRoster::Back>(actions[1]).node == 1);
   CHECK(roster.step(kStart, NodeRoster::Gone{7}).empty());
 }
+
+TEST_CASE("under a new leader the hosts of before are waited for, but the one that led") {
+  const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 2}, {3, "c", 2}, {0, "", 0}};
+  const NodeRoster::Config config{.min_nodes = 2, .max_nodes = 4};
+  NodeRoster roster(kStart, config, was, 0);
+  CHECK(roster.who_is_here() == "0 of 4 hosts are here");
+  CHECK(roster.step(kStart, NodeRoster::Join{7, "c", 2, 2}).empty());
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "b", 1, 3})));
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "b", -1, 2})));
+  CHECK(roster.node_of(9) == 1);
+  CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{10, "a", -1, 2}))->node == 0);
+}
+
+TEST_CASE("under a new leader who does not come is not waited for for long") {
+  const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 2}, {3, "c", 2}};
+  NodeRoster roster(kStart, {.min_nodes = 1, .max_nodes = 3}, was, 0);
+  CHECK(roster.step(kStart + 1s, NodeRoster::Join{7, "c", 2, 2}).empty());
+  CHECK(roster.deadline() == kStart + 3s);
+  CHECK(roster.step(kStart + 1s, NodeRoster::Gone{7}).empty());
+  CHECK(roster.step(kStart + 2s, NodeRoster::Join{8, "c", 2, 2}).empty());
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart + 3s, NodeRoster::Clock{})));
+  CHECK(roster.node_of(8) == 2);
+}

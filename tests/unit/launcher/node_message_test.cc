@@ -79,7 +79,21 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeStartFailed{1, {Stage::exec, 2, "exec 'x'"}}).error.stage == Stage::exec);
   CHECK(over(NodeReady{1, 4, 77}).version == 77);
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  CHECK(over(NodeWelcome{1, 3}).slots == 3);
+  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}};
+  again.found.push_back(
+      {.slot = 3, .linked = true, .ready = true, .in_round = 4, .round = 4, .version = 9});
+  const auto back = over(again);
+  CHECK(back.run == "4f");
+  REQUIRE(back.found.size() == 1);
+  CHECK(back.found[0].slot == 3);
+  CHECK_FALSE(back.found[0].done);
+  CHECK(back.found[0].linked);
+  CHECK(back.found[0].ready);
+  CHECK(back.found[0].in_round == 4);
+  CHECK(back.found[0].version == 9);
+  (void)over(NodeClear{});
+  CHECK(over(NodeWelcome{1, 3, "4f"}).run == "4f");
+  CHECK(over(NodeWelcome{1, 3, ""}).slots == 3);
   CHECK(over(NodeFinish{7, "why"}).exit_code == 7);
 }
 
@@ -94,7 +108,7 @@ TEST_CASE("what makes no sense is refused") {
   CHECK(refused(std::string_view(whole).substr(0, whole.size() - 1)));
   CHECK(refused(whole + "x"));
   CHECK(refused(encode(NodeStart{0, 8, 2, 1, 4, "a", 1, {}}, kHere).substr(4)));
-  CHECK(refused(encode(NodeWelcome{1, 0}, kHere).substr(4)));
+  CHECK(refused(encode(NodeWelcome{1, 0, ""}, kHere).substr(4)));
   CHECK(refused(encode(NodeJoin{"h", 1, 0, ""}, kHere).substr(4)));
   // A list that claims to be longer than the frame costs nothing.
   std::string stop = encode(NodeStop{{1}, 9}, kHere).substr(4);

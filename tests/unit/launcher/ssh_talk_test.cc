@@ -1,5 +1,7 @@
 #include "launcher/ssh_talk.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "launcher/host_shares.h"
@@ -96,4 +98,23 @@ TEST_CASE("one table for all hosts, in their order; the first one's exit code") 
   CHECK(failure_table(failures, hosts) ==
         Words{"cannot start on 2 of 3 hosts:", "  node10  no program", "  c       refused"});
   CHECK(exit_code_of(failures) == 127);
+}
+
+TEST_CASE("srun: a step on one node, with all of it, without what was meant for other tasks") {
+  const HostPlan host{.name = "n7", .nproc = 2, .cpus = 16};
+  const auto words = srun_arguments(host, "/opt/dlaunch");
+  CHECK(words.front() == "srun");
+  for (const char* word : {"--nodelist=n7", "--nodes=1", "--ntasks=1", "--cpus-per-task=16",
+                           "--cpu-bind=none", "--overlap"}) {
+    CHECK(std::find(words.begin(), words.end(), word) != words.end());
+  }
+  CHECK(words.back() == "/opt/dlaunch");
+  CHECK(asks_srun("SLURM_NTASKS_PER_NODE=8"));
+  CHECK(asks_srun("SLURM_GPUS_PER_TASK=1"));
+  CHECK(asks_srun("SRUN_CPUS_PER_TASK=1"));
+  CHECK_FALSE(asks_srun("SLURM_JOB_ID=7"));
+  CHECK_FALSE(asks_srun("SLURM_CONF=/etc/slurm.conf"));
+  CHECK_FALSE(asks_srun("PATH=/bin"));
+  CHECK(SshTalk("srun").ended("ended with exit code 1").what ==
+        "srun ended with exit code 1 without a word");
 }

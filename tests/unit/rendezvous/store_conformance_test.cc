@@ -10,6 +10,7 @@
 
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
+#include "tests/unit/rendezvous/etcd_server.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -19,14 +20,19 @@ namespace {
 
 TimePoint soon() { return steady_now() + 10s; }
 
+enum class Kind { tcp, file, etcd };
+
 // A fresh key space and as many clients of it as a test wants.
 class Space {
  public:
-  explicit Space(bool file) {
-    if (file) {
+  explicit Space(Kind kind) {
+    if (kind == Kind::file) {
       url_ = folder_.emplace().url();
+    } else if (kind == Kind::etcd) {
+      url_ = EtcdServer::shared().url();
+      job_ += std::to_string(++spaces_);
     } else {
-      auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret("0123456789abcdef"));
+      auto server = StoreServerThread::start({"127.0.0.1", 0}, job_, Secret("0123456789abcdef"));
       REQUIRE(server);
       server_ = std::move(*server);
       url_ = "tcp://" + to_string(server_->endpoint());
@@ -34,86 +40,91 @@ class Space {
   }
   std::string folder() const { return folder_ ? folder_->path.string() : ""; }
   std::unique_ptr<Store> client() const {
-    auto store = open_store(url_, {"job", Secret("0123456789abcdef"), "a test"}, soon());
+    auto store = open_store(url_, {job_, Secret("0123456789abcdef"), "a test"}, soon());
     REQUIRE(store);
     return std::move(*store);
   }
 
  private:
+  inline static int spaces_ = 0;
   std::unique_ptr<StoreServerThread> server_;
   std::optional<TempFolder> folder_;
-  std::string url_;
+  std::string url_, job_ = "job";
 };
 
-}  // namespace
+void conform(Kind kind) {
+  const Space space(kind);
+  auto a = space.client();
+  auto b = space.client();
 
-TEST_CASE("store conformance") {
-  for (const bool file : {false, true}) {
-    CAPTURE(file);
-    const Space space(file);
-    auto a = space.client();
-    auto b = space.client();
-
-    SUBCASE("values of any bytes and of the largest size come back") {
-      const std::string odd("k\0/../\xff", 7);
-      std::string big(kMaxValueBytes, 'b');
-      big[7] = '\0';
-      REQUIRE(a->set(odd, big, soon()));
-      CHECK(*b->get(odd, soon()) == big);
-      CHECK(**b->try_get(odd, soon()) == big);
-      CHECK_FALSE(b->try_get("none", soon())->has_value());
-      CHECK_FALSE(a->set("k", big + "x", soon()));
-      CHECK_FALSE(a->compare_and_set("k", big + "x", "v", soon()));
-      CHECK_FALSE(a->wait({std::string(kMaxKeyBytes + 1, 'k')}, steady_now()));
-      REQUIRE(a->set(odd, "new", soon()));
-      CHECK(*b->get(odd, soon()) == "new");
+  SUBCASE("values of any bytes and of the largest size come back") {
+    const std::string odd("k\0/../\xff", 7);
+    std::string big(kMaxValueBytes, 'b');
+    big[7] = '\0';
+    REQUIRE(a->set(odd, big, soon()));
+    CHECK(*b->get(odd, soon()) == big);
+    CHECK(**b->try_get(odd, soon()) == big);
+    CHECK_FALSE(b->try_get("none", soon())->has_value());
+    CHECK_FALSE(a->set("k", big + "x", soon()));
+    CHECK_FALSE(a->compare_and_set("k", big + "x", "v", soon()));
+    CHECK_FALSE(a->wait({std::string(kMaxKeyBytes + 1, 'k')}, steady_now()));
+    REQUIRE(a->set(odd, "new", soon()));
+    CHECK(*b->get(odd, soon()) == "new");
+  }
+  SUBCASE("a get wakes when the key appears") {
+    std::thread writer([&] { CHECK(b->set("late", "v", soon())); });
+    CHECK(*a->get("late", soon()) == "v");
+    writer.join();
+  }
+  SUBCASE("time-outs come in time and name the keys") {
+    REQUIRE(a->set("x", "1", soon()));
+    const auto before = steady_now();
+    const auto waited = a->wait({"x", "y", "z"}, before + 30ms);
+    REQUIRE_FALSE(waited);
+    CHECK(waited.error().code == Errc::timeout);
+    CHECK(waited.error().what.find("y, z") != std::string::npos);
+    CHECK(steady_now() - before < 2s);
+    CHECK(a->set("still", "works", soon()));
+  }
+  SUBCASE("compare and set") {
+    CHECK(*a->compare_and_set("k", std::nullopt, "1", soon()) == "1");
+    CHECK(*b->compare_and_set("k", std::nullopt, "2", soon()) == "1");
+    CHECK(*b->compare_and_set("k", "1", "2", soon()) == "2");
+    CHECK(*a->compare_and_set("k", "1", "3", soon()) == "2");
+    CHECK(*a->compare_and_set("none", "1", "3", soon()) == "");
+  }
+  SUBCASE("prefixes are deleted, and nothing else") {
+    for (const char* key : {"r1/a", "r1/b", "r10/a", "r2/a"}) REQUIRE(a->set(key, "v", soon()));
+    CHECK(*b->delete_prefix("r1/", soon()) == 2);
+    CHECK_FALSE(a->try_get("r1/a", soon())->has_value());
+    CHECK(a->try_get("r10/a", soon())->has_value());
+  }
+  SUBCASE("eight clients adding at once lose nothing") {
+    const int each = kind == Kind::etcd ? 20 : 200;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&] {
+        auto store = space.client();
+        for (int i = 0; i < each; ++i) CHECK(store->add("n", 1, soon()));
+      });
     }
-    SUBCASE("a get wakes when the key appears") {
-      std::thread writer([&] { CHECK(b->set("late", "v", soon())); });
-      CHECK(*a->get("late", soon()) == "v");
-      writer.join();
-    }
-    SUBCASE("time-outs come in time and name the keys") {
-      REQUIRE(a->set("x", "1", soon()));
-      const auto before = steady_now();
-      const auto waited = a->wait({"x", "y", "z"}, before + 30ms);
-      REQUIRE_FALSE(waited);
-      CHECK(waited.error().code == Errc::timeout);
-      CHECK(waited.error().what.find("y, z") != std::string::npos);
-      CHECK(steady_now() - before < 2s);
-      CHECK(a->set("still", "works", soon()));
-    }
-    SUBCASE("compare and set") {
-      CHECK(*a->compare_and_set("k", std::nullopt, "1", soon()) == "1");
-      CHECK(*b->compare_and_set("k", std::nullopt, "2", soon()) == "1");
-      CHECK(*b->compare_and_set("k", "1", "2", soon()) == "2");
-      CHECK(*a->compare_and_set("k", "1", "3", soon()) == "2");
-      CHECK(*a->compare_and_set("none", "1", "3", soon()) == "");
-    }
-    SUBCASE("prefixes are deleted, and nothing else") {
-      for (const char* key : {"r1/a", "r1/b", "r10/a", "r2/a"}) REQUIRE(a->set(key, "v", soon()));
-      CHECK(*b->delete_prefix("r1/", soon()) == 2);
-      CHECK_FALSE(a->try_get("r1/a", soon())->has_value());
-      CHECK(a->try_get("r10/a", soon())->has_value());
-    }
-    SUBCASE("eight clients adding at once lose nothing") {
-      std::vector<std::thread> threads;
-      for (int t = 0; t < 8; ++t) {
-        threads.emplace_back([&] {
-          auto store = space.client();
-          for (int i = 0; i < 200; ++i) CHECK(store->add("n", 1, soon()));
-        });
-      }
-      for (auto& thread : threads) thread.join();
-      CHECK(*a->add("n", 0, soon()) == 1600);
-      REQUIRE(a->set("word", "x", soon()));
-      CHECK_FALSE(a->add("word", 1, soon()));
-    }
+    for (auto& thread : threads) thread.join();
+    CHECK(*a->add("n", 0, soon()) == 8 * each);
+    REQUIRE(a->set("word", "x", soon()));
+    CHECK_FALSE(a->add("word", 1, soon()));
   }
 }
 
+}  // namespace
+
+TEST_CASE("store conformance: tcp") { conform(Kind::tcp); }
+TEST_CASE("store conformance: file") { conform(Kind::file); }
+TEST_CASE("store conformance: etcd" * doctest::skip(!EtcdServer::installed())) {
+  conform(Kind::etcd);
+}
+
 TEST_CASE("a file store goes on after a writer was killed in the middle of a record") {
-  const Space space(true);
+  const Space space(Kind::file);
   auto store = space.client();
   REQUIRE(store->set("before", "1", soon()));
   for (int trial = 0; trial < 20; ++trial) {
@@ -133,7 +144,7 @@ TEST_CASE("a file store goes on after a writer was killed in the middle of a rec
 }
 
 TEST_CASE("a file store's journal does not grow with what was overwritten") {
-  const Space space(true);
+  const Space space(Kind::file);
   auto writer = space.client();
   auto reader = space.client();
   auto sleeper = space.client();  // looks for the first time long after the journal was replaced
@@ -155,7 +166,7 @@ TEST_CASE("a file store's journal does not grow with what was overwritten") {
 }
 
 TEST_CASE("file store: what is added while journals are replaced is not lost") {
-  const Space space(true);
+  const Space space(Kind::file);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -171,7 +182,9 @@ TEST_CASE("file store: what is added while journals are replaced is not lost") {
 }
 
 TEST_CASE("rendezvous URLs that cannot be are refused") {
-  for (const char* url : {"", "tcp://", "tcp://host", "http://h:1", "file://relative", "file"}) {
+  for (const char* url :
+       {"", "tcp://", "tcp://host", "http://h:1", "file://relative", "file", "etcd://", "etcd:///p",
+        "etcd://h:x", "etcd://user:word@h", "etcdx://h"}) {
     CAPTURE(url);
     CHECK_FALSE(open_store(url, {}, soon()));
   }

@@ -149,6 +149,7 @@ Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
           .granule_bytes = granule * sizeof(float),
           .window = window,
           .exchange_ranks = way == Way::exchange ? 64 : 0,
+          .exchange_bytes = std::size_t{1} << 20,
           .pair_bytes = 0,
           .direct_ranks = way == Way::ring ? 0 : 64};
 }
@@ -347,4 +348,27 @@ TEST_CASE("schedule: between hosts the window covers what the link holds, and no
   CHECK(dlaunch::tuning_between_hosts(microseconds(1500)).window == 34);
   CHECK(dlaunch::tuning_between_hosts(microseconds(20'000)).window == 64);
   CHECK(dlaunch::tuning_between_hosts(std::chrono::hours(1)).window == 64);
+}
+
+TEST_CASE("schedule: the farther hosts are from each other, the more is exchanged in one go") {
+  using std::chrono::microseconds;
+  const auto way = [](microseconds round_trip, std::size_t bytes, int ranks) {
+    const dlaunch::Shape shape{
+        .collective = dlaunch::Collective::all_reduce, .count = bytes / 4, .element_bytes = 4};
+    return dlaunch::way_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
+  };
+  const microseconds near(200), middle(5000), far(40'000);
+  using dlaunch::Way;
+  CHECK(way(near, 256 << 10, 2) == Way::exchange);
+  CHECK(way(near, 1 << 20, 2) == Way::direct);
+  CHECK(way(middle, 1 << 20, 2) == Way::exchange);
+  CHECK(way(far, 4 << 20, 2) == Way::exchange);
+  CHECK(way(far, 8 << 20, 2) == Way::direct);
+  CHECK(way(near, 16 << 10, 4) == Way::exchange);
+  CHECK(way(near, 64 << 10, 4) == Way::star);
+  CHECK(way(middle, 64 << 10, 4) == Way::exchange);
+  CHECK(way(middle, 256 << 10, 4) == Way::direct);
+  CHECK(way(far, 768 << 10, 4) == Way::exchange);
+  CHECK(way(far, 128 << 10, 16) == Way::exchange);
+  CHECK(way(far, 1 << 20, 16) == Way::direct);
 }

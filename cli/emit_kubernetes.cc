@@ -1,0 +1,282 @@
+#include "cli/emit_kubernetes.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "base/units.h"
+#include "base/version.h"
+#include "cli/option_table.h"
+#include "cli/plan_kubernetes.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kLongestName = 40;  // pods add their number, a JobSet its parts
+constexpr const char* kSecretFolder = "/etc/dlaunch";
+
+// Whether a name may stand for a Service.
+bool is_label(const std::string& name) {
+  const auto good = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= kLongestName && name[0] >= 'a' && name[0] <= 'z' &&
+         good(name.back()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return good(c) || c == '-'; });
+}
+
+// "src/Train_v2.py" -> "train-v2-py"
+std::string name_from(const std::string& program) {
+  std::string name;
+  for (const char c : program.substr(program.rfind('/') + 1)) {
+    const auto lower = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool good = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (good || !name.empty()) name += good ? lower : '-';
+  }
+  name = name.substr(0, kLongestName);
+  while (name.ends_with('-')) name.pop_back();
+  return is_label(name) ? name : "dlaunch";
+}
+
+// What names hosts, or is ours alone.
+Result<void> check_hosts(const Options& options) {
+  for (const Text* option : {&options.hosts, &options.hostfile, &options.ssh_command,
+                             &options.node_rank, &options.rdzv, &options.master_addr}) {
+    if (!*option) continue;
+    return refuse("{} and {} contradict each other: Kubernetes chooses the hosts", option->source,
+                  options.emit.source);
+  }
+  if (options.secret_file) {
+    return refuse("{} and {} contradict each other: a new secret is a part of what is written",
+                  options.secret_file.source, options.emit.source);
+  }
+  return {};
+}
+
+// What is said otherwise, or not for the pods.
+const std::set<std::string_view> kNotForPods = {
+    "emit", "image", "gpus", "job-id", "env", "config", "dry-run", "nnodes", "np", "rdzv-backend"};
+
+// The options as words, in the order of the table.
+void add_options(const Options& options, std::vector<std::string>& words) {
+  for (const OptionRow& row : option_table()) {
+    if (kNotForPods.contains(row.name)) continue;
+    const std::string flag = "--" + std::string(row.name);
+    if (const auto* text = std::get_if<Text Options::*>(&row.target)) {
+      if (options.**text) words.insert(words.end(), {flag, *(options.**text)});
+    } else if (const auto* on = std::get_if<Switch Options::*>(&row.target)) {
+      if (options.**on) words.push_back(flag);
+    }
+  }
+}
+
+// A JSON string, which is a YAML one.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// Kubernetes replaces $(NAME) in a command, and takes $$ for $.
+std::string literal(const std::string& word) {
+  std::string out;
+  for (const char c : word) out += c == '$' ? "$$" : std::string(1, c);
+  return out;
+}
+
+std::string indented(std::string_view text, int columns) {
+  std::string out;
+  for (const auto line : split_words(text, '\n')) {
+    out += std::string(static_cast<std::size_t>(columns), ' ') + std::string(line) + '\n';
+  }
+  return out;
+}
+
+std::string secret_yaml(const KubernetesJob& job) {
+  return fmt::format(R"(apiVersion: v1
+kind: Secret
+metadata:
+  name: {0}
+type: Opaque
+stringData:
+  secret: "{1}"  # what the pods prove to each other
+)",
+                     job.name, job.secret);
+}
+
+std::string service_yaml(const KubernetesJob& job) {
+  return fmt::format(R"(apiVersion: v1
+kind: Service
+metadata:
+  name: {0}
+spec:
+  clusterIP: None  # for names only: pod I is {0}-I.{0}
+  publishNotReadyAddresses: true  # the pods look for each other as they start
+  selector:
+    dlaunch: {0}
+  ports:
+  - name: rendezvous
+    port: {1}
+)",
+                     job.name, kKubernetesPort);
+}
+
+std::string container_yaml(const KubernetesJob& job) {
+  std::string out = fmt::format("- name: dlaunch\n  image: {}\n  command:\n", quoted(job.image));
+  for (const auto& word : job.command) out += fmt::format("  - {}\n", quoted(literal(word)));
+  if (job.gpus > 0) {
+    out += fmt::format("  resources:\n    limits:\n      nvidia.com/gpu: {}\n", job.gpus);
+  }
+  out += fmt::format(R"(  ports:
+  - name: rendezvous
+    containerPort: {}
+  # No probes: dlaunch ends with its workers, and finds those that hang (--hang-timeout); a
+  # kubelet could only kill a pod that is slow to answer, and nobody waits for one to be ready.
+  volumeMounts:
+  - name: secret
+    mountPath: {}
+    readOnly: true
+  - name: shm
+    mountPath: /dev/shm
+)",
+                     kKubernetesPort, kSecretFolder);
+  return out;
+}
+
+// One pod for each node.
+std::string job_spec(const KubernetesJob& job) {
+  // dlaunch kills after --grace, and has its say.
+  const auto grace = std::chrono::ceil<std::chrono::seconds>(job.grace).count() + 5;
+  std::string out = fmt::format(R"(completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes
+completions: {0}
+parallelism: {0}
+# dlaunch itself restarts workers (--max-restarts), so a failure of the program ends the Job. A pod
+# is replaced, and its dlaunch joins again, if Kubernetes took it away, and up to backoffLimit times
+# if it exited with 69, for it lost the leading dlaunch, or was killed or ended (137, 143).
+backoffLimit: {0}
+podFailurePolicy:
+  rules:
+  - action: Ignore
+    onPodConditions:
+    - type: DisruptionTarget
+      status: "True"
+  - action: FailJob
+    onExitCodes:
+      operator: NotIn
+      values: [69, 137, 143]
+    onPodConditions: []  # for Kubernetes before 1.29, whose schema wants it
+template:
+  metadata:
+    labels:
+      dlaunch: {1}
+  spec:
+    restartPolicy: Never
+)",
+                                job.nodes, job.name);
+  if (!job.jobset) out += fmt::format("    subdomain: {}  # the Service's\n", job.name);
+  out += fmt::format("    terminationGracePeriodSeconds: {}  # --grace and 5 s\n", grace);
+  out += "    containers:\n" + indented(container_yaml(job), 4);
+  out += fmt::format(R"(    volumes:
+    - name: secret
+      secret:
+        secretName: {}
+        # 0400. A container that is not root's needs 288 (0440), and securityContext.fsGroup.
+        defaultMode: 256
+    # For PyTorch's data loaders, which find 64 MiB there otherwise; dlaunch does not need it. What
+    # is used of it counts as memory of the pod.
+    - name: shm
+      emptyDir:
+        medium: Memory
+)",
+                     job.name);
+  return out;
+}
+
+std::string job_yaml(const KubernetesJob& job) {
+  return fmt::format("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {}\nspec:\n", job.name) +
+         indented(job_spec(job), 2);
+}
+
+std::string jobset_yaml(const KubernetesJob& job) {
+  return fmt::format(R"(apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: {0}
+spec:
+  network:
+    enableDNSHostnames: true
+    subdomain: {0}  # pod I is {0}-node-0-I.{0}
+    publishNotReadyAddresses: true  # the pods look for each other as they start
+  replicatedJobs:
+  - name: node
+    replicas: 1
+    template:
+      spec:
+)",
+                     job.name) +
+         indented(job_spec(job), 8);
+}
+
+}  // namespace
+
+Result<void> check_emit(const Options& options) {
+  for (const Text* option : {&options.image, &options.gpus}) {
+    if (*option && !options.emit) return refuse("{} has no effect without --emit", option->source);
+  }
+  return {};
+}
+
+Result<KubernetesJob> kubernetes_job(const Options& options, int nodes, Duration grace,
+                                     const std::vector<std::pair<std::string, std::string>>& env) {
+  constexpr auto kKinds =
+      std::to_array<std::pair<std::string_view, bool>>({{"kubernetes", false}, {"jobset", true}});
+  auto jobset = one_of(options.emit, kKinds);
+  if (!jobset) return jobset.error();
+  if (auto ok = check_hosts(options); !ok) return ok.error();
+  KubernetesJob job{.nodes = nodes, .grace = grace, .jobset = *jobset};
+  if (!options.image) return refuse("{} needs --image", options.emit.source);
+  job.image = *options.image;
+  if (options.gpus) {
+    auto gpus = parse_int(*options.gpus, 1, 1024, options.gpus.source);
+    if (!gpus) return gpus.error();
+    job.gpus = *gpus;
+  }
+  job.name = options.job_id ? *options.job_id : name_from(options.program.at(0));
+  if (!is_label(job.name)) {
+    return refuse("{}: '{}' is no name for Kubernetes: up to {} of a-z, 0-9 and -, a letter first",
+                  options.job_id.source, job.name, kLongestName);
+  }
+  job.command = {"dlaunch", "--job-id", job.name};
+  if (options.nnodes) job.command.insert(job.command.end(), {"--nnodes", *options.nnodes});
+  const std::string secret = std::string(kSecretFolder) + "/secret";
+  job.command.insert(job.command.end(), {"--secret-file", secret});
+  if (options.np) job.command.insert(job.command.end(), {"-n", *options.np});
+  add_options(options, job.command);
+  for (const auto& [name, value] : env) {
+    job.command.insert(job.command.end(), {"--env", name + "=" + value});
+  }
+  job.command.emplace_back("--");
+  job.command.insert(job.command.end(), options.program.begin(), options.program.end());
+  return job;
+}
+
+std::string kubernetes_yaml(const KubernetesJob& job) {
+  const std::string kind = job.jobset ? "jobset" : "kubernetes";
+  std::string out = fmt::format(
+      "# Written by dlaunch {} --emit {}. Start: kubectl apply -f FILE. Watch: kubectl logs -f\n"
+      "# {}. End, or clear away: kubectl delete -f FILE\n",
+      DLAUNCH_VERSION, kind, job.jobset ? "-l dlaunch=" + job.name : "job/" + job.name);
+  out += secret_yaml(job) + "---\n";
+  if (job.jobset) return out + jobset_yaml(job);
+  return out + service_yaml(job) + "---\n" + job_yaml(job);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,25 @@
+// In a pod of an Indexed Job (or of a JobSet) the environment and the pod's own name say which node
+// this is, and where the leading one is. Pure.
+//
+// JOB_COMPLETION_INDEX is the node's number. A pod that belongs to a headless Service is called
+// NAME-INDEX.SERVICE.NAMESPACE.svc.…: index 0 of the same leads. Taken where --nnodes wants more
+// than one node, and no other option says how they meet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "cli/options.h"
+#include "cli/plan_slurm.h"
+
+namespace dlaunch {
+
+inline constexpr std::uint16_t kKubernetesPort = 29400;
+
+// Puts what is known where the options say nothing. full_name: of this host, with its domain.
+// False: not in such a pod, or not wanted. Errors (usage): a pod whose name nobody can resolve.
+Result<bool> apply_kubernetes(const Environment& env, const std::string& hostname,
+                              const std::string& full_name, Options& options);
+
+}  // namespace dlaunch

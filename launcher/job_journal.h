@@ -1,0 +1,33 @@
+// JobJournal: what the leader of a job writes down where hosts elect it, for the one that may
+// follow it: which slots there are and where, and what JobCore has to know. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "elastic/job_core.h"
+
+namespace dlaunch {
+
+struct JobJournal {
+  struct Host {  // by node
+    std::string name;
+    int nproc = 0;  // 0: it was never there
+    bool operator==(const Host&) const = default;
+  };
+  std::string run;  // of this job: a name that no other has
+  int size = 0;     // workers at the start
+  std::vector<Host> hosts;
+  std::vector<int> nodes;  // by slot of the job: on which it is
+  int led = -1;            // the leader's own node; -1: none
+  JobRecord job;
+  bool operator==(const JobJournal&) const = default;
+};
+
+std::string encode(const JobJournal& journal);
+// Errc::protocol for whatever does not fit, or names nodes and slots that do not exist.
+Result<JobJournal> decode_job_journal(std::string_view bytes);
+
+}  // namespace dlaunch

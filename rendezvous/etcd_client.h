@@ -1,0 +1,69 @@
+// EtcdClient: requests to a cluster of etcd servers, over their JSON gateway. Its endpoints are
+// tried in turn, beginning with the one that answered last, until one of them does or the deadline
+// has passed; the error then says what came of it. Blocks; for one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/endpoint.h"
+#include "rendezvous/etcd_message.h"
+#include "rendezvous/http_client.h"
+#include "rendezvous/store.h"
+
+namespace dlaunch {
+
+// How to reach a cluster.
+struct EtcdAccess {
+  std::vector<Endpoint> endpoints;
+  std::string prefix;  // of all our keys: "/dlaunch/"; what is empty becomes that
+  bool tls = false;
+  HttpTls files;
+  std::string user, password;  // empty: no log-in; never printed
+};
+
+// url: "etcd://h1:2379,h2:2379/prefix" or "etcds://…", by TLS; ports may be left out. Who we are is
+// said where etcdctl finds it, too, for a command line is seen by everybody: ETCDCTL_USER ("name"
+// or "name:password"), ETCDCTL_PASSWORD, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY. Errc::usage.
+Result<EtcdAccess> etcd_access(std::string_view url, const StoreEnvironment& environment);
+
+class EtcdClient {
+ public:
+  static Result<std::unique_ptr<EtcdClient>> open(EtcdAccess access);
+
+  // again: it may be carried out twice without harm. Where not, and a connection ends while its
+  // answer is waited for, the error is peer_lost: nobody knows.
+  Result<EtcdAnswer> transact(const EtcdTransaction& transaction, TimePoint deadline,
+                              bool again = true);
+  // Returns when a key that begins with the prefix has changed since that revision, at the
+  // deadline, and now and then without a reason: look.
+  void wait_change(const std::string& prefix, std::int64_t revision, TimePoint deadline);
+
+  // A lease that ends unless it is kept within so many seconds.
+  Result<std::int64_t> grant(std::int64_t seconds, TimePoint deadline);
+  Result<bool> keep(std::int64_t lease, TimePoint deadline);  // false: it is over
+  Result<void> revoke(std::int64_t lease, TimePoint deadline);
+
+  const std::string& prefix() const { return access_.prefix; }
+  // "etcd h1:2379, h2:2379"
+  std::string name() const;
+
+ private:
+  EtcdClient(EtcdAccess access, std::unique_ptr<HttpClient> http, std::unique_ptr<HttpClient> watch)
+      : access_(std::move(access)), http_(std::move(http)), watch_(std::move(watch)) {}
+  Result<std::string> call(const std::string& path, const std::string& body, TimePoint deadline,
+                           bool again = true);
+  Result<std::string> ask(const std::string& path, const std::string& body, TimePoint deadline);
+  Result<void> log_in(TimePoint deadline);
+  std::string url(const std::string& path) const;
+  Error failed(Errc code, const std::string& why) const;
+
+  const EtcdAccess access_;
+  std::unique_ptr<HttpClient> http_, watch_;
+  std::size_t at_ = 0;  // the endpoint that is asked next
+  std::string token_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,84 @@
+// What etcd and its clients say to each other over its JSON gateway (API v3, etcd 3.4 and later):
+// values to request bodies, reply bodies to values. Pure: no sockets. Keys and values are bytes;
+// the gateway carries them as base64, and 64-bit numbers as strings.
+//
+// Every reading and writing is a transaction here, one without a condition where none is needed:
+// so there is one request and one reply to know.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+struct EtcdCondition {
+  std::string key;
+  enum class Of { created, changed, value } of = Of::created;
+  std::int64_t revision = 0;  // created, changed: at which; 0: the key does not exist
+  std::string value;
+};
+struct EtcdGet {
+  std::string key;
+  bool values = true;  // false: only whether it is there
+};
+struct EtcdPut {
+  std::string key, value;
+  std::int64_t lease = 0;  // the key goes with it; 0: it stays
+};
+struct EtcdDelete {
+  std::string key;
+  bool prefix = false;  // all keys that begin with it
+};
+using EtcdAction = std::variant<EtcdGet, EtcdPut, EtcdDelete>;
+
+struct EtcdTransaction {
+  std::vector<EtcdCondition> if_all;
+  std::vector<EtcdAction> then, otherwise;
+};
+
+struct EtcdItem {
+  std::string key, value;
+  std::int64_t created = 0, changed = 0;  // at which revision of the whole key space
+  std::int64_t lease = 0;
+};
+struct EtcdAnswer {
+  bool held = false;  // all conditions: `then` was carried out
+  std::int64_t revision = 0;
+  std::vector<EtcdItem> items;  // that were got, in the order of asking
+  std::int64_t deleted = 0;
+};
+
+std::string encode(const EtcdTransaction& transaction);
+Result<EtcdAnswer> decode_etcd_answer(std::string_view body);
+
+// Changes of keys that begin with `prefix`, from that revision on.
+std::string encode_etcd_watch(std::string_view prefix, std::int64_t revision);
+// One line of the endless reply. True: something has changed, or the watch is over.
+Result<bool> decode_etcd_watch(std::string_view line);
+
+std::string encode_etcd_grant(std::int64_t seconds);
+std::string encode_etcd_lease(std::int64_t lease);  // to keep it or to revoke it
+Result<std::int64_t> decode_etcd_grant(std::string_view body);
+// False: the lease is over.
+Result<bool> decode_etcd_kept(std::string_view body);
+
+std::string encode_etcd_login(std::string_view user, std::string_view password);
+Result<std::string> decode_etcd_login(std::string_view body);  // the token
+
+// What a reply other than 200 says.
+struct EtcdRefusal {
+  int code = 0;  // of gRPC
+  std::string text;
+  bool come_again() const;  // nobody can answer now: an election, an overload
+  bool log_in() const;      // the token is missing or too old
+  bool forbidden() const;   // wrong name or password, or not allowed to
+};
+EtcdRefusal decode_etcd_refusal(long status, std::string_view body);
+
+}  // namespace dlaunch

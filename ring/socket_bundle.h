@@ -1,0 +1,89 @@
+// SocketBundle: one stream of bytes over one or several sockets to the same process. Over one it is
+// what that socket carries. Over several the sender cuts it into pieces, each behind a header (u64
+// position in the stream, u32 length, little endian), and gives them to whichever socket takes more
+// now; on each socket positions only grow. The receiver takes the stream in order: what comes early
+// stays in its socket's own buffer. So the sender alone decides how many sockets it uses, piece by
+// piece, and a packet lost on one of them does not slow the others down. Non-blocking; not
+// thread-safe.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+class SocketBundle {
+ public:
+  explicit SocketBundle(UniqueFd socket);
+  // One more. On both sides as many, before the first byte.
+  void add(UniqueFd socket);
+
+  std::size_t sockets() const { return lanes_.size(); }
+  int fd(std::size_t i = 0) const { return lanes_[i].socket.get(); }
+  // How many of them to send over from now on: at least one, at most all.
+  void use(std::size_t sockets);
+  std::size_t used() const { return used_; }
+
+  // Hands on what it can of these `bytes` bytes, which go on where the bytes taken by earlier calls
+  // end, and says how many of them are in the kernel now, from the first on. More may be, so the
+  // rest comes again, unchanged, in the next call. A failing socket is an Errc::io error with
+  // os_errno.
+  Result<std::size_t> send(const iovec* data, std::size_t pieces, std::size_t bytes);
+  bool writable() const;
+
+  struct Received {
+    std::size_t bytes = 0;
+    bool ended = false;  // end of stream or a broken connection: nothing more will come
+    int os_errno = 0;    // why it ended; 0: end of stream
+  };
+  // The next bytes of the stream, into at most `room` bytes; none: not now. Errc::protocol if what
+  // comes is no piece.
+  Result<Received> receive(const iovec* data, std::size_t pieces, std::size_t room);
+
+  // For whoever waits: bytes from this socket would help; it is full, and holds something up.
+  bool awaits(std::size_t i) const;
+  bool blocked(std::size_t i) const;
+  void mark(std::size_t i, bool readable, bool writable);
+  void mark_all_readable();
+
+ private:
+  static constexpr std::size_t kHeaderBytes = 12;
+  using Header = std::array<std::byte, kHeaderBytes>;
+  struct Lane {
+    UniqueFd socket;
+    bool writable = true, readable = true;
+    // The piece being sent: where it goes on, and what is left of it and of its header.
+    std::uint64_t out_at = 0;
+    std::size_t out_left = 0, out_header_left = 0;
+    Header out_header{};
+    // The one being received.
+    std::uint64_t in_at = 0;
+    std::size_t in_left = 0, in_header_have = 0;
+    Header in_header{};
+  };
+
+  bool several() const { return lanes_.size() > 1; }
+  bool take_piece(Lane& lane, std::uint64_t end);
+  void give_back_piece(Lane& lane);
+  Result<bool> send_piece(Lane& lane, const iovec* data, std::size_t pieces);
+  std::uint64_t first_unsent() const;
+  Result<Received> receive_from(Lane& lane, const iovec* data, std::size_t pieces,
+                                std::size_t room);
+  Result<void> read_header(Lane& lane, Received& received);
+
+  std::vector<Lane> lanes_;
+  std::size_t used_ = 1;
+  std::size_t turn_ = 0;        // of sending: which socket is asked first
+  std::uint64_t released_ = 0;  // bytes that are in the kernel, from the first of the stream on
+  std::uint64_t assigned_ = 0;  // bytes that some socket has or is to have
+  std::uint64_t received_ = 0;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,59 @@
+# Under the real Slurm dlaunch needs no flags for its hosts: started by srun, in a batch script, and
+# in the shell of salloc.
+source "$SOURCE/tests/hosts/slurm.sh" || exit 1
+hosts_up 4
+slurm_up 1 2 3 4
+export HOME=$tmp/home; mkdir -p "$HOME"
+where='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname)'
+
+# A step: one dlaunch on each node.
+run on 1 srun -w host[1-3] --ntasks-per-node=1 dlaunch --nproc 2 bash -c "$where"; expect_code 0
+for r in 0 1 2 3 4 5; do
+  expect_out "^\[$r\] $r/6 $((r % 2))/2 $((r / 2))/3 10.77.0.1 host$((r / 2 + 1))$"
+done
+[ ! -s err ] || fail "words on stderr"
+[ "$(stat -c %a "$HOME/.dlaunch/key")" = 600 ] && [ "$(ls -A "$HOME/.dlaunch")" = key ] || fail "the key"
+run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_code 0
+# Its failure is the step's, with its code.
+run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
+expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'
+# Users' folders that are not shared: the key is another one.
+run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 3 true'
+expect_code 69; expect_err 'cannot join the job .*; its hosts have to share .*/1/.dlaunch/key, or a --secret-file'
+# Several on a node.
+run on 1 srun -w host1 -n2 dlaunch true; expect_code 64
+expect_err 'Slurm started 2 dlaunch on host1, and each node needs one'
+# The port is another's: the leader says so, and nobody waits.
+run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c '
+  if [ $SLURM_NODEID = 0 ]; then
+    python3 -c "import socket, sys, subprocess
+s = socket.socket(); s.bind((\"10.77.0.1\", 20480 + (int(sys.argv[1]) * 61 + int(sys.argv[2])) % 12281)); s.listen()
+sys.exit(subprocess.run([\"dlaunch\", \"true\"]).returncode)" $SLURM_JOB_ID $SLURM_STEP_ID
+  else
+    dlaunch --join-timeout 3 true
+  fi'
+expect_code 69; expect_err 'Address already in use'
+
+# A batch script: the workers are those that Slurm has tasks for.
+cat > batch.sh <<END
+#!/bin/bash
+#SBATCH --nodelist=host[1-3] --ntasks=5 --time=10 --output=batch.out --error=batch.err
+export WORD="two  words"
+dlaunch bash -c '$where "\$WORD"'
+dlaunch --nproc 2 hello
+END
+run on 1 sbatch --wait batch.sh; expect_code 0
+for line in '0/5 0/3 0/3 10.77.0.1 host1' '2/5 2/3 0/3 10.77.0.1 host1' '3/5 0/1 1/3 10.77.0.1 host2' \
+  '4/5 0/1 2/3 10.77.0.1 host3'; do
+  grep -qx "\[${line%%/*}\] $line two  words" batch.out || { cat batch.out batch.err >&2; fail "no $line"; }
+done
+[ ! -s batch.err ] || { cat batch.err >&2; fail "words of the batch script"; }
+
+# salloc's shell, where it leads without being one of the nodes; the code is the failed rank's, and
+# the report is the last.
+run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
+  'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
+expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host4\) failed first: exit code 7'
+tail -n 1 err | grep -q '^dlaunch:' || fail "the report is not the last"
+no_worker() { [ "$(on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cE '^(dlaunch|sleep)$')" = 0 ]; }
+for h in 1 3 4; do wait_until 10 no_worker $h || { on $h ps -ef >&2; fail "processes are left on host $h"; }; done

@@ -1,0 +1,63 @@
+# What Slurm does to a job of dlaunch: each worker gets a signal once, whoever Slurm sends it to; the
+# end of the time is told before; and no step outlives the dlaunch that started it.
+source "$SOURCE/tests/hosts/slurm.sh" || exit 1
+hosts_up 4
+slurm_credential_s=8 slurm_up 1 2 3 4
+export HOME=$tmp/home; mkdir -p "$HOME"
+cat > worker.sh <<'END'
+trap 'echo got USR1 $RANK >>log' USR1; trap 'echo got TERM $RANK >>log; exit 0' TERM
+echo up >>log; while :; do read -rt 1 <> <(:); done
+END
+has() { [ "$(grep -c "$2" log 2>/dev/null)" = "$1" ]; }
+told() { wait_until 15 has "$1" "$2" || { cat log out err 2>/dev/null >&2; fail "not $1 times '$2'"; }; }
+job_id() { on 1 squeue -h -o %i; }
+no_jobs() { [ -z "$(on 1 squeue -h)" ]; }
+
+# A step, all of whose processes Slurm signals.
+start_on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 bash worker.sh >out 2>err </dev/null; step=$!
+told 4 up
+on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
+on 1 scancel "$(job_id)"; told 4 TERM
+wait $step; [ $? = 143 ] || fail "the step's exit code"
+has 4 USR1 || fail "USR1 came more than once"
+
+# A batch script: Slurm signals the steps and not the script, or only that, with sbatch's --signal too.
+rm -f log; cat > batch.sh <<'END'
+#!/bin/bash
+#SBATCH -N2 --ntasks-per-node=2 --output=out --error=err
+exec dlaunch bash worker.sh
+END
+on 1 sbatch batch.sh >/dev/null; told 4 up
+on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
+on 1 scancel -b -s USR1 "$(job_id)"; told 8 USR1
+on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
+for r in 0 1 2 3; do grep -q "got TERM $r" log || fail "rank $r was not asked to end"; done
+has 8 USR1 || fail "USR1 came more than once"
+
+# The time that Slurm gives.
+rm -f log; sed -i 's/bash worker/--end-signal USR1@57 bash worker/' batch.sh
+on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1
+grep -q "the job's time is nearly up: SIGUSR1" err || fail "nothing was said about the time"
+on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
+
+# Put into the queue again, it is another job to what is left of the first.
+rm -f log; cat > again.sh <<'END'
+#!/bin/bash
+#SBATCH -N2 --requeue --open-mode=append --output=out --error=err
+srun --ntasks-per-node=1 dlaunch bash -c 'echo up $DLAUNCH_JOB_ID >>log; [ "$SLURM_RESTART_COUNT" = 1 ] || exec sleep 100'
+END
+on 1 sbatch again.sh >/dev/null; told 2 up
+id=$(job_id); on 1 scontrol requeue "$id"
+wait_until 60 has 4 up || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
+grep -qx "up slurm-$id.0-r1" log || fail "the job's name after it was put into the queue again"
+wait_until 15 no_jobs || fail "the job does not end"
+
+# The dlaunch in salloc's shell is killed: its steps end, though the allocation lives.
+rm -f log; cat > killed.sh <<'END'
+dlaunch --nproc 2 bash worker.sh & launcher=$!
+until [ "$(grep -c up log 2>/dev/null)" = 4 ]; do read -rt 0.1 <> <(:); done
+kill -9 $launcher
+for i in {1..200}; do [ -n "$(squeue -h -s)" ] || exit 0; read -rt 0.1 <> <(:); done
+exit 1
+END
+run on 1 salloc -Q -N2 -w host[3-4] bash killed.sh; expect_code 0

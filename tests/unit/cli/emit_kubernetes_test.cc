@@ -1,0 +1,88 @@
+#include "cli/emit_kubernetes.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "base/version.h"
+
+using namespace dlaunch;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Result<KubernetesJob> job_of(const Words& words, int nodes = 4) {
+  auto options = read_options(words);
+  REQUIRE_MESSAGE(options, (options ? "" : options.error().what));
+  return kubernetes_job(*options, nodes, std::chrono::seconds(10), {{"A", "two  words"}});
+}
+
+std::string refused(const Words& words) {
+  const auto job = job_of(words);
+  return job ? "accepted" : job.error().what;
+}
+
+// The file in golden/, with this version in it. DL_RECORD=1 writes it anew.
+void check_golden(const std::string& name, const Words& words) {
+  auto job = job_of(words);
+  REQUIRE_MESSAGE(job, (job ? "" : job.error().what));
+  job->secret = "0123456789abcdef";
+  std::string text = kubernetes_yaml(*job);
+  text.replace(text.find(DLAUNCH_VERSION), std::string(DLAUNCH_VERSION).size(), "VERSION");
+  const std::string path = std::string(GOLDEN_DIR) + "/" + name;
+  if (std::getenv("DL_RECORD") != nullptr) std::ofstream(path) << text;
+  std::stringstream golden;
+  golden << std::ifstream(path).rdbuf();
+  CHECK(text == golden.str());
+}
+
+}  // namespace
+
+TEST_CASE("the YAML is as it was") {
+  check_golden("job.yaml", {"--emit", "kubernetes", "--image", "reg/train:1", "--nnodes", "4",
+                            "--nproc", "8", "--gpus", "8", "--max-restarts", "3", "--timestamps",
+                            "./Train.py", "--lr", "$(LR) \"x\"", "two\nlines"});
+  check_golden("jobset.yaml", {"--emit", "jobset", "--image", "train", "--nnodes", "2:4",
+                               "--job-id", "night-run", "-n", "16", "-m", "pkg.train"});
+}
+
+TEST_CASE("names are such as Kubernetes takes") {
+  const auto name = [](const char* program) {
+    return job_of({"--emit", "kubernetes", "--image", "i", program})->name;
+  };
+  CHECK(name("/opt/Train_v2.py") == "train-v2-py");
+  CHECK(name("./a.out") == "a-out");
+  CHECK(name("3d") == "dlaunch");
+  CHECK(name("x-") == "x");
+  CHECK(name("abcdefghijabcdefghijabcdefghijabcdefghij12345") ==
+        "abcdefghijabcdefghijabcdefghijabcdefghij");
+  for (const char* bad : {"Upper", "a.b", "-a", "a-", "1a", "a_b"}) {
+    CHECK(refused({"--emit", "kubernetes", "--image", "i", "--job-id", bad, "p"})
+              .starts_with("--job-id: '" + std::string(bad) + "' is no name for Kubernetes"));
+  }
+}
+
+TEST_CASE("what contradicts it is refused") {
+  const auto with = [](const Words& more) {
+    Words words = {"--emit", "kubernetes", "--image", "i"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.emplace_back("p");
+    return refused(words);
+  };
+  CHECK(with({}) == "accepted");
+  CHECK(with({"--hosts", "a"}) ==
+        "--hosts and --emit contradict each other: Kubernetes chooses the hosts");
+  CHECK(with({"--node-rank", "1"}).starts_with("--node-rank and --emit contradict"));
+  CHECK(with({"--rdzv", "tcp://a:1"}).starts_with("--rdzv and --emit contradict"));
+  CHECK(with({"--secret-file", "s"}).starts_with("--secret-file and --emit contradict"));
+  CHECK(with({"--gpus", "0"}).starts_with("--gpus: '0'"));
+  CHECK(refused({"--emit", "kubernetes", "p"}) == "--emit needs --image");
+  CHECK(refused({"--emit", "nomad", "--image", "i", "p"}) ==
+        "--emit: 'nomad' is not one of kubernetes, jobset");
+  const auto alone = read_options({"--gpus", "1", "p"});
+  CHECK(check_emit(*alone).error().what == "--gpus has no effect without --emit");
+  CHECK(check_emit(*read_options({"--gpus", "1", "--emit", "jobset", "p"})));
+}
