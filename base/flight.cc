@@ -1,6 +1,7 @@
 #include "base/flight.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -50,7 +51,8 @@ TimePoint at(std::int64_t ns) { return TimePoint(std::chrono::nanoseconds(ns)); 
 // What makes sense, oldest first.
 std::vector<Copied> read_records(std::string_view bytes) {
   std::vector<Copied> records;
-  for (std::size_t i = 0; i + sizeof(FlightRecord) <= std::min(bytes.size(), kFlightBytes);
+  for (std::size_t i = 0;
+       i + sizeof(FlightRecord) <= std::min(bytes.size(), sizeof(FlightFile::records));
        i += sizeof(FlightRecord)) {
     Copied record;
     std::memcpy(&record, bytes.data() + i, sizeof record);
@@ -89,6 +91,26 @@ std::vector<FlightSpan> read_spans(std::string_view bytes) {
   std::sort(spans.begin(), spans.end(),
             [](const FlightSpan& a, const FlightSpan& b) { return a.seq < b.seq; });
   return spans;
+}
+
+std::vector<FlightReceived> read_received(std::string_view bytes) {
+  struct Copied {
+    std::uint64_t version, bytes;
+    std::int64_t ns;
+    std::uint64_t next_version;
+  };
+  std::vector<FlightReceived> received;
+  for (int peer = 0; peer < kFlightLinks; ++peer) {
+    const std::size_t at = offsetof(FlightFile, links) + sizeof(FlightLink) * peer;
+    if (at + sizeof(FlightLink) > bytes.size()) break;
+    Copied link;
+    std::memcpy(&link, bytes.data() + at, sizeof link);
+    const bool whole = link.version == link.next_version && link.ns >= 0;
+    if (whole && link.bytes > 0) {
+      received.push_back({peer, link.bytes, std::chrono::nanoseconds(link.ns)});
+    }
+  }
+  return received;
 }
 
 std::string flight_file(const std::string& round_dir, int rank) {

@@ -1,9 +1,10 @@
 // The flight record: the last operations of one rank, in a file that libdlring maps and that
 // outlives the process, however it ends. The launcher reads it to say what a lost rank was doing.
 //
-// A file of kFlightRecords records; operation number i (from 1) is in record i % kFlightRecords.
-// Its rank writes it without locks: a reader takes a record whose `number` did not change
-// meanwhile. Native byte order and layout: writer and reader are of one machine.
+// A FlightFile: kFlightRecords records, of which operation number i (from 1) is in record i %
+// kFlightRecords, and what has come from each peer over sockets. Its rank writes it without locks:
+// a reader takes a record whose `number` did not change meanwhile, and a link whose two versions
+// are equal. Native byte order and layout: writer and reader are of one machine.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 namespace dlaunch {
 
 inline constexpr int kFlightRecords = 64;
+inline constexpr int kFlightLinks = 64;  // higher ranks have none
 
 // Where a rank of a round has its record.
 std::string flight_file(const std::string& round_dir, int rank);
@@ -42,7 +44,23 @@ struct alignas(64) FlightRecord {
   std::uint32_t group = 0;  // of a collective: a hash of the group it was in; 0: all ranks
 };
 static_assert(sizeof(FlightRecord) == 64);
-inline constexpr std::size_t kFlightBytes = sizeof(FlightRecord) * kFlightRecords;
+
+// What has come from the peer of that rank in collectives of all ranks, since the round began.
+struct alignas(64) FlightLink {
+  std::atomic<std::uint64_t> version{0};
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::int64_t> ns{0};  // from the first byte of a frame to its last
+  // Changed before the others, `version` behind them: so a copy from front to back in which both
+  // are equal is whole.
+  std::atomic<std::uint64_t> next_version{0};
+};
+static_assert(sizeof(FlightLink) == 64);
+
+struct FlightFile {
+  FlightRecord records[kFlightRecords];
+  FlightLink links[kFlightLinks];
+};
+inline constexpr std::size_t kFlightBytes = sizeof(FlightFile);
 
 // An operation as read from a file.
 struct FlightEntry {
@@ -71,5 +89,14 @@ struct FlightSpan {
 };
 // By seq.
 std::vector<FlightSpan> read_spans(std::string_view bytes);
+
+// What has come from a peer; FlightLink.
+struct FlightReceived {
+  int peer = -1;
+  std::uint64_t bytes = 0;
+  Duration time{};
+};
+// Of those peers from which anything has come, by rank. One that is being written is left out.
+std::vector<FlightReceived> read_received(std::string_view bytes);
 
 }  // namespace dlaunch

@@ -97,7 +97,8 @@ constexpr OptionRow kTable[] = {
      &Options::hang_timeout},
     {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
      "what is done about a worker that is lastingly slower than the others, by the times at which "
-     "it enters libdlring's collectives: named, started again, or replaced by a spare",
+     "it enters libdlring's collectives: named, started again, or replaced by a spare; a slow "
+     "connection of two workers is only named",
      &Options::straggler},
     {"straggler-ratio", "", "", "X", "1.1", Group::failure,
      "a worker is slow whose time between collectives is that many times the others'",

@@ -75,6 +75,23 @@ Values column(const std::vector<StepTimes>& window, Get get) {
   return values;
 }
 
+struct LinkSamples {
+  Values per_byte, bytes;
+};
+
+// What a byte takes the other links from the same sender, or those to the same receiver if that is
+// more; 0 where there are none.
+double of_same_end(const std::map<std::pair<int, int>, LinkSamples>& links,
+                   const std::pair<int, int>& ends) {
+  Values sent, received;
+  for (const auto& [others_ends, samples] : links) {
+    if (others_ends == ends) continue;
+    if (others_ends.first == ends.first) sent.push_back(median(samples.per_byte));
+    if (others_ends.second == ends.second) received.push_back(median(samples.per_byte));
+  }
+  return std::max(sent.empty() ? 0 : median(sent), received.empty() ? 0 : median(received));
+}
+
 std::string describe_rank(const Slowness& slow, const Comparison& at, double step) {
   return fmt::format(
       "rank {} takes {:.2f}x the time of the others between collectives: {}, they {}{}; without it "
@@ -84,12 +101,16 @@ std::string describe_rank(const Slowness& slow, const Comparison& at, double ste
       format_seconds(step * (1 - slow.gain)));
 }
 
+std::string describe_rate(double bytes_per_second) {
+  return bytes_per_second < 0.9995e9 ? fmt::format("{:.3g} MB/s", bytes_per_second / 1e6)
+                                     : fmt::format("{:.3g} GB/s", bytes_per_second / 1e9);
+}
+
 std::string describe_link(const Slowness& slow, const Comparison& at, double step) {
   return fmt::format(
-      "the link from rank {} to rank {} is {:.2f}x as slow as others of its kind: {:.3g} MB/s, "
-      "they "
-      "{:.3g} MB/s; it costs {} of a step of {}",
-      slow.rank, slow.peer, slow.ratio, 1e-6 / at.own, 1e-6 / at.others,
+      "the link from rank {} to rank {} is {:.2f}x as slow as others of its kind: {}, they {}; it "
+      "costs {} of a step of {}",
+      slow.rank, slow.peer, slow.ratio, describe_rate(1 / at.own), describe_rate(1 / at.others),
       format_seconds(slow.gain * step), format_seconds(step));
 }
 
@@ -111,7 +132,7 @@ bool StragglerDetector::usable(const StepTimes& step) const {
   const bool links = std::all_of(step.links.begin(), step.links.end(), [&](const LinkTimes& l) {
     return time(l.seconds) && time(l.bytes) && l.bytes > 0;
   });
-  return ranks && links && (window_.empty() || step.links.size() == window_.front().links.size());
+  return ranks && links;
 }
 
 std::optional<StragglerDetector::Window> StragglerDetector::add(TimePoint now,
@@ -218,33 +239,36 @@ double StragglerDetector::gain_without(int rank, double step) const {
 }
 
 std::vector<StragglerDetector::Finding> StragglerDetector::judge_links(double step) const {
-  const auto& links = window_.front().links;
-  std::map<int, std::vector<std::size_t>> kinds;
-  for (std::size_t l = 0; l < links.size(); ++l) kinds[links[l].kind].push_back(l);
-  std::vector<Finding> findings;
-  for (const auto& [kind, members] : kinds) {
-    if (members.size() < kFewestLinks) continue;
-    std::vector<Values> per_byte;
-    Values medians;
-    for (const std::size_t l : members) {
-      per_byte.push_back(column(
-          window_, [&](const StepTimes& s) { return s.links[l].seconds / s.links[l].bytes; }));
-      medians.push_back(median(per_byte.back()));
+  std::map<int, std::map<std::pair<int, int>, LinkSamples>> kinds;
+  for (const StepTimes& one : window_) {
+    for (const LinkTimes& link : one.links) {
+      LinkSamples& samples = kinds[link.kind][{link.from, link.to}];
+      samples.per_byte.push_back(link.seconds / link.bytes);
+      samples.bytes.push_back(link.bytes);
     }
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const Comparison at(per_byte[m], medians, m, kLinkRatio);
-      const std::size_t l = members[m];
-      const double bytes =
-          median(column(window_, [&](const StepTimes& s) { return s.links[l].bytes; }));
+  }
+  std::vector<Finding> findings;
+  for (auto& [kind, links] : kinds) {
+    std::erase_if(links, [&](const auto& link) {
+      return link.second.per_byte.size() < (window_.size() + 1) / 2;
+    });
+    if (links.size() < kFewestLinks) continue;
+    Values medians;
+    for (const auto& [ends, samples] : links) medians.push_back(median(samples.per_byte));
+    std::size_t i = 0;
+    for (const auto& [ends, samples] : links) {
+      const Comparison at(samples.per_byte, medians, i++, kLinkRatio);
+      const double bytes = median(samples.bytes);
       const double excess = at.own - at.others;
       Finding finding;
-      finding.slowness = {.rank = links[l].from,
-                          .peer = links[l].to,
+      finding.slowness = {.rank = ends.first,
+                          .peer = ends.second,
                           .phase = SlowPhase::link,
                           .ratio = at.ratio(),
                           .gain = std::clamp(excess * bytes / step, 0.0, 1.0),
                           .sentence = {}};
-      finding.candidate = at.shows(excess, kLinkRatio) && excess * bytes >= kLeastCost * step;
+      finding.candidate = at.shows(excess, kLinkRatio) && excess * bytes >= kLeastCost * step &&
+                          at.own >= kLinkRatio * of_same_end(links, ends);
       finding.clear = excess < (kLinkRatio - 1) / 2 * at.others;
       if (finding.candidate) finding.slowness.sentence = describe_link(finding.slowness, at, step);
       findings.push_back(std::move(finding));

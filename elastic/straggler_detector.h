@@ -10,7 +10,8 @@
 //   its own median, which stands in where there are only two ranks;
 // - it is more than half of that in 4 of 5 steps: pauses, and slowness that wanders, are not;
 // - it costs a twentieth of the step at least.
-// A link is one if a byte takes it twice as long as others of its kind, by the same measures.
+// A link is one if a byte takes it twice as long as others of its kind, by the same measures, and
+// as those from the same sender and those to the same receiver: where all are slow it is that rank.
 // `windows` windows in a row make a candidate slow, and as many with less than half of the excess
 // clear it. So nothing is found where all are slow alike. The medians of ranks are compared, not
 // who was last in a step: among many ranks with noise, one of 1.2x is rarely the very last.
@@ -45,8 +46,8 @@ struct LinkTimes {
 };
 
 // One step, or a digest of several: then each value is the median over them. Above 100 steps a
-// second digests are better. A step with a value that is no number is left out. The links are the
-// same from step to step.
+// second digests are better. A step with a value that is no number is left out. Links need not be
+// the same from step to step; one that is in fewer than half of a window's is not judged.
 struct StepTimes {
   int steps = 1;
   std::vector<RankTimes> ranks;

@@ -102,14 +102,14 @@ void ProgressWatch::look() {
 
 // Where one rank has no record the program does not use libdlring, or not yet.
 void ProgressWatch::look_for_slow() {
-  std::map<int, std::vector<FlightSpan>> spans;
+  std::map<int, StepDigest::Record> records;
   for (const Slot slot : processes_.members()) {
     const auto& place = processes_.place(slot);
     const std::string flight = flight_record_of(place);
     if (flight.empty()) return;
-    spans[place.rank] = read_spans(flight);
+    records[place.rank] = {read_spans(flight), read_received(flight)};
   }
-  if (const auto step = digest_.add(spans)) feed(StragglerJudge::Event(*step));
+  if (const auto step = digest_.add(records)) feed(StragglerJudge::Event(*step));
 }
 
 void ProgressWatch::feed(const HangJudge::Event& event) {

@@ -163,6 +163,11 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     auto stream =
         make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
     between = stream.get();
+    if (group_hash_ == 0) {
+      stream->tell_links([flight = flight_](int peer, std::uint64_t bytes, Duration time) {
+        flight->received(peer, bytes, time);
+      });
+    }
     plane_ = std::move(stream);
   }
   if (!one_host) {

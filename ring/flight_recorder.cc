@@ -30,17 +30,16 @@ FlightRecorder::FlightRecorder(const std::string& path) {
   void* const memory =
       ::mmap(nullptr, kFlightBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return;
-  records_ = std::shared_ptr<FlightRecord[]>(
-      new (memory) FlightRecord[kFlightRecords],
-      [](FlightRecord* records) { ::munmap(records, kFlightBytes); });
+  file_ = std::shared_ptr<FlightFile>(new (memory) FlightFile,
+                                      [](FlightFile* file) { ::munmap(file, kFlightBytes); });
 }
 
 // fill(record) sets what the operation is.
 template <class Fill>
 FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
-  if (!records_) return 0;
+  if (!file_) return 0;
   const Ticket ticket = ++last_;
-  FlightRecord& record = records_[ticket % kFlightRecords];
+  FlightRecord& record = file_->records[ticket % kFlightRecords];
   record.number.store(0, std::memory_order_release);
   record.started_ns = now.time_since_epoch().count();
   record.ended_ns = 0;
@@ -79,10 +78,23 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& messa
 
 void FlightRecorder::end(Ticket ticket, bool failed) {
   if (ticket == 0) return;
-  FlightRecord& record = records_[ticket % kFlightRecords];
+  FlightRecord& record = file_->records[ticket % kFlightRecords];
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
   record.ended_ns = steady_now().time_since_epoch().count();
   record.state = failed ? FlightState::failed : FlightState::done;
+}
+
+void FlightRecorder::received(int peer, std::uint64_t bytes, Duration time) {
+  if (!file_ || peer < 0 || peer >= kFlightLinks) return;
+  FlightLink& link = file_->links[peer];
+  const std::uint64_t version = link.version.load(std::memory_order_relaxed) + 1;
+  const auto add = [](auto& sum, auto value) {
+    sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_release);
+  };
+  link.next_version.store(version, std::memory_order_relaxed);
+  add(link.bytes, bytes);
+  add(link.ns, time.count());
+  link.version.store(version, std::memory_order_release);
 }
 
 }  // namespace dlaunch

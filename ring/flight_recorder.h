@@ -25,11 +25,15 @@ class FlightRecorder {
   Ticket begin(TimePoint now, const Message& message);
   void end(Ticket ticket, bool failed);
 
+  // What has come over a socket from a peer of all ranks, in addition to what came before. One
+  // thread at a time.
+  void received(int peer, std::uint64_t bytes, Duration time);
+
  private:
   template <class Fill>
   Ticket write(TimePoint now, Fill fill);
 
-  std::shared_ptr<FlightRecord[]> records_;  // null: none
+  std::shared_ptr<FlightFile> file_;  // null: none
   std::atomic<std::uint64_t> last_{0};
 };
 

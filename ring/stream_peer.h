@@ -43,6 +43,7 @@ class StreamPeer {
   // Bytes that are no frame of this round: Errc::protocol.
   Result<Got> receive();
   bool has_header() const { return state_ == State::held; }
+  bool awaits_payload() const { return state_ == State::payload; }  // more of what was accepted
   const FrameHeader& header() const { return header_; }
   void accept(void* payload);                 // room for header().bytes
   bool ended() const { return ended_; }       // end of stream or a broken connection

@@ -49,6 +49,40 @@ class ProgramCache {
   std::size_t steps_ = 0;
 };
 
+// What came from each peer in one call. Two looks at the clock for a frame that takes several
+// reads.
+class LinkMeter {
+ public:
+  explicit LinkMeter(int ranks) : links_(static_cast<std::size_t>(ranks)) {}
+
+  // Around the reads from a peer: whether a frame of it is under way.
+  void read(int peer, bool was_under_way, bool is_under_way) {
+    if (was_under_way == is_under_way) return;
+    Link& link = links_[static_cast<std::size_t>(peer)];
+    const TimePoint now = steady_now();
+    if (was_under_way) link.time += now - link.began;
+    link.began = now;
+  }
+  void received(int peer, std::size_t bytes) {
+    links_[static_cast<std::size_t>(peer)].bytes += bytes;
+  }
+  void tell(const LinkListener& listener) {
+    for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+      Link& link = links_[peer];
+      if (link.bytes > 0 && listener) listener(static_cast<int>(peer), link.bytes, link.time);
+      link = {};
+    }
+  }
+
+ private:
+  struct Link {
+    std::uint64_t bytes = 0;
+    Duration time{};
+    TimePoint began{};
+  };
+  std::vector<Link> links_;
+};
+
 class SocketPlane final : public StreamPlane {
  public:
   SocketPlane(std::unique_ptr<SocketGroup> sockets, CallRoll call_roll, PlanRules rules,
@@ -75,6 +109,7 @@ class SocketPlane final : public StreamPlane {
     // Far away one socket's window limits more than its system calls cost.
     count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
+  void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
   std::string explain(const Call& call) const override {
     const int taking_part =
         call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
@@ -116,6 +151,9 @@ class SocketPlane final : public StreamPlane {
   std::vector<std::byte> scratch_;
   ListPacker packer_;
   std::vector<bool> arrived_;  // a frame of the call in progress has come from the peer
+
+  LinkMeter meter_{ranks_};
+  LinkListener link_listener_;
 };
 
 Result<void> SocketPlane::run(const Call& call) {
@@ -141,6 +179,7 @@ Result<void> SocketPlane::run(const Call& call) {
   const TimePoint begun = steady_now();
   auto outcome = drive();
   if (outcome && !all_sockets_) count_.end(steady_now() - begun);
+  meter_.tell(link_listener_);
   if (!outcome) failed_ = outcome.error();
   return outcome;
 }
@@ -197,13 +236,16 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
     failpoint("stream.granule");
+    meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);
     return false;  // what it completed may be sent on before more is read
   };
+  const StreamPeer& from = (*sockets_)[peer];
+  const bool was_under_way = from.awaits_payload();
   auto read = sockets_->read(
       peer, moved, [&] { return admit(peer); }, received);
   if (!read) return read;
-  const StreamPeer& from = (*sockets_)[peer];
+  meter_.read(peer, was_under_way, from.awaits_payload());
   if (from.ended() && !from.has_header() && (expects(peer) || owes(peer))) {
     return lost(peer, from.os_errno());
   }

@@ -3,6 +3,8 @@
 // nothing but this plane's frames.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/clock.h"
@@ -14,6 +16,12 @@
 
 namespace dlaunch {
 
+// Told after each call what came from a peer in it, and how long that took: from when the first
+// byte of a frame was read to its last one. A sender has all of a frame when it begins it, so this
+// is the link's time; waiting for a frame to begin is not. A frame that comes in one read takes
+// none.
+using LinkListener = std::function<void(int peer, std::uint64_t bytes, Duration time)>;
+
 class StreamPlane : public Plane {
  public:
   // The longest round trip between this rank and one on another host; zero if there is none.
@@ -21,6 +29,8 @@ class StreamPlane : public Plane {
   // That of all ranks, the same value on each, between two calls. Before it is told, hosts are
   // taken for far from each other.
   virtual void plan_for(Duration round_trip) = 0;
+  // Between two calls.
+  virtual void tell_links(LinkListener listener) = 0;
 };
 
 // Takes calls of some of the ranks (Call::members). `call_roll` may be null: then a time-out says

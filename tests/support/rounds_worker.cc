@@ -1,15 +1,16 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
 // the next round when one is lost.
 //
-//   rounds_worker [--steps N] [--step-ms MS] [--hang RANK [--how WAY]]
+//   rounds_worker [--steps N] [--step-ms MS] [--bytes N] [--hang RANK [--how WAY]]
 //                 [--slow RANK [--factor F] [--when WHEN] [--period-ms MS]]
 //
 // --hang: that rank of round 1 never comes to its sixth step, but computes for ever (busy), waits
 // for a lock whose owner waits for one of its own (deadlock), or sleeps so that signals do not wake
-// it (blocked; vfork() is used for it). --slow: in round 1 each step takes that rank F (3) times as
-// long: always, because it waits for its input (input), in the first period only (start), in turn
-// with the other ranks, a period each (moving), or with all of them after the first (all). Says in
-// which round it is as whom, and at the end how many steps all have done.
+// it (blocked; vfork() is used for it). --bytes: each step adds up so much, too. --slow: in round 1
+// each step takes that rank F (3) times as long: always, because it waits for its input (input), in
+// the first period only (start), in turn with the other ranks, a period each (moving), or with all
+// of them after the first (all). Says in which round it is as whom, and at the end how many steps
+// all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <dlaunch/ring.hpp>
 
@@ -29,6 +31,7 @@ namespace {
 struct Options {
   std::int64_t steps = 100;
   int step_ms = 0;
+  std::size_t bytes = 0;
   int hang = -1;
   std::string how = "busy";
   int slow = -1;
@@ -47,6 +50,8 @@ Options parse(int argc, char** argv) {
     if (std::strcmp(argv[i], "--when") == 0) options.when = argv[i + 1];
     if (std::strcmp(argv[i], "--period-ms") == 0) options.period_ms = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--how") == 0) options.how = argv[i + 1];
+    if (std::strcmp(argv[i], "--bytes") == 0)
+      options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
     if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
   }
   return options;
@@ -121,6 +126,7 @@ int main(int argc, char** argv) try {
   auto comm = dl::Communicator::init(nullptr, join);
   say(comm);
   const auto began = Clock::now();
+  std::vector<float> data(options.bytes / sizeof(float));
   std::int64_t done[] = {0};
   while (done[0] < options.steps) {
     try {
@@ -131,6 +137,7 @@ int main(int argc, char** argv) try {
       if (done[0] == 6 && comm.round() == 1 && comm.rank() == options.hang)
         hang_forever(options.how);
       work(options, is_slow(options, comm, began));
+      if (!data.empty()) comm.all_reduce(std::span<float>(data));
       std::int64_t over[] = {comm.round_over() ? 1 : 0};
       comm.all_reduce(std::span<std::int64_t>(over), dl::Op::max);
       if (over[0] == 0) continue;

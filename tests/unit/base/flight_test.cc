@@ -10,16 +10,16 @@ using namespace dlaunch;
 
 namespace {
 
-std::string bytes_of(const FlightRecord* records) {
-  return std::string(reinterpret_cast<const char*>(records), kFlightBytes);
+std::string bytes_of(const FlightFile& file) {
+  return std::string(reinterpret_cast<const char*>(&file), kFlightBytes);
 }
 
 }  // namespace
 
 TEST_CASE("a flight record is read in the order of its operations, in words") {
-  FlightRecord records[kFlightRecords];
+  FlightFile file;
   const auto put = [&](std::uint64_t number) -> FlightRecord& {
-    auto& r = records[number % kFlightRecords];
+    auto& r = file.records[number % kFlightRecords];
     r.number = number;
     r.seq = number + 1000;
     r.count = 4096;
@@ -38,7 +38,7 @@ TEST_CASE("a flight record is read in the order of its operations, in words") {
   put(67).op = 2;
   put(68).what = kFlightRecv;
   put(10).number = 0;  // being written
-  const auto entries = read_flight(bytes_of(records));
+  const auto entries = read_flight(bytes_of(file));
   REQUIRE(entries.size() == 5);
   CHECK(entries[0].what == "send to rank 5 (tag 7, count 4096, float)");
   CHECK(entries[0].state == FlightState::failed);
@@ -50,6 +50,34 @@ TEST_CASE("a flight record is read in the order of its operations, in words") {
   CHECK(entries[4].what == "recv from any rank (tag 0, count 4096, float)");
 }
 
+TEST_CASE("what came from a peer is read unless it is being written") {
+  FlightFile file;
+  const auto put = [&](int peer, std::uint64_t version, std::uint64_t next_version) {
+    auto& link = file.links[peer];
+    link.version = version;
+    link.next_version = next_version;
+    link.bytes = 1000 + static_cast<std::uint64_t>(peer);
+    link.ns = 5000;
+  };
+  put(3, 7, 7);
+  put(5, 7, 8);
+  put(63, 1, 1);
+  put(7, 2, 2);
+  file.links[7].bytes = 0;
+  put(8, 2, 2);
+  file.links[8].ns = -1;
+  const auto received = read_received(bytes_of(file));
+  REQUIRE(received.size() == 2);
+  CHECK(received[0].peer == 3);
+  CHECK(received[0].bytes == 1003);
+  CHECK(received[0].time == std::chrono::microseconds(5));
+  CHECK(received[1].peer == 63);
+  // As an older version of the library writes it, and one that is cut off.
+  CHECK(read_received(bytes_of(file).substr(0, sizeof file.records)).empty());
+  CHECK(read_received(bytes_of(file).substr(0, kFlightBytes - 1)).size() == 1);
+  CHECK(read_flight(bytes_of(file)).empty());
+}
+
 TEST_CASE("whatever stands in the file, reading it is harmless") {
   CHECK(read_flight("").empty());
   CHECK(read_flight("short").empty());
@@ -58,5 +86,6 @@ TEST_CASE("whatever stands in the file, reading it is harmless") {
     std::string garbage(random() % (2 * kFlightBytes), '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     CHECK(read_flight(garbage).size() <= kFlightRecords);
+    CHECK(read_received(garbage).size() <= kFlightLinks);
   }
 }

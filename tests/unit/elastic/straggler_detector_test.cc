@@ -349,6 +349,61 @@ TEST_CASE("links are compared with their kind only") {
   CHECK(steady.window().cleared.size() == 1);
 }
 
+namespace {
+
+// Each of n ranks with all others; a byte takes 1 ns.
+std::vector<LinkTimes> full_mesh(int n) {
+  std::vector<LinkTimes> links;
+  for (int from = 0; from < n; ++from) {
+    for (int to = 0; to < n; ++to) {
+      if (from == to) continue;
+      links.push_back({.from = from, .to = to, .kind = 1, .bytes = 1e7, .seconds = 0.01});
+    }
+  }
+  return links;
+}
+
+}  // namespace
+
+TEST_CASE("where a rank takes its time, none of its links is slow") {
+  Steady steady(4);
+  steady.links = full_mesh(4);
+  steady.warm_up();
+  for (auto& link : steady.links) {
+    if (link.from == 2 || link.to == 2) link.seconds = 0.1;
+  }
+  for (int i = 0; i < 5; ++i) CHECK(steady.window().raised.empty());
+  steady.links = full_mesh(4);
+  for (auto& link : steady.links) {  // both ways
+    if (link.from + link.to == 3 && link.from * link.to == 2) link.seconds = 0.1;
+  }
+  steady.window();
+  steady.window();
+  const auto raised = steady.window().raised;
+  REQUIRE(raised.size() == 2);
+  for (const auto& slow : raised) CHECK(slow.rank + slow.peer == 3);
+  CHECK(raised[0].sentence.find("from rank 1 to rank 2 is 10.00x") != std::string::npos);
+  CHECK(raised[0].sentence.find("100 MB/s, they 1 GB/s") != std::string::npos);
+}
+
+TEST_CASE("links need not be told in every step, but in half of them to be judged") {
+  for (const bool often : {true, false}) {
+    CAPTURE(often);
+    StragglerDetector detector{StragglerConfig{}};
+    detector.reset(4);
+    StepTimes step{.steps = 10, .ranks = {}, .links = {}};
+    for (int r = 0; r < 4; ++r) step.ranks.push_back({.late = 0.1, .in_op = 0.1, .step = 0.2});
+    std::size_t raised = 0;
+    for (int i = 0; i < 60; ++i) {
+      step.links = full_mesh(4);
+      step.links[4].seconds = 0.1;
+      if ((i % 3 == 0) == often) step.links.erase(step.links.begin() + 4);
+      if (const auto window = detector.add(at(i * 1.0), step)) raised += window->raised.size();
+    }
+    CHECK(raised == (often ? 1 : 0));
+  }
+}
+
 TEST_CASE("the ratio decides what is slow") {
   for (const double ratio : {1.05, 1.3}) {
     Steady steady(4, {.ratio = ratio});

@@ -1,0 +1,69 @@
+// What came from the peers, from the one who writes it to the one who reads the file.
+#include "ring/flight_recorder.h"
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/temp_folder.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("flight: what comes from each peer adds up in the file") {
+  const TempFolder folder;
+  const std::string path = flight_file(folder.path.string(), 0);
+  FlightRecorder recorder(path);
+  CHECK(content(path).size() == kFlightBytes);
+  CHECK(read_received(content(path)).empty());
+  recorder.received(2, 1000, 5us);
+  recorder.received(1, 10, 0us);
+  recorder.received(2, 500, 2us);
+  recorder.received(kFlightLinks, 1, 1us);
+  recorder.received(-1, 1, 1us);
+  const auto received = read_received(content(path));
+  REQUIRE(received.size() == 2);
+  CHECK(received[0].peer == 1);
+  CHECK(received[0].bytes == 10);
+  CHECK(received[1].peer == 2);
+  CHECK(received[1].bytes == 1500);
+  CHECK(received[1].time == 7us);
+  FlightRecorder("").received(1, 1, 1us);  // no file: nothing to do
+}
+
+TEST_CASE("flight: a reader never sees half of what was written") {
+  const TempFolder folder;
+  const std::string path = flight_file(folder.path.string(), 0);
+  FlightRecorder recorder(path);
+  std::atomic<bool> over{false};
+  std::thread writer([&] {
+    while (!over) recorder.received(5, 3, 7ns);
+  });
+  std::uint64_t last = 0;
+  int grown = 0, wrong = 0;
+  for (const TimePoint end = steady_now() + 60s; grown < 200 && steady_now() < end;) {
+    for (const auto& received : read_received(content(path))) {
+      const auto ns = static_cast<std::uint64_t>(received.time.count());
+      wrong += received.peer != 5 || ns % 7 != 0 || received.bytes != ns / 7 * 3 ? 1 : 0;
+      grown += received.bytes > last ? 1 : 0;
+      wrong += received.bytes < last ? 1 : 0;
+      last = received.bytes;
+    }
+  }
+  over = true;
+  writer.join();
+  CHECK(wrong == 0);
+  CHECK(grown == 200);
+}
