@@ -13,7 +13,7 @@ namespace dlaunch {
 Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
   DL_ASSERT(frames.size() <= kMaxBatch);
   std::byte headers[kMaxBatch][kFrameHeaderBytes];
-  iovec pieces[2 * kMaxBatch];
+  iovec pieces[2 * kMaxBatch] = {};
   std::size_t count = 0, total = 0;
   std::size_t skip = sent_;
   const auto add = [&](const void* data, std::size_t bytes) {
