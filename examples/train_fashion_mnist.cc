@@ -25,6 +25,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -230,7 +231,8 @@ class Trainer {
 
   void run() {
     dl::run_elastic(state_, [this] {
-      state_time_ += Clock::now() - left_step_;
+      const auto now = Clock::now();
+      state_time_ += now - left_step_.value_or(now);
       const bool more = step();
       left_step_ = Clock::now();
       return more;
@@ -338,7 +340,8 @@ class Trainer {
   dl::State state_;
   dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
-  Clock::time_point epoch_began_ = Clock::now(), left_step_ = Clock::now();
+  Clock::time_point epoch_began_ = Clock::now();
+  std::optional<Clock::time_point> left_step_;
   Clock::duration state_time_{};  // within update() and between steps: what being elastic costs
 };
 
