@@ -20,7 +20,7 @@ struct Heard {
 };
 using ByPeer = std::map<int, Heard>;
 
-constexpr std::size_t kCount = 1 << 20;  // floats; 2 MiB over each of 4 ranks' links
+constexpr std::size_t kFloats = 1 << 20;  // floats; 2 MiB over each of 4 ranks' links
 
 // One all_reduce in which `before` is done by each rank first; who heard what from whom.
 std::vector<ByPeer> listen(StreamWorld& world, const std::function<void(int rank)>& before) {
@@ -33,7 +33,7 @@ std::vector<ByPeer> listen(StreamWorld& world, const std::function<void(int rank
     });
   }
   const auto outcomes = world.each<std::string>([&](int rank) {
-    std::vector<float> values(kCount, 1.0F);
+    std::vector<float> values(kFloats, 1.0F);
     before(rank);
     return words(
         world.ends[static_cast<std::size_t>(rank)]->run({.collective = Collective::all_reduce,
@@ -59,7 +59,7 @@ TEST_CASE("links: the time of a slow link is told, and of no other") {
   for (int to = 0; to < kRanks; ++to) {
     CHECK(heard[to].size() == kRanks - 1);
     for (const auto& [from, link] : heard[to]) {
-      CHECK(link.bytes == 2 * kCount * sizeof(float) / kRanks);
+      CHECK(link.bytes == 2 * kFloats * sizeof(float) / kRanks);
       if (from != kFrom || to != kTo) others.push_back(link.time);
     }
   }

@@ -124,8 +124,6 @@ class World {
   std::vector<Member> members_;
 };
 
-enum class Way { exchange, star, direct, ring };
-
 // The mean of element i in the order in which the way combines it; `owner` matters for the ring.
 float mean(const World& world, int ranks, std::size_t i, Way way, int owner) {
   const int first = way == Way::ring ? (owner + 1) % ranks : 0;
