@@ -105,6 +105,7 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
     be_agent(agent, std::move(reading), original, old_mask);
   }
   reading.reset();
+  ::signal(SIGPIPE, SIG_IGN);  // of an agent that ends as we tell it, and of a reader that has left
   std::optional<int> status;
   while (!status) {
     const int signal = ::sigwaitinfo(&waited, nullptr);
@@ -115,7 +116,6 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
   }
   const bool all_killed = kill_descendants();
   cleanup();
-  if (WIFSIGNALED(*status)) ::signal(SIGPIPE, SIG_IGN);  // of the line that says so
   return exit_code_of(*status, all_killed);
 }
 
