@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/result.h"
 #include "launcher/topology.h"
 
@@ -42,7 +43,7 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> can_create;
   // Whether the secret file holds a secret that only we can read.
   std::function<Result<void>(const std::string& path)> check_secret;
-  std::function<std::optional<std::string>(const std::string& name)> environment;
+  Environment environment;
   std::function<std::string()> new_job_id;
   // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
   std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;

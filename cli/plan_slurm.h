@@ -10,19 +10,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/result.h"
 #include "cli/options.h"
 
 namespace dlaunch {
-
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Ports that a step derives: those below where Linux chooses its own.
 inline constexpr std::uint16_t kSlurmPorts = 20480, kSlurmPortCount = 12281;

@@ -23,7 +23,7 @@ void pause(int ms, TimePoint deadline) {
 
 }  // namespace
 
-Result<EtcdAccess> etcd_access(std::string_view url, const StoreEnvironment& environment) {
+Result<EtcdAccess> etcd_access(std::string_view url, const Environment& environment) {
   const auto refuse = [&](std::string_view why) {
     return Error{.code = Errc::usage,
                  .what = fmt::format("'{}' is not etcd://HOST:PORT,…/PREFIX: {}", url, why)};

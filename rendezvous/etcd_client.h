@@ -27,7 +27,7 @@ struct EtcdAccess {
 // url: "etcd://h1:2379,h2:2379/prefix" or "etcds://…", by TLS; ports may be left out. Who we are is
 // said where etcdctl finds it, too, for a command line is seen by everybody: ETCDCTL_USER ("name"
 // or "name:password"), ETCDCTL_PASSWORD, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY. Errc::usage.
-Result<EtcdAccess> etcd_access(std::string_view url, const StoreEnvironment& environment);
+Result<EtcdAccess> etcd_access(std::string_view url, const Environment& environment);
 
 class EtcdClient {
  public:

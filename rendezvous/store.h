@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/result.h"
 #include "base/secret.h"
 
@@ -54,14 +54,11 @@ class Store {
   virtual Result<std::int64_t> delete_prefix(std::string_view prefix, TimePoint deadline) = 0;
 };
 
-// A variable of the environment.
-using StoreEnvironment = std::function<std::optional<std::string>(const std::string& name)>;
-
 struct StoreOptions {
   std::string job_id;  // a server of another job refuses us, naming both jobs
   Secret secret;
-  std::string who;                    // how the other side's messages name us: "rank 3 (pid 4711)"
-  StoreEnvironment environment = {};  // for etcd://: who we are (etcd_client.h)
+  std::string who;               // how the other side's messages name us: "rank 3 (pid 4711)"
+  Environment environment = {};  // for etcd://: who we are (etcd_client.h)
 };
 
 // url: "tcp://host:port", "file:///folder" or "etcd://host:port,…/prefix". Retries a tcp:// server

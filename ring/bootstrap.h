@@ -2,13 +2,13 @@
 // can be met. Pure: the environment is handed in.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "base/environment.h"
 #include "base/result.h"
 #include "dlaunch/ring.h"
 #include "ring/plan_rules.h"
@@ -47,9 +47,6 @@ struct JobView {
     return known ? world_ranks[static_cast<std::size_t>(r)] : r;
   }
 };
-
-// Looks up an environment variable; nullopt if it is not set.
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 // url and options as of dl_init; both may be null. Errc::usage with the name of what is wrong.
 Result<JobView> resolve_job(const char* url, const dl_options* options, const Environment& env);

@@ -15,7 +15,7 @@ namespace {
 TimePoint in_etcd_time() { return steady_now() + 20s; }
 
 std::unique_ptr<Store> store_at(const std::string& url, const std::string& job,
-                                const StoreEnvironment& environment = {}) {
+                                const Environment& environment = {}) {
   auto store = open_store(url, {job, Secret(), "a test", environment}, in_etcd_time());
   REQUIRE(store);
   return std::move(*store);
