@@ -62,7 +62,7 @@ class Standby {
         told_.reset();
         if (!(*found)->endpoint.empty() && **found != last_) {
           last_ = **found;
-          tell(fmt::format("leader {} {}", last_.term, last_.endpoint));
+          tell_agent(to_agent_, fmt::format("leader {} {}", last_.term, last_.endpoint));
         }
         election_.wait_change(steady_now() + kTellEvery);
         continue;
@@ -80,17 +80,13 @@ class Standby {
     pollfd p{agent_, 0, 0};
     return ::poll(&p, 1, 0) == 0;
   }
-  void tell(const std::string& line) const {
-    const std::string text = line + "\n";
-    [[maybe_unused]] const auto written = ::write(to_agent_, text.data(), text.size());
-  }
   // False: it will not pass.
   bool trouble(const Error& error) {
     const bool passes =
         error.code == Errc::timeout || error.code == Errc::peer_lost || error.code == Errc::io;
     const auto now = steady_now();
     if (!passes || !told_ || now >= *told_ + kTellEvery) {
-      tell((passes ? "nobody " : "never ") + error.what);
+      tell_agent(to_agent_, (passes ? "nobody " : "never ") + error.what);
       told_ = now;
     }
     if (passes) ::poll(nullptr, 0, 100);
@@ -106,8 +102,7 @@ class Standby {
 int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
                  const OriginalSignals& original) {
   const auto never = [&](const Error& error) {
-    const std::string text = "never " + error.what + "\n";
-    [[maybe_unused]] const auto written = ::write(to_agent.get(), text.data(), text.size());
+    tell_agent(to_agent.get(), "never " + error.what);
     return kExitRendezvous;
   };
   while (true) {

@@ -18,6 +18,11 @@ constexpr Duration kLeaving = std::chrono::seconds(1);
 
 }  // namespace
 
+void tell_agent(int to_agent, const std::string& line) {
+  const std::string text = line + "\n";
+  [[maybe_unused]] const auto written = ::write(to_agent, text.data(), text.size());
+}
+
 // Shared with the thread, which outlives the office where the back end does not answer.
 struct Office::Desk {
   std::unique_ptr<LeaderElection> election;
@@ -80,8 +85,7 @@ Result<void> Office::Desk::announce() {
     if (done) {
       const auto leader = election->find(steady_now() + kEvery);
       const auto term = leader && *leader ? (*leader)->term : 0;
-      const std::string line = fmt::format("leading {} {}\n", term, endpoint);
-      [[maybe_unused]] const auto written = ::write(to_agent, line.data(), line.size());
+      tell_agent(to_agent, fmt::format("leading {} {}", term, endpoint));
     }
     if (done || done.error().code == Errc::aborted) return done;
     if (!pause()) return done;

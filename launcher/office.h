@@ -12,6 +12,9 @@
 
 namespace dlaunch {
 
+// A line of what CandidateLink reads. If the agent has gone nobody is there to hear it.
+void tell_agent(int to_agent, const std::string& line);
+
 class Office {
  public:
   // election: won. to_agent: a descriptor that outlives the process' last office.
