@@ -151,10 +151,14 @@ void Follower::clear() {
   found_.clear();
   unsent_.clear();
   if (any_runs()) log_warn("the job went on without this host; ending its workers");
+  kill_workers();
+  join();
+}
+
+void Follower::kill_workers() {
   std::vector<Slot> all;
   for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
   if (node_) node_->driver().stop(all, SIGKILL);
-  join();
 }
 
 void Follower::on_lost(const std::string& why) {
@@ -169,11 +173,7 @@ void Follower::on_lost(const std::string& why) {
   if (!was_in) return;
   if (plan_.nodes.elects()) return log_warn("lost the leading dlaunch at {}", why);
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
-  pump_.post([this] {
-    std::vector<Slot> all;
-    for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
-    node_->driver().stop(all, SIGKILL);
-  });
+  pump_.post([this] { kill_workers(); });
 }
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {

@@ -49,6 +49,7 @@ class Follower final : private AgentBase {
   void take(const NodeMessage& message);
   void join();
   void clear();
+  void kill_workers();
   NodeFound& found(Slot slot);
   void note(const NodeStart& start);
   void note(const NodeAnnounce& announce);
