@@ -25,9 +25,11 @@ class SocketCount {
     current_ = bytes < kLeastBytes || most_ == 1 ? nullptr : &climb_of(bytes);
     return current_ == nullptr ? 1 : current_->trying;
   }
+  // How long the call that has begun takes is to be told to end(); not where there is no choice.
+  bool counts() const { return current_ != nullptr; }
   // That call is over, and well.
   void end(Duration took) {
-    if (current_ == nullptr) return;
+    if (!counts()) return;
     Climb& climb = *current_;
     if (climb.settled_for > 0) {
       --climb.settled_for;

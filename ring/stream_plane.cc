@@ -176,9 +176,10 @@ Result<void> SocketPlane::run(const Call& call) {
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);
   if (!all_sockets_) sockets_->use(count_.begin(program.most_to_one));
-  const TimePoint begun = steady_now();
+  const bool timed = count_.counts();
+  const TimePoint begun = timed ? steady_now() : TimePoint();
   auto outcome = drive();
-  if (outcome && !all_sockets_) count_.end(steady_now() - begun);
+  if (outcome && timed) count_.end(steady_now() - begun);
   meter_.tell(link_listener_);
   if (!outcome) failed_ = outcome.error();
   return outcome;
