@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "rendezvous/file_store.h"
+#include "rendezvous/shared_file.h"
 
 namespace dlaunch {
 namespace {
@@ -102,17 +103,9 @@ Result<std::string> FileElection::read_whole(const std::string& path) const {
 Result<void> FileElection::replace(const std::string& path, const std::string& bytes) {
   if (auto ours = keep(kNever); !ours) return ours;
   const std::string beside = path + "~";
-  const UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd) return failed("create", beside);
-  std::string_view rest = bytes;
-  while (!rest.empty()) {
-    const ssize_t size = ::write(fd.get(), rest.data(), rest.size());
-    if (size < 0 && errno != EINTR) return failed("write", beside);
-    if (size > 0) rest.remove_prefix(static_cast<std::size_t>(size));
-  }
-  if (::fsync(fd.get()) != 0) return failed("write", beside);
-  if (::rename(beside.c_str(), path.c_str()) != 0) return failed("replace", path);
-  return {};
+  const auto fresh = write_anew(beside, bytes);
+  if (!fresh) return fresh.error();
+  return put_in_place(*fresh, beside, path);
 }
 
 // The note of one that has died is no leader's.

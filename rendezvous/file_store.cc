@@ -15,6 +15,7 @@
 #include "base/failpoint.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "rendezvous/shared_file.h"
 
 namespace dlaunch {
 namespace {
@@ -131,8 +132,7 @@ class FileStore : public Store {
   Result<void> read_on();
   bool replaced() const;
   void compact_if_worth_it();
-  bool write_anew(const std::string& path, std::string_view bytes) const;
-  void sync_folder() const;
+  bool takes_after(const UniqueFd& fresh) const;
   bool apply(std::string_view body);
   Result<void> append(Kind kind, std::string_view key, std::string_view value);
   Result<void> lock(TimePoint deadline);
@@ -257,33 +257,17 @@ void FileStore::compact_if_worth_it() {
   compact_at_ = std::max(kSmallJournal, kGrowth * static_cast<off_t>(bytes.size()));
   if (read_ < compact_at_) return;
   const auto beside = path_ + "~";  // no journal's name: '~' of a job id is written %7e
-  if (write_anew(beside, bytes) && ::rename(beside.c_str(), path_.c_str()) == 0) {
-    sync_folder();
-    return;
-  }
+  const auto fresh = write_anew(beside, bytes);
+  if (fresh && takes_after(*fresh) && put_in_place(*fresh, beside, path_)) return;
   ::unlink(beside.c_str());
   compact_at_ = 2 * read_;
 }
 
-// On disk before it gets its name: after a crash of the machine there must not be less than before.
-bool FileStore::write_anew(const std::string& path, std::string_view bytes) const {
+// Whoever could open the old one can open this one.
+bool FileStore::takes_after(const UniqueFd& fresh) const {
   struct stat st {};
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd || ::fstat(fd_.get(), &st) != 0) return false;
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  // Whoever could open the old one can open this one.
-  return ::fchown(fd.get(), st.st_uid, st.st_gid) == 0 &&
-         ::fchmod(fd.get(), st.st_mode & 07777) == 0 && ::fsync(fd.get()) == 0;
-}
-
-void FileStore::sync_folder() const {
-  const auto folder = path_.substr(0, path_.rfind('/'));
-  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd) ::fsync(fd.get());
+  return ::fstat(fd_.get(), &st) == 0 && ::fchown(fresh.get(), st.st_uid, st.st_gid) == 0 &&
+         ::fchmod(fresh.get(), st.st_mode & 07777) == 0;
 }
 
 // Of the journal that stands at the path: one that was replaced meanwhile guards nothing.

@@ -1,0 +1,36 @@
+#include "rendezvous/shared_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace dlaunch {
+
+Result<UniqueFd> write_anew(const std::string& path, std::string_view bytes) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) return errno_error("create " + path, errno);
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno != EINTR) return errno_error("write " + path, errno);
+    if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return fd;
+}
+
+Result<void> put_in_place(const UniqueFd& file, const std::string& path, const std::string& name) {
+  const auto failed = [&](const char* what) {
+    Error error = errno_error(std::string(what) + " " + path, errno);
+    ::unlink(path.c_str());
+    return error;
+  };
+  if (::fsync(file.get()) != 0) return failed("write");
+  if (::rename(path.c_str(), name.c_str()) != 0) return failed("rename");
+  const UniqueFd folder(
+      ::open(name.substr(0, name.rfind('/')).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder) ::fsync(folder.get());
+  return {};
+}
+
+}  // namespace dlaunch
