@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +27,6 @@ using Descriptor = asio::posix::stream_descriptor;
 constexpr std::size_t kLoginsAtOnce = 32;
 constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
-constexpr const char* kOwnBinary = "/proc/self/exe";
 
 struct Pipe {
   UniqueFd reading, writing;
@@ -38,19 +36,6 @@ Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for ssh", errno);
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-Result<std::string> read_binary() {
-  const UniqueFd file(::open(kOwnBinary, O_RDONLY | O_CLOEXEC));
-  struct stat st {};
-  if (!file || ::fstat(file.get(), &st) != 0) return errno_error("read our own binary", errno);
-  std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
-  for (std::size_t got = 0; got < bytes.size();) {
-    const ssize_t n = ::read(file.get(), bytes.data() + got, bytes.size() - got);
-    if (n <= 0) return errno_error("read our own binary", n < 0 ? errno : EIO);
-    got += static_cast<std::size_t>(n);
-  }
-  return bytes;
 }
 
 std::string describe_end(const siginfo_t& info) {
@@ -105,10 +90,9 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   auto ssh = find_program(plan_.nodes.ssh.front(), path != nullptr ? path : "/usr/bin:/bin");
   if (!ssh) return ssh.error();
   ssh_ = *ssh;
-  char own[4096];
-  const ssize_t size = ::readlink(kOwnBinary, own, sizeof own);
-  if (size <= 0) return errno_error("find our own binary", errno);
-  path_.assign(own, static_cast<std::size_t>(size));
+  auto own = OwnBinary::open();
+  if (!own) return own.error();
+  binary_ = std::move(*own);
   order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
   for (std::size_t node = 0; node < plan_.nodes.hosts.size(); ++node) {
     if (plan_.nodes.hosts[node].leads) continue;
@@ -116,15 +100,6 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   }
   next_logins();
   tell_who_is_waited_for();
-  // While the first log in.
-  auto binary = read_binary();
-  if (!binary) return binary.error();
-  binary_ = std::move(*binary);
-  hash_ = sha256_hex(binary_);
-  const std::string what = fmt::format("{} {}\n", hash_, binary_.size());
-  for (const auto& host : hosts_) {
-    if (host->state == Host::State::starting) send(host, what);
-  }
   return {};
 }
 
@@ -152,8 +127,6 @@ void SshStarter::next_logins() {
     if (auto ok = log_in(host); !ok) {
       host->open_outputs = 0;
       on(host, SshTalk::Failed{kExitSystem, ok.error().what});
-    } else if (!hash_.empty()) {
-      send(host, fmt::format("{} {}\n", hash_, binary_.size()));
     }
   }
 }
@@ -169,8 +142,8 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   request.path = ssh_;
   const HostPlan& there = plan_.nodes.hosts[static_cast<std::size_t>(host->node)];
   const bool by_srun = plan_.nodes.by_srun;
-  request.argv =
-      by_srun ? srun_arguments(there, path_) : ssh_arguments(plan_.nodes.ssh, there, path_);
+  request.argv = by_srun ? srun_arguments(there, binary_->path())
+                         : ssh_arguments(plan_.nodes.ssh, there, binary_->path());
   for (char** item = environ; *item != nullptr; ++item) {
     if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
   }
@@ -195,6 +168,9 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   host->exited.assign(spawned.pidfd.release(), ec);
   watch(host);
   for (const bool error : {false, true}) read(host, error);
+  const std::string order = order_for(host);
+  send(host,
+       head_line(binary_->head_hash(), binary_->head(), binary_->size(), order.size()) + order);
   return {};
 }
 
@@ -242,14 +218,21 @@ void SshStarter::heard(const HostPtr& host, std::string_view bytes) {
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Push&) {
   log_info("pushing dlaunch to {}", plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name);
-  send(host, binary_);
+  if (pushed_.empty()) {
+    auto content = binary_->read();
+    if (!content) return on(host, SshTalk::Failed{kExitSystem, content.error().what});
+    pushed_ = std::move(*content);
+  }
+  send(host, pushed_);
 }
 
-void SshStarter::on(const HostPtr& host, const SshTalk::Order&) {
+void SshStarter::on(const HostPtr& host, const SshTalk::Order&) { send(host, order_for(host)); }
+
+std::string SshStarter::order_for(const HostPtr& host) const {
   OrderFrame frame = order_;
   frame.number = host->node;
   frame.nproc = plan_.nodes.hosts[static_cast<std::size_t>(host->node)].nproc;
-  send(host, encode(frame));
+  return encode(frame);
 }
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {

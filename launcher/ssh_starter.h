@@ -11,6 +11,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 
 #include "base/secret.h"
 #include "launcher/output_hub.h"
+#include "launcher/own_binary.h"
 #include "launcher/plan.h"
 #include "launcher/ssh_talk.h"
 
@@ -62,6 +64,7 @@ class SshStarter {
   void on(const HostPtr& host, const SshTalk::Failed& failed);
   void on(const HostPtr& host, const SshTalk::Push&);
   void on(const HostPtr& host, const SshTalk::Order&);
+  std::string order_for(const HostPtr& host) const;
   void send(const HostPtr& host, std::string bytes);
   void write(const HostPtr& host);
   void over(const HostPtr& host);
@@ -74,7 +77,9 @@ class SshStarter {
   OutputHub& hub_;
   std::set<pid_t>& helpers_;
   const Listener listener_;
-  std::string ssh_, path_, binary_, hash_;  // programs, then the content of ours
+  std::string ssh_;                  // the program
+  std::optional<OwnBinary> binary_;  // ours
+  std::string pushed_;               // its content, once a host needs it
   OrderFrame order_;
   std::vector<HostPtr> hosts_;
   std::vector<HostFailure> failures_;
