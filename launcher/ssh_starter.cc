@@ -24,7 +24,6 @@ namespace {
 
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr std::size_t kLoginsAtOnce = 32;
 constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
 
@@ -52,9 +51,9 @@ struct SshStarter::Host {
         out{Descriptor(loop), Descriptor(loop)},
         exited(loop),
         talk(starter) {}
-  enum class State { waiting, starting, ready, failed };
+  enum class State { starting, ready, failed };
   const int node;
-  State state = State::waiting;
+  State state = State::starting;
   pid_t pid = -1;
   Descriptor in;                  // its stdin
   std::array<Descriptor, 2> out;  // its stdout and stderr, until it is ready
@@ -67,10 +66,18 @@ struct SshStarter::Host {
   std::string unsent;
   std::size_t sent = 0;
 
-  bool over() const {
-    return state == State::waiting || (!running && (open_outputs == 0 || given_up));
-  }
+  bool over() const { return !running && (open_outputs == 0 || given_up); }
 };
+
+HostStarts SshStarter::starts_of(const Plan& plan) {
+  std::vector<HostStarts::Host> hosts;
+  for (const HostPlan& host : plan.nodes.hosts) {
+    hosts.push_back({.name = host.name, .slots = std::max(host.nproc, 1), .here = host.leads});
+  }
+  const auto seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count());
+  return {{.at_once = plan.nodes.logins, .again = starts_again(plan), .seed = seed},
+          std::move(hosts)};
+}
 
 SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
                        std::set<pid_t>& helpers, Listener listener)
@@ -79,10 +86,13 @@ SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
       hub_(hub),
       helpers_(helpers),
       listener_(std::move(listener)),
+      starts_(starts_of(plan)),
+      hosts_(plan.nodes.hosts),
+      next_(loop),
       patience_(loop) {}
 
 SshStarter::~SshStarter() {
-  for (const auto& host : hosts_) give_up_on(host);
+  for (const auto& host : running_) give_up_on(host);
 }
 
 Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint) {
@@ -94,13 +104,71 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   if (!own) return own.error();
   binary_ = std::move(*own);
   order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
-  for (std::size_t node = 0; node < plan_.nodes.hosts.size(); ++node) {
-    if (plan_.nodes.hosts[node].leads) continue;
-    hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node), starter()));
-  }
-  next_logins();
+  decide(HostStarts::Start{});
   tell_who_is_waited_for();
   return {};
+}
+
+// -- Who is started when
+
+void SshStarter::decide(const HostStarts::Event& event) {
+  if (finishing_) return;
+  for (const auto& action : starts_.step(steady_now(), event)) {
+    std::visit([this](const auto& what) { perform(what); }, action);
+  }
+  arm();
+  if (!starts_.all_answered() || std::exchange(all_answered_, true)) return;
+  asio::post(loop_, [this] {
+    if (!finishing_) listener_.answered(failures_);
+  });
+}
+
+void SshStarter::arm() {
+  const auto deadline = starts_.deadline();
+  if (!deadline) return static_cast<void>(next_.cancel());
+  next_.expires_at(*deadline);
+  next_.async_wait([this](asio::error_code ec) {
+    if (!ec) decide(HostStarts::Clock{});
+  });
+}
+
+void SshStarter::perform(const HostStarts::LogIn& login) {
+  settle_place(login);
+  const auto host = std::make_shared<Host>(loop_, login.node, starter());
+  running_.push_back(host);
+  if (auto ok = log_in(host); !ok) {
+    host->open_outputs = 0;
+    const SshTalk::Failed failed{kExitSystem, ok.error().what};
+    asio::post(loop_, [this, host, failed] { failed_there(host, failed, false); });
+  }
+}
+
+void SshStarter::perform(const HostStarts::Tell& tell) { log_warn("{}", tell.line); }
+
+void SshStarter::list(const std::vector<HostEntry>& hosts) {
+  HostStarts::List list;
+  for (const HostEntry& host : hosts) list.hosts.push_back({host.host, host.slots.value_or(1)});
+  listed_ = hosts;
+  decide(list);
+}
+
+void SshStarter::end_host(int node) {
+  for (const auto& host : running_) {
+    asio::error_code ec;
+    if (host->node == node) host->in.close(ec);
+  }
+}
+
+// As it was listed, where the plan does not have it.
+void SshStarter::settle_place(const HostStarts::LogIn& login) {
+  HostPlan& there = host_at(login.node);
+  if (there.name == login.name) return;
+  there.name = login.name;
+  for (const HostEntry& listed : listed_) {
+    if (listed.host != login.name) continue;
+    there.user = listed.user;
+    there.port = listed.port;
+  }
 }
 
 void SshStarter::tell_who_is_waited_for() {
@@ -108,27 +176,11 @@ void SshStarter::tell_who_is_waited_for() {
   patience_.async_wait([this](asio::error_code ec) {
     if (ec || finishing_) return;
     std::string names;
-    for (const auto& host : hosts_) {
-      if (host->state != Host::State::starting) continue;
-      names += " " + plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name;
+    for (const auto& host : running_) {
+      if (host->state == Host::State::starting) names += " " + host_at(host->node).name;
     }
     if (!names.empty()) log_warn("waiting for an answer by {} of{}", starter(), names);
   });
-}
-
-void SshStarter::next_logins() {
-  const auto busy = std::count_if(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
-    return host->state == Host::State::starting;
-  });
-  for (auto room = static_cast<long>(kLoginsAtOnce) - busy; room > 0 && started_ < hosts_.size();
-       --room) {
-    const HostPtr host = hosts_[started_++];
-    host->state = Host::State::starting;
-    if (auto ok = log_in(host); !ok) {
-      host->open_outputs = 0;
-      on(host, SshTalk::Failed{kExitSystem, ok.error().what});
-    }
-  }
 }
 
 Result<void> SshStarter::log_in(const HostPtr& host) {
@@ -140,7 +192,7 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   }
   SpawnRequest request;
   request.path = ssh_;
-  const HostPlan& there = plan_.nodes.hosts[static_cast<std::size_t>(host->node)];
+  const HostPlan& there = host_at(host->node);
   const bool by_srun = plan_.nodes.by_srun;
   request.argv = by_srun ? srun_arguments(there, binary_->path())
                          : ssh_arguments(plan_.nodes.ssh, there, binary_->path());
@@ -217,7 +269,7 @@ void SshStarter::heard(const HostPtr& host, std::string_view bytes) {
 }
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Push&) {
-  log_info("pushing dlaunch to {}", plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name);
+  log_info("pushing dlaunch to {}", host_at(host->node).name);
   if (pushed_.empty()) {
     auto content = binary_->read();
     if (!content) return on(host, SshTalk::Failed{kExitSystem, content.error().what});
@@ -231,7 +283,7 @@ void SshStarter::on(const HostPtr& host, const SshTalk::Order&) { send(host, ord
 std::string SshStarter::order_for(const HostPtr& host) const {
   OrderFrame frame = order_;
   frame.number = host->node;
-  frame.nproc = plan_.nodes.hosts[static_cast<std::size_t>(host->node)].nproc;
+  frame.nproc = host_at(host->node).nproc;
   return encode(frame);
 }
 
@@ -245,15 +297,16 @@ void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
       over(host);
     });
   }
-  check_answered();
+  decide(HostStarts::Ready{host->node});
 }
 
-void SshStarter::on(const HostPtr& host, const SshTalk::Failed& failed) {
+void SshStarter::failed_there(const HostPtr& host, const SshTalk::Failed& failed, bool reached) {
   host->state = Host::State::failed;
-  failures_.push_back({host->node, failed.exit_code, failed.what});
+  if (!all_answered_) failures_.push_back({host->node, failed.exit_code, failed.what});
   asio::error_code ec;
   host->in.close(ec);
-  asio::post(loop_, [this] { check_answered(); });
+  forget_if_over(host);
+  decide(HostStarts::Failed{host->node, reached, failed.what});
 }
 
 // -- What it is told
@@ -283,28 +336,27 @@ void SshStarter::write(const HostPtr& host) {
 // Of its process, or of one of its outputs: all of them count.
 void SshStarter::over(const HostPtr& host) {
   if (!host->over()) return;
+  forget_if_over(host);
   if (host->state == Host::State::starting) {
-    on(host, host->talk.ended(host->how));
+    failed_there(host, host->talk.ended(host->how), false);
   } else if (host->state == Host::State::ready && !finishing_) {
-    listener_.lost({host->node, kExitRendezvous, "its " + starter() + " " + host->how});
+    const std::string why = "its " + starter() + " " + host->how;
+    listener_.lost({host->node, kExitRendezvous, why}, starts_again(plan_));
+    decide(HostStarts::Ended{host->node, why});
   }
   check_done();
 }
 
-void SshStarter::check_answered() {
-  next_logins();
-  const bool all = std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
-    return host->state == Host::State::ready || host->state == Host::State::failed;
-  });
-  if (all && !finishing_ && !std::exchange(all_answered_, true)) listener_.answered(failures_);
+void SshStarter::forget_if_over(const HostPtr& host) {
+  if (host->over()) std::erase(running_, host);
 }
 
 void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
   finishing_ = true;
-  started_ = hosts_.size();
+  next_.cancel();
   done_ = std::move(done);
   std::vector<HostPtr> silent;
-  for (const auto& host : hosts_) {
+  for (const auto& host : running_) {
     asio::error_code ec;
     host->in.close(ec);
     if (!host->over() && !linked(host->node)) silent.push_back(host);
@@ -327,8 +379,8 @@ void SshStarter::give_up_on(const HostPtr& host) {
 
 void SshStarter::check_done() {
   if (!done_) return;
-  const bool all =
-      std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) { return host->over(); });
+  const bool all = std::all_of(running_.begin(), running_.end(),
+                               [](const HostPtr& host) { return host->over(); });
   if (all) asio::post(loop_, std::exchange(done_, nullptr));
 }
 
