@@ -39,8 +39,9 @@ std::string name_from(const std::string& program) {
 
 // What names hosts, or is ours alone.
 Result<void> check_hosts(const Options& options) {
-  for (const Text* option : {&options.hosts, &options.hostfile, &options.ssh_command,
-                             &options.node_rank, &options.rdzv, &options.master_addr}) {
+  for (const Text* option :
+       {&options.hosts, &options.hostfile, &options.ssh_command, &options.ssh_logins,
+        &options.host_discovery_script, &options.node_rank, &options.rdzv, &options.master_addr}) {
     if (!*option) continue;
     return refuse("{} and {} contradict each other: Kubernetes chooses the hosts", option->source,
                   options.emit.source);

@@ -127,6 +127,12 @@ constexpr OptionRow kTable[] = {
      "keys "
      "are checked and nothing is asked for",
      &Options::ssh_command},
+    {"ssh-logins", "", "", "N", "32", Group::nodes,
+     "log in to at most so many hosts at the same time", &Options::ssh_logins},
+    {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
+     "ask that command every second which hosts there are, instead of --hosts: it prints "
+     "HOST:SLOTS lines. New ones are taken in up to --nnodes' MAX, those no longer listed leave",
+     &Options::host_discovery_script},
     {"nnodes", "", "", "N|MIN:MAX", "1", Group::nodes,
      "how many hosts, each of which runs this same command, unless --hosts starts them; with "
      "MIN:MAX the job begins with MIN "

@@ -50,6 +50,8 @@ struct Options {
   Text job_id;
   Text secret_file;
   Text ssh_command;
+  Text ssh_logins;
+  Text host_discovery_script;
   Text emit;
   Text image;
   Text gpus;

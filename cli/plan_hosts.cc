@@ -47,11 +47,15 @@ std::vector<HostEntry> merge_own(const PlanDraft& draft, const std::vector<HostE
   return merged;
 }
 
+const Text& list_option(const Options& options) {
+  if (options.host_discovery_script) return options.host_discovery_script;
+  return options.hosts ? options.hosts : options.hostfile;
+}
+
 // What means nothing where the hosts are started from here.
 Result<void> check_alone(const Options& options) {
   const auto clash = [&](const std::string& source, const char* why) {
-    const Text& list = options.hosts ? options.hosts : options.hostfile;
-    return refuse("{} and {} contradict each other: {}", list.source, source, why);
+    return refuse("{} and {} contradict each other: {}", list_option(options).source, source, why);
   };
   if (options.node_rank) {
     return clash(options.node_rank.source, "the order of the hosts numbers them");
@@ -90,8 +94,7 @@ Result<void> plan_shares(PlanDraft& draft) {
   }
   auto shares = share_out(draft.hosts, each_itself ? std::optional(1) : *asked, total);
   if (!shares) {
-    const Text& list = options.hosts ? options.hosts : options.hostfile;
-    return refuse("{}: {}", list.source, shares.error().what);
+    return refuse("{}: {}", list_option(options).source, shares.error().what);
   }
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
@@ -111,6 +114,31 @@ Result<void> plan_shares(PlanDraft& draft) {
   }
   if (nodes.total > kMaxWorkers) {
     return refuse("{} workers are more than {}", nodes.total, kMaxWorkers);
+  }
+  return {};
+}
+
+// Hosts are listed while the job runs, and so no one of them can be ours alone: we only lead.
+Result<void> plan_places(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  const Text& script = options.host_discovery_script;
+  if (!options.nnodes) {
+    return refuse("{} needs --nnodes MIN:MAX: how many hosts the job may have", script.source);
+  }
+  if (options.np) {
+    return refuse("{} and {} contradict each other: each host gets --nproc workers", script.source,
+                  options.np.source);
+  }
+  auto each = parse_int(options.nproc ? *options.nproc : "1", 1, kMaxWorkers, "--nproc");
+  if (!each) return refuse("{}, where {} lists the hosts", each.error().what, script.source);
+  if (auto done = plan_counts(draft); !done) return done;
+  plan.nproc = 0;
+  plan.nodes.discovery = *script;
+  plan.nodes.hosts.resize(static_cast<std::size_t>(plan.nodes.max));
+  for (HostPlan& host : plan.nodes.hosts) host.nproc = *each;
+  if (*each * plan.nodes.max > kMaxWorkers) {
+    return refuse("{} workers are more than {}", *each * plan.nodes.max, kMaxWorkers);
   }
   return {};
 }
@@ -147,6 +175,8 @@ Result<void> plan_endpoint(PlanDraft& draft) {
     auto address = draft.machine.interface_address(*options.interface);
     if (!address) return refuse("{}: {}", options.interface.source, address.error().what);
     endpoint.host = *address;
+  } else if (draft.discovers) {
+    endpoint.host = draft.machine.any_address();
   } else {
     const auto other = std::find_if(plan.nodes.hosts.begin(), plan.nodes.hosts.end(),
                                     [](const HostPlan& host) { return !host.leads; });
@@ -168,9 +198,17 @@ Result<void> plan_endpoint(PlanDraft& draft) {
 
 Result<void> plan_hosts(PlanDraft& draft) {
   const Options& options = draft.options;
+  draft.discovers = static_cast<bool>(options.host_discovery_script);
+  if (draft.discovers && (options.hosts || options.hostfile)) {
+    return refuse("give hosts with {} or {}, not both", options.host_discovery_script.source,
+                  options.hosts ? options.hosts.source : options.hostfile.source);
+  }
+  if (draft.discovers) return {};
   if (!options.hosts && !options.hostfile) {
-    if (!options.ssh_command) return {};
-    return refuse("{} has no effect without --hosts or --hostfile", options.ssh_command.source);
+    for (const Text& option : {options.ssh_command, options.ssh_logins}) {
+      if (option) return refuse("{} has no effect without --hosts or --hostfile", option.source);
+    }
+    return {};
   }
   if (options.hosts && options.hostfile) {
     return refuse("give hosts with {} or {}, not both", options.hosts.source,
@@ -198,11 +236,21 @@ Result<void> plan_hosts(PlanDraft& draft) {
 
 Result<void> plan_ssh(PlanDraft& draft) {
   if (auto ok = check_alone(draft.options); !ok) return ok;
-  for (const auto part : {plan_shares, plan_needed, plan_endpoint}) {
-    if (auto done = part(draft); !done) return done;
+  if (draft.discovers) {
+    if (auto done = plan_places(draft); !done) return done;
+  } else {
+    for (const auto part : {plan_shares, plan_needed}) {
+      if (auto done = part(draft); !done) return done;
+    }
+  }
+  if (auto done = plan_endpoint(draft); !done) return done;
+  if (const Text& logins = draft.options.ssh_logins) {
+    auto number = parse_int(*logins, 1, 4096, logins.source);
+    if (!number) return number.error();
+    draft.plan().nodes.logins = *number;
   }
   const Text& command = draft.options.ssh_command;
-  draft.plan().nodes.by_srun = draft.slurm && !command;
+  draft.plan().nodes.by_srun = draft.slurm && !command && !draft.discovers;
   if (draft.plan().nodes.by_srun) {
     draft.plan().nodes.ssh = {"srun"};
     return {};

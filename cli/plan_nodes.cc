@@ -154,7 +154,7 @@ Result<Endpoint> rdzv_endpoint(const Text& rdzv) {
 
 Result<void> plan_nodes(PlanDraft& draft) {
   if (draft.joins) return {};
-  if (!draft.hosts.empty()) return plan_ssh(draft);
+  if (!draft.hosts.empty() || draft.discovers) return plan_ssh(draft);
   if (auto done = plan_counts(draft); !done) return done.error();
   const Options& options = draft.options;
   Plan& plan = draft.plan();

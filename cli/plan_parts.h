@@ -28,6 +28,7 @@ struct PlanDraft {
   bool in_pod = false;              // of Kubernetes, which gives every host its number
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it
+  bool discovers = false;            // which hosts there are, while the job runs
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;

@@ -198,7 +198,7 @@ Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
 
 bool left_to_scheduler(const Options& options) {
   return !options.standalone && !options.hosts && !options.hostfile &&
-         !(options.nnodes && *options.nnodes == "1");
+         !options.host_discovery_script && !(options.nnodes && *options.nnodes == "1");
 }
 
 void apply_slurm(const SlurmPlace& place, Options& options) {

@@ -132,7 +132,7 @@ void check_share(PlanDraft& draft) {
 
 Result<void> plan_workers(PlanDraft& draft) {
   const Options& options = draft.options;
-  if (draft.hosts.empty()) {
+  if (draft.hosts.empty() && !draft.discovers) {
     if (auto done = plan_count(draft); !done) return done.error();
     check_share(draft);
     NodesPlan& nodes = draft.plan().nodes;

@@ -144,7 +144,8 @@ Options forwarded_options(const Options& options) {
   Options rest = options;
   for (Text Options::*leaders :
        {&Options::nproc, &Options::np, &Options::hosts, &Options::hostfile, &Options::nnodes,
-        &Options::node_rank, &Options::ssh_command, &Options::rdzv, &Options::rdzv_backend,
+        &Options::node_rank, &Options::ssh_command, &Options::ssh_logins,
+        &Options::host_discovery_script, &Options::rdzv, &Options::rdzv_backend,
         &Options::master_addr, &Options::secret_file, &Options::error_file, &Options::timeout,
         &Options::min_nproc, &Options::spares, &Options::config, &Options::end_signal}) {
     rest.*leaders = {};

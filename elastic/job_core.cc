@@ -35,6 +35,7 @@ JobOn kind_of(const JobCore::Event& event) {
     JobOn operator()(const JobCore::Replace&) const { return JobOn::change; }
     JobOn operator()(const JobCore::NodeLost&) const { return JobOn::node; }
     JobOn operator()(const JobCore::NodeBack&) const { return JobOn::node; }
+    JobOn operator()(const JobCore::NodeDrain&) const { return JobOn::node; }
     JobOn operator()(const JobCore::Clock&) const { return JobOn::clock; }
   };
   return std::visit(Kind{}, event);
@@ -266,15 +267,16 @@ void JobCore::on(const Resize& event) {
   // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
   int more = target_size_ - size() + config_.spares;
   for (Slot slot = 0; slot < slots(); ++slot) {
-    more -= at(slot).wanted && at(slot).rank < 0 && reachable(slot);
+    more -= at(slot).wanted && at(slot).rank < 0 && takes_in(slot);
   }
   for (Slot slot = 0; slot < slots() && more > 0; ++slot) {
-    if (at(slot).wanted || !reachable(slot)) continue;
+    if (at(slot).wanted || !takes_in(slot)) continue;
     want(slot, -1, now_);
     --more;
   }
   // What no node has room for is not waited for; it will be when one is back.
-  if (!lost_nodes_.empty()) target_size_ -= std::clamp(more, 0, target_size_ - size());
+  if (!lost_nodes_.empty() || !drained_.empty())
+    target_size_ -= std::clamp(more, 0, target_size_ - size());
 }
 
 void JobCore::on(const Replace& event) {
@@ -288,6 +290,7 @@ void JobCore::on(const Replace& event) {
 // it.
 void JobCore::on(const NodeLost& event) {
   if (!lost_nodes_.emplace(event.node, now_).second) return;
+  if (state_ == JobState::idle) to_come_.insert(event.node);
   std::vector<Slot> lost;
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (node_of(slot) != event.node) continue;
@@ -305,8 +308,34 @@ void JobCore::on(const NodeLost& event) {
 }
 
 void JobCore::on(const NodeBack& event) {
+  drained_.erase(event.node);
+  if (to_come_.erase(event.node) > 0) {
+    wished_size_ = std::min(wished_size_ + growth_on(event.node), config_.max_size);
+  }
   if (lost_nodes_.erase(event.node) == 0 || wished_size_ <= size()) return;
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
+}
+
+// The slots there that are neither members' nor spares' at the start.
+int JobCore::growth_on(int node) const {
+  int found = 0;
+  for (Slot slot = config_.size + config_.spares; slot < slots(); ++slot) {
+    found += node_of(slot) == node;
+  }
+  return found;
+}
+
+// Who has no rank there goes at once.
+void JobCore::on(const NodeDrain& event) {
+  if (!drained_.insert(event.node).second || state_ == JobState::ending) return;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    Process& process = at(slot);
+    if (node_of(slot) != event.node || process.rank >= 0 || !process.wanted) continue;
+    process.wanted = false;
+    stop(slot, SIGTERM);
+  }
+  target_size_ = std::min(target_size_, size());
+  shrink_on();
 }
 
 void JobCore::on(const Clock&) {

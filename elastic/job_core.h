@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -138,12 +139,18 @@ class JobCore {
   struct NodeLost {
     int node;
   };
-  struct NodeBack {  // nothing of the job runs there
+  struct NodeBack {  // nothing of the job runs there; one that was not there before adds its slots
+    int node;
+  };
+  // It is to be lost, or back, later. Its members leave at commits, one a round, as far as
+  // min_size allows: those that are linked; others stay until it is lost.
+  struct NodeDrain {
     int node;
   };
   struct Clock {};  // deadline() has passed
-  using Event = std::variant<Start, Resume, Spawned, SpawnFailed, Ended, Unkillable, Ready,
-                             Progress, Signal, Resize, Replace, NodeLost, NodeBack, Clock>;
+  using Event =
+      std::variant<Start, Resume, Spawned, SpawnFailed, Ended, Unkillable, Ready, Progress, Signal,
+                   Resize, Replace, NodeLost, NodeBack, NodeDrain, Clock>;
 
   // -- Actions, to be performed in order
   struct Place {
@@ -211,6 +218,8 @@ class JobCore {
   }
   // When a process is started there that may not start yet.
   std::optional<TimePoint> starts_at(Slot slot) const;
+  // No process is there, and none is to be.
+  bool nobody_on(int node) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
   std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.
@@ -258,6 +267,7 @@ class JobCore {
   void on(const Replace& event);
   void on(const NodeLost& event);
   void on(const NodeBack& event);
+  void on(const NodeDrain& event);
   void on(const Clock& event);
 
   void lose_members(int node, const std::vector<Slot>& lost);
@@ -286,6 +296,10 @@ class JobCore {
   bool stays(Slot slot) const;
   // Its node is there.
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
+  // Nor is it to be lost.
+  bool takes_in(Slot slot) const { return reachable(slot) && !drained_.contains(node_of(slot)); }
+  std::optional<int> rank_to_go() const;
+  int growth_on(int node) const;
   bool may_start(const Process& process) const;
   TimePoint given_up_at(const Process& process) const;
   bool is_late(const Process& process, TimePoint by) const;
@@ -307,9 +321,11 @@ class JobCore {
   int live_ = 0;                         // the newest that may have got on
   bool announced_ = false;               // that round
   int target_size_;                      // a larger one than the roster is being prepared
-  int wished_size_;                      // by the user; less while nodes are lost
+  int wished_size_;                      // by the user, or all that came; less while nodes are lost
   std::map<int, TimePoint> lost_nodes_;  // since when
-  int failed_node_ = -1;                 // where the last failure was
+  std::set<int> to_come_;                // nodes that were not there at the start
+  std::set<int> drained_;
+  int failed_node_ = -1;  // where the last failure was
   RestartPolicy policy_;
   std::uint64_t version_ = 0;  // the newest that a member holds
   std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again

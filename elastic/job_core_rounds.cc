@@ -88,9 +88,32 @@ void JobCore::grow() {
 void JobCore::shrink_on() {
   if (state_ != JobState::active || !announced_) return;
   shrink_at_ = kNever;
-  if (target_size_ >= size() || any_member_done()) return;
-  leave_roster(size() - 1);
+  if (any_member_done()) return;
+  auto rank = rank_to_go();
+  if (!rank && target_size_ < size()) rank = size() - 1;
+  if (!rank) return;
+  leave_roster(*rank);
+  target_size_ = std::min(target_size_, size());
   form(-1);
+}
+
+// The last of those on a node that is to be lost.
+std::optional<int> JobCore::rank_to_go() const {
+  if (drained_.empty() || size() <= config_.min_size) return std::nullopt;
+  for (int rank = size() - 1; rank >= 0; --rank) {
+    if (drained_.contains(node_of(roster_[static_cast<std::size_t>(rank)]))) return rank;
+  }
+  return std::nullopt;
+}
+
+bool JobCore::nobody_on(int node) const {
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    const Process& process = at(slot);
+    const bool is_there = process.wanted || is_up(process) || process.life == Life::stopping ||
+                          process.life == Life::stuck;
+    if (node_of(slot) == node && is_there) return false;
+  }
+  return true;
 }
 
 // While a round is formed: of those too many, the ones that have not come to it and hold nothing.
@@ -120,7 +143,8 @@ void JobCore::announce() {
     for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
     note_version(newest);
     version_ = newest;  // lower than before where all who held it have died
-    shrink_at_ = target_size_ < size() ? deadline_after(now_, kSilentShrink) : kNever;
+    const bool shrinks = target_size_ < size() || rank_to_go().has_value();
+    shrink_at_ = shrinks ? deadline_after(now_, kSilentShrink) : kNever;
     act(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);

@@ -22,6 +22,7 @@
 #include "launcher/candidate.h"
 #include "launcher/crew.h"
 #include "launcher/follower.h"
+#include "launcher/host_discovery.h"
 #include "launcher/job_care.h"
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
@@ -47,10 +48,12 @@ class Agent final : private AgentBase, private JobDriver::Hands {
  private:
   bool set_up();
   bool start_hosts();
+  void let_go();
   void on_hosts_answered(std::vector<HostFailure> failures);
   void on_hosts_failed(const std::vector<HostFailure>& failures);
   Result<void> open_store();
   void begin();
+  std::vector<std::string> hosts_in_words() const;
   void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
@@ -84,10 +87,12 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<JobControl> control_;
   Office* office_ = nullptr;         // where the leader was elected
   std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
+  std::unique_ptr<HostDiscovery> discovery_;
+  std::set<int> leaving_;  // nodes
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
   JobStory story_;
-  std::size_t hosts_failed_ = 0;
+  std::set<int> hosts_failed_;  // nodes, at the start
   bool led_elsewhere_ = false;
   bool ending_ = false;
 };
@@ -180,15 +185,40 @@ Result<void> Agent::open_store() {
 bool Agent::start_hosts() {
   if (plan_.nodes.hosts.empty()) return true;
   const auto answered = [this](const auto& failures) { on_hosts_answered(failures); };
-  const auto lost = [this](const HostFailure& failure) {
+  const auto lost = [this](const HostFailure& failure, bool again) {
+    if (again) return;
     if (!driver_) return on_hosts_failed({failure});
-    const auto& host = plan_.nodes.hosts[static_cast<std::size_t>(failure.node)];
-    log_warn("host {}: {}", host.name, failure.what);
+    log_warn("host {}: {}", ssh_->name(failure.node), failure.what);
+  };
+  const auto leave = [this](int node) {
+    leaving_.insert(node);
+    if (driver_) feed(JobCore::NodeDrain{node});
+    let_go();
   };
   ssh_ = std::make_unique<SshStarter>(loop_, plan_, *hub_, helpers_,
-                                      SshStarter::Listener{answered, lost});
+                                      SshStarter::Listener{answered, lost, leave});
   auto started = ssh_->start(secret_, to_string(store_->endpoint()));
-  return started || failed(kExitRendezvous, started.error());
+  if (!started) return failed(kExitRendezvous, started.error());
+  if (plan_.nodes.discovery.empty()) return true;
+  discovery_ = std::make_unique<HostDiscovery>(
+      loop_, plan_.nodes.discovery, helpers_,
+      [this](const std::vector<HostEntry>& hosts) { ssh_->list(hosts); });
+  discovery_->start();
+  return true;
+}
+
+// Hosts that are to leave, once nothing of the job is there.
+void Agent::let_go() {
+  for (auto node = leaving_.begin(); node != leaving_.end();) {
+    const bool needed = driver_ && !ending_ && !job().nobody_on(*node);
+    if (needed) {
+      ++node;
+      continue;
+    }
+    crew_.release(*node);
+    ssh_->end_host(*node);
+    node = leaving_.erase(node);
+  }
 }
 
 void Agent::on_hosts_answered(std::vector<HostFailure> failures) {
@@ -204,10 +234,10 @@ void Agent::on_hosts_answered(std::vector<HostFailure> failures) {
 void Agent::on_hosts_failed(const std::vector<HostFailure>& failures) {
   if (ending_) return;
   const auto& hosts = plan_.nodes.hosts;
-  hosts_failed_ += failures.size();
+  for (const auto& failure : failures) hosts_failed_.insert(failure.node);
   const int own = plan_.nodes.own_number();
   const bool enough =
-      hosts.size() >= hosts_failed_ + static_cast<std::size_t>(plan_.nodes.min) &&
+      hosts.size() >= hosts_failed_.size() + static_cast<std::size_t>(plan_.nodes.min) &&
       std::none_of(failures.begin(), failures.end(), [=](const auto& f) { return f.node == own; });
   for (const auto& line : failure_table(failures, hosts)) {
     log_line(enough ? LogLevel::warn : LogLevel::error, line);
@@ -228,13 +258,24 @@ void Agent::begin() {
   auto control = JobControl::open(
       loop_, job_dir_.path(),
       {plan_, job(), node_->processes(), [this](Slot slot) { return crew_.own_slot(slot); },
-       [this](Slot slot) { return crew_.host_of(slot); },
+       [this](Slot slot) { return crew_.host_of(slot); }, [this] { return hosts_in_words(); },
        [this](const JobCore::Event& event) { feed(event); }});
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
   for (const int absent : crew_.absent()) feed(JobCore::NodeLost{absent});
   if (const auto resumed = crew_.resumed()) return take_over(*resumed);
   feed(JobCore::Start{});
+}
+
+// What is not as it should be with the hosts that we start.
+std::vector<std::string> Agent::hosts_in_words() const {
+  std::vector<std::string> lines;
+  for (std::size_t node = 0; ssh_ && node < plan_.nodes.hosts.size(); ++node) {
+    const int number = static_cast<int>(node);
+    const std::string words = ssh_->words(number);
+    if (!words.empty()) lines.push_back(fmt::format("{}: {}", ssh_->name(number), words));
+  }
+  return lines;
 }
 
 // The job goes on from where the leader before us left it.
@@ -270,6 +311,7 @@ void Agent::end(int exit_code, const std::string& why, const std::vector<std::st
     if (crew_.is_here(static_cast<int>(node))) linked.insert(static_cast<int>(node));
   }
   crew_.finish(exit_code, why);
+  discovery_.reset();
   if (!ssh_) return leave_last();
   ssh_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
@@ -302,6 +344,7 @@ void Agent::on_signal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
+  if (!leaving_.empty()) let_go();
   arm_timer(std::min({job().deadline().value_or(kNever),
                       node_->driver().deadline().value_or(kNever), end_signal_at_}));
 }

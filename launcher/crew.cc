@@ -187,6 +187,11 @@ void Crew::feed(const NodeRoster::Event& event) {
       if (was_ && !open_to_all_) open_to_all();
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
       const std::string host = node_at(lost->node).host;
+      if (released_.erase(lost->node) > 0) {
+        log_warn("host {} has left", host);
+        listener_.tell(JobCore::NodeLost{lost->node});
+        continue;
+      }
       log_warn("lost host {}", host);
       listener_.lost(lost->node, host);
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
@@ -470,6 +475,12 @@ std::vector<int> Crew::absent() const {
     if (!is_here(node)) found.push_back(node);
   }
   return found;
+}
+
+void Crew::release(int node) {
+  if (!is_here(node)) return;
+  released_.insert(node);
+  order(node, NodeFinish{0, ""});
 }
 
 void Crew::finish(int exit_code, const std::string& why) {

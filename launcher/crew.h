@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,8 @@ class Crew {
   // False: it cannot be announced.
   bool announce(const JobCore::Announce& announce);
   void finish(int exit_code, const std::string& why);
+  // Lets a host go on which nothing of the job is left.
+  void release(int node);
 
   // Of a signal that Slurm sends to several nodes: whether this node is the first to have it so
   // often.
@@ -152,6 +155,7 @@ class Crew {
   std::map<std::pair<int, int>, int> seen_;  // by node and signal
   std::map<int, int> most_seen_;             // by signal
   int size_ = 0;                             // at the start
+  std::set<int> released_;
   bool finished_ = false;
   asio::steady_timer beat_timer_, roster_timer_;
 };

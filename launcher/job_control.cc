@@ -120,6 +120,7 @@ JobStatus JobControl::status() const {
                    .target_size = core.target_size(),
                    .max_size = core.max_size(),
                    .waits_for = core.waits_for(),
+                   .hosts = job_.hosts(),
                    .restarts_used = core.restarts_used(),
                    .restarts_left = core.restarts_left(steady_now()),
                    .restarts = format_restart_limit(job_.plan.max_restarts),

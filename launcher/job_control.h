@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <asio/io_context.hpp>
 
@@ -26,6 +27,7 @@ class JobControl {
     const Processes& processes;                         // of this host
     std::function<std::optional<Slot>(Slot)> own_slot;  // theirs; none: it is of another host
     std::function<std::string(Slot)> host_of;
+    std::function<std::vector<std::string>()> hosts;  // what is not as it should be with them
     std::function<void(JobCore::Event)> feed;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,

@@ -46,6 +46,7 @@ std::string render_json(const JobStatus& status) {
                     {"program", status.program},
                     {"state", name(status.state)},
                     {"waits_for", status.waits_for},
+                    {"hosts", status.hosts},
                     {"round", status.round},
                     {"size", status.size},
                     {"target_size", status.target_size},

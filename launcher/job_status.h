@@ -32,9 +32,10 @@ struct JobStatus {
   JobState state = JobState::idle;
   int round = 0;
   int size = 0;
-  int target_size = 0;    // what the job is growing to, or `size`
-  int max_size = 0;       // as --max-nproc
-  std::string waits_for;  // whom the round waits for; "": nobody
+  int target_size = 0;             // what the job is growing to, or `size`
+  int max_size = 0;                // as --max-nproc
+  std::string waits_for;           // whom the round waits for; "": nobody
+  std::vector<std::string> hosts;  // "HOST: what is the matter with it", in words
   int restarts_used = 0;
   int restarts_left = 0;  // that would be granted at once
   std::string restarts;   // as --max-restarts

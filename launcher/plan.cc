@@ -55,7 +55,13 @@ std::string describe(const Plan& plan) {
   if (plan.nodes.hosts.empty()) {
     line("workers", fmt::format("{} on {}", plan.nproc, plan.host));
   }
+  if (!plan.nodes.discovery.empty()) {
+    line("workers", fmt::format("{} on each of {} to {} hosts that {} lists, by {}",
+                                plan.nodes.hosts.front().nproc, plan.nodes.min, plan.nodes.max,
+                                shell_quoted(plan.nodes.discovery), plan.nodes.ssh.front()));
+  }
   for (const HostPlan& host : plan.nodes.hosts) {
+    if (host.name.empty()) continue;
     line("workers", fmt::format("{} on {}{}", host.nproc == 0 ? "auto" : std::to_string(host.nproc),
                                 host.name, host.leads ? "" : ", by " + plan.nodes.ssh.front()));
   }

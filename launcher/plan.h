@@ -73,6 +73,8 @@ struct NodesPlan {
   std::vector<HostPlan> hosts;
   std::vector<std::string> ssh;  // how to reach them
   bool by_srun = false;          // or by Slurm
+  int logins = 32;               // at the same time
+  std::string discovery;         // a command that lists the hosts there are now; "": they stay
   std::string order;             // for the dlaunch there (cli/ssh_order.h)
   int lifeline = -1;             // of the one there: a descriptor that ends with who started it
 

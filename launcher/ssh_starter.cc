@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,10 +24,8 @@ namespace {
 
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr std::size_t kLoginsAtOnce = 32;
 constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
-constexpr const char* kOwnBinary = "/proc/self/exe";
 
 struct Pipe {
   UniqueFd reading, writing;
@@ -38,19 +35,6 @@ Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for ssh", errno);
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-Result<std::string> read_binary() {
-  const UniqueFd file(::open(kOwnBinary, O_RDONLY | O_CLOEXEC));
-  struct stat st {};
-  if (!file || ::fstat(file.get(), &st) != 0) return errno_error("read our own binary", errno);
-  std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
-  for (std::size_t got = 0; got < bytes.size();) {
-    const ssize_t n = ::read(file.get(), bytes.data() + got, bytes.size() - got);
-    if (n <= 0) return errno_error("read our own binary", n < 0 ? errno : EIO);
-    got += static_cast<std::size_t>(n);
-  }
-  return bytes;
 }
 
 std::string describe_end(const siginfo_t& info) {
@@ -67,9 +51,9 @@ struct SshStarter::Host {
         out{Descriptor(loop), Descriptor(loop)},
         exited(loop),
         talk(starter) {}
-  enum class State { waiting, starting, ready, failed };
+  enum class State { starting, ready, failed };
   const int node;
-  State state = State::waiting;
+  State state = State::starting;
   pid_t pid = -1;
   Descriptor in;                  // its stdin
   std::array<Descriptor, 2> out;  // its stdout and stderr, until it is ready
@@ -82,10 +66,18 @@ struct SshStarter::Host {
   std::string unsent;
   std::size_t sent = 0;
 
-  bool over() const {
-    return state == State::waiting || (!running && (open_outputs == 0 || given_up));
-  }
+  bool over() const { return !running && (open_outputs == 0 || given_up); }
 };
+
+HostStarts SshStarter::starts_of(const Plan& plan) {
+  std::vector<HostStarts::Host> hosts;
+  for (const HostPlan& host : plan.nodes.hosts) {
+    hosts.push_back({.name = host.name, .slots = std::max(host.nproc, 1), .here = host.leads});
+  }
+  const auto seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count());
+  return {{.at_once = plan.nodes.logins, .again = starts_again(plan), .seed = seed},
+          std::move(hosts)};
+}
 
 SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
                        std::set<pid_t>& helpers, Listener listener)
@@ -94,10 +86,13 @@ SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
       hub_(hub),
       helpers_(helpers),
       listener_(std::move(listener)),
+      starts_(starts_of(plan)),
+      hosts_(plan.nodes.hosts),
+      next_(loop),
       patience_(loop) {}
 
 SshStarter::~SshStarter() {
-  for (const auto& host : hosts_) give_up_on(host);
+  for (const auto& host : running_) give_up_on(host);
 }
 
 Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint) {
@@ -105,27 +100,75 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   auto ssh = find_program(plan_.nodes.ssh.front(), path != nullptr ? path : "/usr/bin:/bin");
   if (!ssh) return ssh.error();
   ssh_ = *ssh;
-  char own[4096];
-  const ssize_t size = ::readlink(kOwnBinary, own, sizeof own);
-  if (size <= 0) return errno_error("find our own binary", errno);
-  path_.assign(own, static_cast<std::size_t>(size));
+  auto own = OwnBinary::open();
+  if (!own) return own.error();
+  binary_ = std::move(*own);
   order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
-  for (std::size_t node = 0; node < plan_.nodes.hosts.size(); ++node) {
-    if (plan_.nodes.hosts[node].leads) continue;
-    hosts_.push_back(std::make_shared<Host>(loop_, static_cast<int>(node), starter()));
-  }
-  next_logins();
+  decide(HostStarts::Start{});
   tell_who_is_waited_for();
-  // While the first log in.
-  auto binary = read_binary();
-  if (!binary) return binary.error();
-  binary_ = std::move(*binary);
-  hash_ = sha256_hex(binary_);
-  const std::string what = fmt::format("{} {}\n", hash_, binary_.size());
-  for (const auto& host : hosts_) {
-    if (host->state == Host::State::starting) send(host, what);
-  }
   return {};
+}
+
+// -- Who is started when
+
+void SshStarter::decide(const HostStarts::Event& event) {
+  if (finishing_) return;
+  for (const auto& action : starts_.step(steady_now(), event)) {
+    std::visit([this](const auto& what) { perform(what); }, action);
+  }
+  arm();
+  if (!starts_.all_answered() || std::exchange(all_answered_, true)) return;
+  asio::post(loop_, [this] {
+    if (!finishing_) listener_.answered(failures_);
+  });
+}
+
+void SshStarter::arm() {
+  const auto deadline = starts_.deadline();
+  if (!deadline) return static_cast<void>(next_.cancel());
+  next_.expires_at(*deadline);
+  next_.async_wait([this](asio::error_code ec) {
+    if (!ec) decide(HostStarts::Clock{});
+  });
+}
+
+void SshStarter::perform(const HostStarts::LogIn& login) {
+  settle_place(login);
+  const auto host = std::make_shared<Host>(loop_, login.node, starter());
+  running_.push_back(host);
+  if (auto ok = log_in(host); !ok) {
+    host->open_outputs = 0;
+    const SshTalk::Failed failed{kExitSystem, ok.error().what};
+    asio::post(loop_, [this, host, failed] { failed_there(host, failed, false); });
+  }
+}
+
+void SshStarter::perform(const HostStarts::Tell& tell) { log_warn("{}", tell.line); }
+
+void SshStarter::list(const std::vector<HostEntry>& hosts) {
+  HostStarts::List list;
+  for (const HostEntry& host : hosts) list.hosts.push_back({host.host, host.slots.value_or(1)});
+  listed_ = hosts;
+  decide(list);
+}
+
+void SshStarter::end_host(int node) {
+  for (const auto& host : running_) {
+    asio::error_code ec;
+    if (host->node == node) host->in.close(ec);
+  }
+}
+
+// As it was listed, where the plan does not have it.
+void SshStarter::settle_place(const HostStarts::LogIn& login) {
+  HostPlan& there = host_at(login.node);
+  if (there.name == login.name) return;
+  there.name = login.name;
+  for (const HostEntry& listed : listed_) {
+    if (listed.host != login.name) continue;
+    there.user = listed.user;
+    there.port = listed.port;
+  }
 }
 
 void SshStarter::tell_who_is_waited_for() {
@@ -133,29 +176,11 @@ void SshStarter::tell_who_is_waited_for() {
   patience_.async_wait([this](asio::error_code ec) {
     if (ec || finishing_) return;
     std::string names;
-    for (const auto& host : hosts_) {
-      if (host->state != Host::State::starting) continue;
-      names += " " + plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name;
+    for (const auto& host : running_) {
+      if (host->state == Host::State::starting) names += " " + host_at(host->node).name;
     }
     if (!names.empty()) log_warn("waiting for an answer by {} of{}", starter(), names);
   });
-}
-
-void SshStarter::next_logins() {
-  const auto busy = std::count_if(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
-    return host->state == Host::State::starting;
-  });
-  for (auto room = static_cast<long>(kLoginsAtOnce) - busy; room > 0 && started_ < hosts_.size();
-       --room) {
-    const HostPtr host = hosts_[started_++];
-    host->state = Host::State::starting;
-    if (auto ok = log_in(host); !ok) {
-      host->open_outputs = 0;
-      on(host, SshTalk::Failed{kExitSystem, ok.error().what});
-    } else if (!hash_.empty()) {
-      send(host, fmt::format("{} {}\n", hash_, binary_.size()));
-    }
-  }
 }
 
 Result<void> SshStarter::log_in(const HostPtr& host) {
@@ -167,10 +192,10 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   }
   SpawnRequest request;
   request.path = ssh_;
-  const HostPlan& there = plan_.nodes.hosts[static_cast<std::size_t>(host->node)];
+  const HostPlan& there = host_at(host->node);
   const bool by_srun = plan_.nodes.by_srun;
-  request.argv =
-      by_srun ? srun_arguments(there, path_) : ssh_arguments(plan_.nodes.ssh, there, path_);
+  request.argv = by_srun ? srun_arguments(there, binary_->path())
+                         : ssh_arguments(plan_.nodes.ssh, there, binary_->path());
   for (char** item = environ; *item != nullptr; ++item) {
     if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
   }
@@ -195,6 +220,9 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   host->exited.assign(spawned.pidfd.release(), ec);
   watch(host);
   for (const bool error : {false, true}) read(host, error);
+  const std::string order = order_for(host);
+  send(host,
+       head_line(binary_->head_hash(), binary_->head(), binary_->size(), order.size()) + order);
   return {};
 }
 
@@ -241,15 +269,22 @@ void SshStarter::heard(const HostPtr& host, std::string_view bytes) {
 }
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Push&) {
-  log_info("pushing dlaunch to {}", plan_.nodes.hosts[static_cast<std::size_t>(host->node)].name);
-  send(host, binary_);
+  log_info("pushing dlaunch to {}", host_at(host->node).name);
+  if (pushed_.empty()) {
+    auto content = binary_->read();
+    if (!content) return on(host, SshTalk::Failed{kExitSystem, content.error().what});
+    pushed_ = std::move(*content);
+  }
+  send(host, pushed_);
 }
 
-void SshStarter::on(const HostPtr& host, const SshTalk::Order&) {
+void SshStarter::on(const HostPtr& host, const SshTalk::Order&) { send(host, order_for(host)); }
+
+std::string SshStarter::order_for(const HostPtr& host) const {
   OrderFrame frame = order_;
   frame.number = host->node;
-  frame.nproc = plan_.nodes.hosts[static_cast<std::size_t>(host->node)].nproc;
-  send(host, encode(frame));
+  frame.nproc = host_at(host->node).nproc;
+  return encode(frame);
 }
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
@@ -262,15 +297,16 @@ void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
       over(host);
     });
   }
-  check_answered();
+  decide(HostStarts::Ready{host->node});
 }
 
-void SshStarter::on(const HostPtr& host, const SshTalk::Failed& failed) {
+void SshStarter::failed_there(const HostPtr& host, const SshTalk::Failed& failed, bool reached) {
   host->state = Host::State::failed;
-  failures_.push_back({host->node, failed.exit_code, failed.what});
+  if (!all_answered_) failures_.push_back({host->node, failed.exit_code, failed.what});
   asio::error_code ec;
   host->in.close(ec);
-  asio::post(loop_, [this] { check_answered(); });
+  forget_if_over(host);
+  decide(HostStarts::Failed{host->node, reached, failed.what});
 }
 
 // -- What it is told
@@ -300,28 +336,27 @@ void SshStarter::write(const HostPtr& host) {
 // Of its process, or of one of its outputs: all of them count.
 void SshStarter::over(const HostPtr& host) {
   if (!host->over()) return;
+  forget_if_over(host);
   if (host->state == Host::State::starting) {
-    on(host, host->talk.ended(host->how));
+    failed_there(host, host->talk.ended(host->how), false);
   } else if (host->state == Host::State::ready && !finishing_) {
-    listener_.lost({host->node, kExitRendezvous, "its " + starter() + " " + host->how});
+    const std::string why = "its " + starter() + " " + host->how;
+    listener_.lost({host->node, kExitRendezvous, why}, starts_again(plan_));
+    decide(HostStarts::Ended{host->node, why});
   }
   check_done();
 }
 
-void SshStarter::check_answered() {
-  next_logins();
-  const bool all = std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) {
-    return host->state == Host::State::ready || host->state == Host::State::failed;
-  });
-  if (all && !finishing_ && !std::exchange(all_answered_, true)) listener_.answered(failures_);
+void SshStarter::forget_if_over(const HostPtr& host) {
+  if (host->over()) std::erase(running_, host);
 }
 
 void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
   finishing_ = true;
-  started_ = hosts_.size();
+  next_.cancel();
   done_ = std::move(done);
   std::vector<HostPtr> silent;
-  for (const auto& host : hosts_) {
+  for (const auto& host : running_) {
     asio::error_code ec;
     host->in.close(ec);
     if (!host->over() && !linked(host->node)) silent.push_back(host);
@@ -344,8 +379,8 @@ void SshStarter::give_up_on(const HostPtr& host) {
 
 void SshStarter::check_done() {
   if (!done_) return;
-  const bool all =
-      std::all_of(hosts_.begin(), hosts_.end(), [](const HostPtr& host) { return host->over(); });
+  const bool all = std::all_of(running_.begin(), running_.end(),
+                               [](const HostPtr& host) { return host->over(); });
   if (all) asio::post(loop_, std::exchange(done_, nullptr));
 }
 

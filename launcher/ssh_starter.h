@@ -1,6 +1,6 @@
-// SshStarter: starts a dlaunch on each of the other hosts of a Plan by ssh or srun, at most so many
-// logins at once, tells each what it needs, and passes on what it prints. What is said, and what
-// becomes of the answers, is ssh_talk.h's. One thread, the loop's.
+// SshStarter: starts a dlaunch on each of the other hosts of a Plan by ssh or srun, tells each what
+// it needs, and passes on what it prints. What is said, and what becomes of the answers, is
+// ssh_talk.h's; who is started when, and again, elastic/host_starts.h's. One thread, the loop's.
 //
 // The dlaunch there lives as long as its stdin does: the end of this process, of its ssh or of the
 // connection ends it and its workers.
@@ -11,6 +11,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,8 +20,12 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "base/clock.h"
 #include "base/secret.h"
+#include "elastic/host_starts.h"
+#include "launcher/hostfile.h"
 #include "launcher/output_hub.h"
+#include "launcher/own_binary.h"
 #include "launcher/plan.h"
 #include "launcher/ssh_talk.h"
 
@@ -31,8 +36,11 @@ class SshStarter {
   struct Listener {
     // All hosts have answered; some may not be able to take part.
     std::function<void(const std::vector<HostFailure>&)> answered;
-    // The ssh of a host that was ready has ended.
-    std::function<void(const HostFailure&)> lost;
+    // The ssh of a host that was ready has ended. again: it will be started again, and the user was
+    // told.
+    std::function<void(const HostFailure&, bool again)> lost;
+    // A host is to leave the job: end_host() once nothing of the job is there.
+    std::function<void(int node)> leave;
   };
   // helpers: gets the processes while they run, so that nobody else ends or reaps them. All but the
   // listener must outlive this object.
@@ -44,28 +52,51 @@ class SshStarter {
   // there is no such ssh.
   Result<void> start(const Secret& secret, const std::string& endpoint);
 
+  // These are the hosts there are from now on.
+  void list(const std::vector<HostEntry>& hosts);
+  // Ends the dlaunch there.
+  void end_host(int node);
+  // How it is with the host there, in words; "": as it should be.
+  std::string words(int node) const { return starts_.words(steady_now(), node); }
+  // Who has that place; "": nobody has had it yet.
+  const std::string& name(int node) const { return starts_.name(node); }
+
   // The job is over. Ends all at their stdin, and waits until what they had to show is shown; no
   // longer than a second for those that `linked` does not hold for.
   void finish(const std::function<bool(int node)>& linked, std::function<void()> done);
 
  private:
   struct Host;
+  // Whoever fails is started again.
+  static bool starts_again(const Plan& plan) {
+    return plan.max_restarts.restarts > 0 || !plan.nodes.discovery.empty();
+  }
+  static HostStarts starts_of(const Plan& plan);
   const std::string& starter() const { return plan_.nodes.ssh.front(); }  // "ssh", "srun"
   using HostPtr = std::shared_ptr<Host>;
-  void next_logins();
+  void decide(const HostStarts::Event& event);
+  void perform(const HostStarts::LogIn& login);
+  void perform(const HostStarts::Leave& leave) { listener_.leave(leave.node); }
+  void perform(const HostStarts::Tell& tell);
+  void arm();
+  void settle_place(const HostStarts::LogIn& login);
+  HostPlan& host_at(int node) { return hosts_[static_cast<std::size_t>(node)]; }
+  const HostPlan& host_at(int node) const { return hosts_[static_cast<std::size_t>(node)]; }
   void tell_who_is_waited_for();
   Result<void> log_in(const HostPtr& host);
   void watch(const HostPtr& host);
   void read(const HostPtr& host, bool error);
   void heard(const HostPtr& host, std::string_view bytes);
   void on(const HostPtr& host, const SshTalk::Ready& ready);
-  void on(const HostPtr& host, const SshTalk::Failed& failed);
+  void on(const HostPtr& host, const SshTalk::Failed& failed) { failed_there(host, failed, true); }
+  void failed_there(const HostPtr& host, const SshTalk::Failed& failed, bool reached);
   void on(const HostPtr& host, const SshTalk::Push&);
   void on(const HostPtr& host, const SshTalk::Order&);
+  std::string order_for(const HostPtr& host) const;
   void send(const HostPtr& host, std::string bytes);
   void write(const HostPtr& host);
   void over(const HostPtr& host);
-  void check_answered();
+  void forget_if_over(const HostPtr& host);
   void check_done();
   void give_up_on(const HostPtr& host);
 
@@ -74,13 +105,18 @@ class SshStarter {
   OutputHub& hub_;
   std::set<pid_t>& helpers_;
   const Listener listener_;
-  std::string ssh_, path_, binary_, hash_;  // programs, then the content of ours
+  std::string ssh_;                  // the program
+  std::optional<OwnBinary> binary_;  // ours
+  std::string pushed_;               // its content, once a host needs it
   OrderFrame order_;
-  std::vector<HostPtr> hosts_;
+  HostStarts starts_;
+  std::vector<HostPlan> hosts_;    // as the plan's, and who came later
+  std::vector<HostEntry> listed_;  // lately
+  std::vector<HostPtr> running_;   // each time one is started
   std::vector<HostFailure> failures_;
-  std::size_t started_ = 0;
   bool all_answered_ = false;
   bool finishing_ = false;
+  asio::steady_timer next_;      // of the starts
   asio::steady_timer patience_;  // with those that do not answer
   std::function<void()> done_;
 };

@@ -20,9 +20,11 @@ constexpr std::size_t kMaxLine = 16384;
 // For any shell, and without a quote or a newline of its own. Our binary takes the folder away that
 // it was pushed to; the trap does where it does not come to run.
 constexpr const char* kScript =
-    "read -r h n; "
-    "if [ -x \"$1\" ] && [ \"$(sha256sum <\"$1\" 2>/dev/null)\" = \"$h  -\" ]; "
+    "read -r h k n o; "
+    "if [ -x \"$1\" ] && [ \"$(wc -c <\"$1\")\" -eq \"$n\" ] && "
+    "[ \"$(head -c \"$k\" <\"$1\" | sha256sum)\" = \"$h  -\" ]; "
     "then exec \"$1\" --ssh-node; fi; "
+    "head -c \"$o\" >/dev/null; "
     "echo dlaunch-ssh push; "
     "d=$(mktemp -d \"${TMPDIR:-/tmp}/dlaunch-push-XXXXXX\") || exit 73; "
     "trap \"rm -rf \\\"$d\\\"\" EXIT; "
@@ -55,6 +57,11 @@ std::string encode(const OrderFrame& frame) {
   Writer out;
   out.put_string(body.bytes());
   return out.take();
+}
+
+std::string head_line(const std::string& head_hash, std::size_t head, std::size_t size,
+                      std::size_t order_size) {
+  return fmt::format("{} {} {} {}\n", head_hash, head, size, order_size);
 }
 
 Result<OrderFrame> decode_order_frame(std::string_view bytes) {
@@ -153,6 +160,8 @@ std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
       keep_last(words_, line + '\n');
       continue;
     }
+    if (std::holds_alternative<Push>(*action)) pushed_ = true;
+    if (std::holds_alternative<Order>(*action) && !pushed_) continue;  // it has it
     if (auto* ready = std::get_if<Ready>(&*action)) {
       ready->begun = bytes;
       bytes = {};

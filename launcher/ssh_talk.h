@@ -3,11 +3,18 @@
 // SshStarter has the processes.
 //
 //   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary
-//   we     HASH SIZE\n                           of its content, on ssh's stdin
-//   there  dlaunch-ssh here | push\n             it is the same there, or has to be pushed
-//   we     SIZE bytes                            after "push": they go into a private folder
+//   we     HASH HEAD SIZE ORDER\n                on ssh's stdin: how to know it (own_binary.h), and
+//                                                the size of what follows
 //   we     u32 size, order                       everything else: see OrderFrame
+//   there  dlaunch-ssh here\n                    it is the same there, or else
+//   there  dlaunch-ssh push\n                    after it has thrown the order away
+//   we     SIZE bytes                            they go into a private folder
+//   there  dlaunch-ssh here\n
+//   we     u32 size, order
 //   there  dlaunch-ssh ready | error CODE …\n    all is there that the job needs
+//
+// We send the order before anybody asks for it, so that a host which has our binary costs no round
+// trip beyond the login.
 //
 // Afterwards the dlaunch there joins the job by TCP, its stdout and stderr are what it shows, and
 // the end of its stdin ends it. Neither secrets nor the environment stand in an argument.
@@ -39,6 +46,10 @@ struct OrderFrame {
 inline constexpr std::uint32_t kMaxOrder = 64 << 20;
 // With its size in front; decode takes it without.
 std::string encode(const OrderFrame& frame);
+// The line before it: of a binary of that size, whose first bytes have that hash, and of that
+// order.
+std::string head_line(const std::string& head_hash, std::size_t head, std::size_t size,
+                      std::size_t order_size);
 Result<OrderFrame> decode_order_frame(std::string_view bytes);
 
 // The arguments of the ssh for a host: `ssh` is the command with the user's own options, which come
@@ -65,8 +76,8 @@ struct HostFailure {
 
 class SshTalk {
  public:
-  struct Push {};   // send the binary, then the order
-  struct Order {};  // send the order
+  struct Push {};   // send the binary
+  struct Order {};  // send the order once more
   struct Ready {
     std::string begun;  // what had come behind it, not ours to judge
   };
@@ -91,6 +102,7 @@ class SshTalk {
   std::optional<Action> judge(std::string_view line) const;
 
   std::string starter_, line_, words_, errors_;
+  bool pushed_ = false;
 };
 
 // The lines that tell of hosts that cannot be started on, one each, in the order of the hosts.

@@ -92,6 +92,9 @@ std::string render_status(const json& status) {
   if (const std::string whom = plain(status, "waits_for"); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);
   }
+  for (const auto& host : status.at("hosts")) {
+    text += fmt::format("host {}\n", escaped(host.get<std::string>()));
+  }
   text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
                       restarts.at("left").get<int>(), plain(restarts, "limit"));
   std::vector<Row> rows = {{"RANK", "PID", "HOST", "STATE", "FOR", "LAST OPERATION"}};

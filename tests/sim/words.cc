@@ -40,6 +40,9 @@ struct EventWords {
   std::string operator()(const Core::NodeBack& e) const {
     return fmt::format("node {} is back", e.node);
   }
+  std::string operator()(const Core::NodeDrain& e) const {
+    return fmt::format("node {} is to go", e.node);
+  }
   std::string operator()(const Core::Clock&) const { return "clock"; }
 };
 

@@ -275,6 +275,29 @@ TEST_CASE("hosts: what contradicts a start from here") {
       fake.refused({"-H", "a:2", "--stdin", "all", "p"}).starts_with("64 --stdin all: workers on"));
   CHECK(fake.refused({"--ssh-command", "ssh", "p"}) ==
         "64 --ssh-command has no effect without --hosts or --hostfile");
+  CHECK(fake.refused({"--ssh-logins", "4", "p"}) ==
+        "64 --ssh-logins has no effect without --hosts or --hostfile");
+  CHECK(fake.refused({"-H", "a", "--ssh-logins", "0", "p"}).starts_with("64 --ssh-logins: '0' "));
+  CHECK(fake.plan({"-H", "a", "--ssh-logins", "64", "p"}).nodes.logins == 64);
+}
+
+TEST_CASE("hosts that a command lists: places for as many as there may be") {
+  FakeMachine fake;
+  const char* script = "--host-discovery-script";
+  const Plan plan = fake.plan({script, "./list", "--nnodes", "2:3", "--nproc", "4", "p"});
+  CHECK(hosts_of(plan) == ":4 :4 :4");
+  CHECK((plan.nproc == 0 && plan.nodes.own_number() == -1 && plan.nodes.several()));
+  CHECK((plan.nodes.min == 2 && plan.nodes.max == 3 && plan.min_nproc == 8));
+  CHECK(plan.nodes.discovery == "./list");
+  CHECK(describe(plan).find("workers: 4 on each of 2 to 3 hosts that ./list lists, by ssh\n") !=
+        std::string::npos);
+  CHECK(fake.refused({script, "x", "p"}).starts_with("64 --host-discovery-script needs --nnodes"));
+  CHECK(fake.refused({script, "x", "-H", "a", "--nnodes", "1:2", "p"})
+            .starts_with("64 give hosts with --host-discovery-script or -H, not both"));
+  CHECK(fake.refused({script, "x", "-n", "4", "--nnodes", "1:2", "p"})
+            .starts_with("64 --host-discovery-script and -n contradict each other: "));
+  CHECK(fake.refused({script, "x", "--nproc", "auto", "--nnodes", "1:2", "p"})
+            .starts_with("64 --nproc: 'auto' "));
 }
 
 TEST_CASE("hosts: the order to the others makes the same plan there") {

@@ -21,6 +21,7 @@ JobStatus growing() {
                 .target_size = 4,
                 .max_size = 8,
                 .waits_for = "rank 1 to start",
+                .hosts = {"h2: started again in 2 s: refused"},
                 .restarts_used = 1,
                 .restarts_left = 2,
                 .restarts = "3/1h",
@@ -58,6 +59,7 @@ TEST_CASE("the status as text") {
         "job j1: ./train --fast\n"
         "forming, round 3, 2 workers growing to 4 (at most 8), for 1 h 1 min\n"
         "waits for rank 1 to start\n"
+        "host h2: started again in 2 s: refused\n"
         "restarts: 1 used, 2 left (of 3/1h)\n"
         "\n"
         " RANK   PID  HOST  STATE                FOR        LAST OPERATION\n"

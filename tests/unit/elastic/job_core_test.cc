@@ -19,11 +19,14 @@ namespace {
 // A job whose processes start at once and end when they are told, or asked to by the test.
 class JobWorld {
  public:
-  explicit JobWorld(JobConfig config, bool elastic = true) : core(config), elastic_(elastic) {
+  // absent: nodes.
+  explicit JobWorld(JobConfig config, bool elastic = true, const std::vector<int>& absent = {})
+      : core(config), elastic_(elastic) {
+    for (const int node : absent) feed(JobCore::NodeLost{node});
     feed(JobCore::Start{});
   }
 
-  // Under a new leader, with those processes that `earlier` left behind. absent: nodes.
+  // Under a new leader, with those processes that `earlier` left behind.
   JobWorld(JobConfig config, const JobWorld& earlier, const std::vector<int>& absent = {})
       : core(config), now(earlier.now), elastic_(earlier.elastic_) {
     JobCore::Resume resume{earlier.core.record(), {}};
@@ -159,7 +162,7 @@ JobConfig on_two_nodes(int each, int restarts, int min_size) {
 
 // All that runs there is gone, and nobody tells.
 void lose_node(JobWorld& world, int node, const JobConfig& config) {
-  for (Slot slot = 0; slot < config.size; ++slot) {
+  for (Slot slot = 0; slot < JobCore::slots(config); ++slot) {
     if (config.nodes[static_cast<std::size_t>(slot)] != node) continue;
     world.running.erase(slot);
     world.left.erase(slot);
@@ -703,6 +706,63 @@ TEST_CASE("a job does not grow beyond the nodes that are there") {
   world.feed(JobCore::NodeBack{1});
   world.rejoin_all();
   CHECK(world.core.size() == 4);
+}
+
+TEST_CASE("a job that began with fewer nodes grows by those that come later") {
+  auto config = on_two_nodes(2, 0, 2);
+  config.size = 2;
+  JobWorld world(config, true, {1});
+  CHECK(world.roster == Slots{0, 1});
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 0);
+  lose_node(world, 1, config);  // and again
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+}
+
+TEST_CASE("members leave a node that is to be lost, one a commit, and come back with another") {
+  JobWorld world(on_two_nodes(2, 0, 2));
+  world.feed(JobCore::NodeDrain{0});
+  CHECK(world.losts == std::vector<int>{-1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 2, 3});
+  CHECK(world.stopped == Slots{1});
+  CHECK_FALSE(world.core.nobody_on(0));
+  world.feed(JobCore::Progress{2, 1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{2, 3});
+  CHECK(world.core.nobody_on(0));
+  CHECK_FALSE(world.core.nobody_on(1));
+  CHECK(world.core.restarts_used() == 0);
+  world.feed(JobCore::Resize{4});  // not there
+  CHECK(world.core.target_size() == 2);
+  world.feed(JobCore::NodeLost{0});
+  CHECK(world.announced == std::vector<int>{1, 2, 3});
+  world.feed(JobCore::NodeBack{0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{2, 3, 0, 1});
+}
+
+TEST_CASE("who is needed stays on a node that is to be lost, until others have come") {
+  auto config = on_two_nodes(2, 0, 2);
+  config.size = 2;  // and two more may come with the second node
+  JobWorld world(config, true, {1});
+  world.feed(JobCore::NodeDrain{0});
+  world.feed(JobCore::Progress{0, 1});
+  CHECK(world.fences.empty());
+  CHECK_FALSE(world.core.nobody_on(0));
+  world.feed(JobCore::NodeBack{1});
+  for (std::uint64_t commit = 2; commit <= 4; ++commit) {
+    world.rejoin_all();
+    world.feed(JobCore::Progress{2, commit});
+  }
+  CHECK(world.roster == Slots{2, 3});
+  CHECK(world.core.nobody_on(0));
 }
 
 TEST_CASE("with the scope of a node, those on other nodes stay") {

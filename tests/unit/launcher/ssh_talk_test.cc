@@ -48,7 +48,7 @@ TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
   CHECK(Words(words.begin(), words.begin() + 5) ==
         Words{"ssh", "-i", "key", "-o", "BatchMode=yes"});
   CHECK(Words(words.end() - 7, words.end() - 1) == Words{"-p", "2222", "-l", "joe", "--", "h"});
-  CHECK(words.back().starts_with("exec sh -c 'read -r h n; "));
+  CHECK(words.back().starts_with("exec sh -c 'read -r h k n o; "));
   CHECK(words.back().ends_with("' sh '/opt/d'\\''x/dlaunch'"));
   CHECK(words.back().find('\n') == std::string::npos);
 }
@@ -69,10 +69,17 @@ TEST_CASE("an order comes as it was, and nothing else is one") {
 TEST_CASE("a start: what login scripts print is passed over, what follows is kept") {
   SshTalk talk;
   CHECK(talk.heard("Welcome!\ndlaunch-s").empty());
-  CHECK(only<SshTalk::Push>(talk.heard("sh push\n")));
-  CHECK(only<SshTalk::Order>(talk.heard(here_line())));
+  CHECK(talk.heard("sh here\n").empty());  // it has its order already
   const auto ready = talk.heard(ready_line() + "[0] fi");
   CHECK(only<SshTalk::Ready>(ready)->begun == "[0] fi");
+}
+
+TEST_CASE("where the binary had to be pushed the order is sent once more") {
+  SshTalk talk;
+  CHECK(only<SshTalk::Push>(talk.heard("dlaunch-ssh push\n")));
+  CHECK(only<SshTalk::Order>(talk.heard(here_line())));
+  CHECK(only<SshTalk::Ready>(talk.heard(ready_line())));
+  CHECK(head_line("ab", 1, 2, 3) == "ab 1 2 3\n");
 }
 
 TEST_CASE("a failure has the words of whoever knows most") {

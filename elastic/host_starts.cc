@@ -1,0 +1,239 @@
+#include "elastic/host_starts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::seconds(1);
+constexpr Duration kLongestPause = std::chrono::seconds(60);
+constexpr Duration kFirstCooldown = std::chrono::seconds(10);
+constexpr Duration kLongestCooldown = std::chrono::hours(1);
+constexpr Duration kClean = std::chrono::minutes(10);
+constexpr int kLeftAloneAfter = 3;  // failures
+
+Duration doubled(Duration first, int times, Duration longest) {
+  Duration pause = first;
+  for (int i = 0; i < times && pause < longest; ++i) pause *= 2;
+  return std::min(pause, longest);
+}
+
+}  // namespace
+
+HostStarts::HostStarts(const Config& config, std::vector<Host> hosts)
+    : config_(config), random_(config.seed) {
+  for (Host& host : hosts) places_.push_back({.host = std::move(host)});
+}
+
+std::vector<HostStarts::Action> HostStarts::step(TimePoint now, const Event& event) {
+  actions_.clear();
+  now_ = now;
+  std::visit([this](const auto& what) { on(what); }, event);
+  start_due();
+  return std::move(actions_);
+}
+
+std::optional<TimePoint> HostStarts::deadline() const {
+  if (logins() >= config_.at_once) return std::nullopt;
+  TimePoint next = kNever;
+  for (const Place& place : places_) {
+    if (place.life == Life::waiting) next = std::min(next, place.next);
+  }
+  return next == kNever ? std::nullopt : std::optional(next);
+}
+
+bool HostStarts::all_answered() const {
+  return std::all_of(places_.begin(), places_.end(), [](const Place& place) {
+    return place.answered || place.host.here || place.life == Life::vacant;
+  });
+}
+
+int HostStarts::logins() const {
+  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [](const Place& place) {
+    return place.life == Life::starting;
+  }));
+}
+
+// Those first that have waited longest.
+void HostStarts::start_due() {
+  for (int room = config_.at_once - logins(); room > 0; --room) {
+    Place* first = nullptr;
+    for (Place& place : places_) {
+      if (place.life != Life::waiting || place.next > now_) continue;
+      if (first == nullptr || place.next < first->next) first = &place;
+    }
+    if (first == nullptr) return;
+    first->life = Life::starting;
+    actions_.push_back(LogIn{static_cast<int>(first - places_.data()), first->host.name});
+  }
+}
+
+// -- Events
+
+void HostStarts::on(const Start&) {
+  for (Place& place : places_) {
+    if (place.host.here || place.host.name.empty()) continue;
+    place.life = Life::waiting;
+    place.next = now_;
+  }
+}
+
+void HostStarts::on(const Ready& ready) {
+  Place& place = at(ready.node);
+  if (place.life == Life::starting) place.life = Life::running;
+  place.answered = true;
+  place.since = now_;
+  place.out_of_reach = 0;
+}
+
+void HostStarts::on(const Failed& failed) {
+  Place& place = at(failed.node);
+  // Of the first answers all are told together, by whoever waits for them.
+  const bool news = std::exchange(place.answered, true) && place.why != failed.why;
+  place.why = failed.why;
+  if (place.life == Life::leaving) {
+    place.life = Life::vacant;
+  } else if (failed.reached) {
+    ++place.failures;
+    place.out_of_reach = 0;
+    again(place, after_failure(place), news || left_alone(place));
+  } else {
+    again(place, doubled(kFirstPause, place.out_of_reach++, kLongestPause), news);
+  }
+}
+
+void HostStarts::on(const Ended& ended) {
+  Place& place = at(ended.node);
+  place.why = ended.why;
+  if (place.life == Life::leaving) {
+    place.life = Life::vacant;
+    return;
+  }
+  place.failures = now_ - place.since < kClean ? place.failures + 1 : 1;
+  again(place, after_failure(place), true);
+}
+
+bool HostStarts::left_alone(const Place& place) {
+  return place.failures >= kLeftAloneAfter && place.out_of_reach == 0;
+}
+
+Duration HostStarts::after_failure(const Place& place) const {
+  if (place.failures < kLeftAloneAfter) {
+    return doubled(kFirstPause, place.failures - 1, kLongestPause);
+  }
+  return doubled(kFirstCooldown, place.failures - kLeftAloneAfter, kLongestCooldown);
+}
+
+void HostStarts::again(Place& place, Duration pause, bool news) {
+  if (!config_.again) {
+    place.life = Life::over;
+    return;
+  }
+  pause = jittered(pause);
+  place.life = Life::waiting;
+  place.next = deadline_after(now_, pause);
+  if (!news) return;
+  const std::string in = format_duration(pause);
+  if (left_alone(place)) {
+    tell(fmt::format("host {} failed {} times in a row ({}); it is left alone for {}",
+                     place.host.name, place.failures, place.why, in));
+  } else {
+    tell(fmt::format("host {}: {}; starting it again in {}", place.host.name, place.why, in));
+  }
+}
+
+Duration HostStarts::jittered(Duration pause) {
+  return pause * static_cast<long>(384 + random_() % 257) / 512;
+}
+
+// -- The list
+
+void HostStarts::on(const List& list) {
+  const auto listed = [&](const std::string& name) {
+    return std::any_of(list.hosts.begin(), list.hosts.end(),
+                       [&](const Listed& host) { return host.name == name; });
+  };
+  for (std::size_t node = 0; node < places_.size(); ++node) {
+    Place& place = places_[node];
+    if (place.life == Life::vacant || place.host.here || listed(place.host.name)) continue;
+    switch (place.life) {
+      case Life::waiting:
+      case Life::over:
+        place.life = Life::vacant;
+        tell(fmt::format("host {} is not listed any more", place.host.name));
+        break;
+      case Life::starting:
+      case Life::running:
+        place.life = Life::leaving;
+        tell(fmt::format("host {} is not listed any more; its workers leave at their next commit",
+                         place.host.name));
+        actions_.push_back(Leave{static_cast<int>(node)});
+        break;
+      case Life::vacant:
+      case Life::leaving:
+        break;
+    }
+  }
+  std::erase_if(no_room_, [&](const std::string& name) { return !listed(name); });
+  for (const Listed& host : list.hosts) take_in(host);
+}
+
+// A newcomer gets a place that has never been anybody's, or one that another has left. One that is
+// leaving and listed again has to come anew.
+void HostStarts::take_in(const Listed& listed) {
+  const auto has_it = [&](const Place& place) {
+    return (place.life != Life::vacant || place.host.here) && place.host.name == listed.name;
+  };
+  if (std::any_of(places_.begin(), places_.end(), has_it)) return;
+  const auto fits = [&](const Place& place) {
+    return place.life == Life::vacant && !place.host.here && place.host.slots <= listed.slots;
+  };
+  auto free = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
+    return fits(place) && place.host.name == listed.name;
+  });
+  if (free == places_.end()) free = std::find_if(places_.begin(), places_.end(), fits);
+  if (free == places_.end()) {
+    if (std::find(no_room_.begin(), no_room_.end(), listed.name) != no_room_.end()) return;
+    no_room_.push_back(listed.name);
+    return tell(fmt::format("host {} with {} slots is listed, but the job has no place for it",
+                            listed.name, listed.slots));
+  }
+  free->host.name = listed.name;
+  free->life = Life::waiting;
+  free->next = now_;
+  free->answered = true;  // nobody waits for it
+  free->failures = free->out_of_reach = 0;
+  free->why.clear();
+  std::erase(no_room_, listed.name);
+  tell(fmt::format("host {} is listed; starting it", listed.name));
+}
+
+std::string HostStarts::words(TimePoint now, int node) const {
+  const Place& place = at(node);
+  switch (place.life) {
+    case Life::waiting: {
+      if (place.why.empty()) return "to be started";
+      const std::string in = format_duration(std::max(place.next - now, Duration::zero()));
+      return left_alone(place) ? fmt::format("left alone for {} after {} failures: {}", in,
+                                             place.failures, place.why)
+                               : fmt::format("started again in {}: {}", in, place.why);
+    }
+    case Life::starting:
+      return "being started";
+    case Life::leaving:
+      return "leaving: it is not listed any more";
+    case Life::over:
+      return "lost: " + place.why;
+    case Life::vacant:
+    case Life::running:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,45 @@
+# Hosts of a job started by ssh that are lost are started again when they are back; hosts that come
+# and go as --host-discovery-script lists them; one that fails again and again is left alone.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+hosts_up 4
+sshd_up 1 2 3 4
+rounds=("$BUILD/tests/support/rounds_worker" --steps 100000 --step-ms 20)
+# Some round later than $1 had this size, with all its ranks.
+round_of() { # LATER SIZE
+  round=$(sed -nE "s/.*in round ([0-9]+) as [0-9]+ of $2,.*/\1/p" out | sort -n | tail -1)
+  [ "${round:-0}" -gt "$1" ] && [ "$(grep -c "in round $round as [0-9]* of $2," out)" = "$2" ]
+}
+status() { on 1 "$BUILD/cli/ctl/dlaunchctl" status; }
+stop_it() { kill -INT $launcher; wait_launch 20; expect_code 130; all_clean "$@"; }
+
+# Lost for a while: the others go on, and with it again when it is there.
+start_launch 1 --hosts 'host[1-3]' --nnodes 2:3 --max-restarts 9 "${rounds[@]}"
+wait_until 30 round_of 0 3 || fail "no first round"
+host_kill 3
+wait_until 30 round_of 1 2 || fail "no round without host 3"
+before=$round
+wait_until 30 eval "status | grep -qE '^host host3: started again in .*: ssh: connect to host host3 port 22'" ||
+  { status; fail "no word of host 3 in the status"; }
+expect_err 'warning: host host3: its ssh ended with exit code 255; starting it again in '
+sshd_up 3
+wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
+expect_err 'warning: host host3 has joined'
+stop_it 1 2 3
+
+# As they are listed: one goes, and another takes its place; nothing of the first is left there.
+printf 'host%s:2\n' 2 3 4 > list
+start_launch 1 --host-discovery-script "cat $PWD/list" --nnodes 2:3 "${rounds[@]}"
+wait_until 30 round_of 0 3 || fail "no round of the hosts that are listed"
+before=$round
+echo 'exit 3' > new && mv new list  # no hosts: nothing changes
+wait_until 10 grep -q "the hosts stay as they are: .* printed something else than hosts" err || fail "not told"
+printf 'host3\nhost4\n' > new && mv new list
+wait_until 30 round_of "$before" 2 || fail "host 2 does not leave"
+wait_until 20 grep -q 'host host2 has left' err || fail "host 2 is not let go"
+before=$round
+all_clean 2
+echo 'host1:7' >> list
+wait_until 30 round_of "$before" 3 || fail "host 1 is not taken in"
+expect_err 'warning: host host1 is listed; starting it'
+grep -q 'lost host' err && fail "a host was lost"
+stop_it 1 2 3 4

@@ -1,0 +1,92 @@
+#include "launcher/own_binary.h"
+
+#include <elf.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/secret.h"
+
+using namespace dlaunch;
+
+namespace {
+
+struct Note {
+  std::uint32_t type;
+  std::string name, content;
+};
+
+template <class T>
+std::string bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+std::string padded_to_four(std::string text) { return text + std::string(-text.size() % 4, '\0'); }
+
+// A header, one part of notes, and those.
+std::string elf_with(const std::vector<Note>& notes) {
+  std::string all;
+  for (const Note& note : notes) {
+    Elf64_Nhdr head{};
+    head.n_namesz = static_cast<Elf64_Word>(note.name.size());
+    head.n_descsz = static_cast<Elf64_Word>(note.content.size());
+    head.n_type = note.type;
+    all += bytes_of(head) + padded_to_four(note.name) + padded_to_four(note.content);
+  }
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_phoff = sizeof header;
+  header.e_phnum = 1;
+  Elf64_Phdr part{};
+  part.p_type = PT_NOTE;
+  part.p_offset = sizeof header + sizeof part;
+  part.p_filesz = all.size();
+  return bytes_of(header) + bytes_of(part) + all;
+}
+
+const std::string kGnu("GNU", 4);
+
+}  // namespace
+
+TEST_CASE("our own file is known by its first bytes, which hold the build ID") {
+  const auto own = OwnBinary::open();
+  REQUIRE(own);
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  CHECK(own->size() == whole.size());
+  CHECK(own->head_hash() == sha256_hex(whole.substr(0, own->head())));
+  const auto end = end_of_build_id(whole);
+  CHECK(own->head() == (end > 0 ? end : whole.size()));
+  const auto read = own->read();
+  REQUIRE(read);
+  CHECK(*read == whole);
+}
+
+TEST_CASE("the build ID is found behind other notes, and not where there is none") {
+  const Note id{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')};
+  const std::string with = elf_with({{NT_GNU_ABI_TAG, kGnu, "0123456789abcdef"}, id});
+  CHECK(end_of_build_id(with) == with.size());
+  CHECK(end_of_build_id(with + "more") == with.size());
+  CHECK(end_of_build_id(elf_with({})) == 0);
+  CHECK(end_of_build_id(elf_with({{NT_GNU_BUILD_ID, std::string("Go\0\0", 4), id.content}})) == 0);
+  CHECK(end_of_build_id(elf_with({{NT_GNU_BUILD_ID, kGnu, "short"}})) == 0);
+}
+
+TEST_CASE("whatever else the bytes are, nothing is read behind their end") {
+  const std::string good = elf_with({{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')}});
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    CHECK(end_of_build_id(std::string_view(good).substr(0, size)) == 0);
+    for (const char byte : {'\0', '\x7f', '\xff'}) {
+      std::string other = good;
+      other[size] = byte;
+      CHECK(end_of_build_id(other) <= other.size());
+    }
+  }
+}
