@@ -149,9 +149,11 @@ void JobCore::on(const Resume& event) {
   }
   for (const auto& [node, gone] : lost) {
     if (lost_nodes_.contains(node) && state_ == JobState::forming) lose_members(node, gone);
+    // All that was lost with one agent is one failure.
     for (const Slot slot : gone) {
       if (!reachable(slot) || state_ != JobState::forming) continue;
-      lose(slot, failure_of(slot, FailureKind::lost));
+      const bool judged = slot != gone.front() && why_no_restart_.empty();
+      lose(slot, judged ? std::nullopt : std::optional(failure_of(slot, FailureKind::lost)));
     }
   }
   if (state_ == JobState::forming) on(Resize{wished_size_});

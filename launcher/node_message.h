@@ -79,7 +79,7 @@ struct NodeSignal {  // the user's, to that dlaunch
 struct NodeWelcome {
   std::int32_t number = 0;  // of the node
   std::int32_t slots = 1;   // it has so many
-  std::string run;
+  std::string run;          // "": without a journal, it ends with its leader
 };
 struct NodeClear {};  // end all workers, and join anew
 struct NodeRefused {

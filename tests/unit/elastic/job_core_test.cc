@@ -772,6 +772,21 @@ TEST_CASE("a process that ended while nobody led is started again in its place")
   CHECK(world.core.restarts_used() == 1);
 }
 
+TEST_CASE("what a host lost whose agent was started again with the leader is one failure") {
+  JobConfig config = one_on_each_of(4, 1, 1);
+  config.nodes = {0, 0, 1, 1};
+  JobWorld first(config);
+  first.running.erase(0);
+  first.running.erase(1);
+  JobWorld world(config, first);
+  world.rejoin(2);
+  world.rejoin(3);
+  CHECK_FALSE(world.finish);
+  CHECK(world.starts == 2);
+  CHECK(world.roster == std::vector<Slot>{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 1);
+}
+
 TEST_CASE("programs that do not take part in rounds are started again by the next leader") {
   const JobConfig config = one_on_each_of(2, 1, 2);
   const JobWorld first(config, false);
