@@ -80,6 +80,7 @@ std::optional<TimePoint> JobCore::deadline() const {
   if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
   TimePoint next = job_deadline_;
   if (state_ == JobState::active) next = std::min(next, shrink_at_);
+  if (out_of_reach()) next = std::min(next, out_of_reach_until());
   for (const auto& process : processes_) {
     const bool waits = process.life == Life::waiting && process.start_at > now_;
     if (waits) next = std::min(next, process.start_at);
@@ -118,6 +119,10 @@ void JobCore::on(const Resume& event) {
   round_ = event.was.round;
   live_ = event.was.live;
   roster_ = event.was.roster;
+  members_ = event.was.members;
+  for (const Slot slot : members_) {
+    if (!reachable(slot)) cut_off_.insert(slot);
+  }
   target_size_ = size();
   wished_size_ = std::clamp(event.was.wished_size, 1, config_.max_size);
   for (int rank = 0; rank < size(); ++rank) {
@@ -284,6 +289,9 @@ void JobCore::on(const NodeLost& event) {
     Process& process = at(slot);
     if (process.life == Life::done || process.life == Life::waiting) continue;
     const bool ran = is_up(process), stopping = process.life == Life::stopping;
+    const bool in_live =
+        !process.ready && (process.linked ? process.in_round : process.round) == live_;
+    if (in_live && (ran || stopping) && is_member(slot)) cut_off_.insert(slot);
     process.life = process.wanted && stopping ? Life::waiting : Life::absent;
     process.linked = process.ready = false;
     process.in_round = 0;
@@ -295,7 +303,9 @@ void JobCore::on(const NodeLost& event) {
 }
 
 void JobCore::on(const NodeBack& event) {
-  if (lost_nodes_.erase(event.node) == 0 || wished_size_ <= size()) return;
+  if (lost_nodes_.erase(event.node) == 0) return;
+  std::erase_if(cut_off_, [&](Slot slot) { return node_of(slot) == event.node; });
+  if (wished_size_ <= size()) return;
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
 }
 

@@ -102,7 +102,10 @@ JobConfig job_config(const Plan& plan) {
                        .final_exit_codes = plan.final_exit_codes,
                        .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
           .timeout = plan.timeout,
-          .join_timeout = plan.join_timeout};
+          .join_timeout = plan.join_timeout,
+          // They know it a lease later than we, and the clocks are not the same.
+          .node_ends = 2 * kLease + (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4
+                                                                  : Duration::zero())};
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,

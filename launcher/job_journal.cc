@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 2;
 constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
@@ -47,6 +47,7 @@ std::string encode(const JobJournal& journal) {
   }
   out.put(job.time_left.count());
   put(out, job.roster);
+  put(out, job.members);
   return out.take();
 }
 
@@ -77,7 +78,10 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   }
   job.time_left = Duration(in.get<Duration::rep>());
   if (job.time_left < Duration::zero()) return malformed;
-  if (!get(in, job.roster, journal.nodes.size()) || !in.done()) return malformed;
+  for (auto* slots : {&job.roster, &job.members}) {
+    if (!get(in, *slots, journal.nodes.size())) return malformed;
+  }
+  if (!in.done()) return malformed;
   const bool fits = !journal.run.empty() && journal.size > 0 && !job.roster.empty() &&
                     static_cast<std::size_t>(journal.size) <= journal.nodes.size() &&
                     journal.led < static_cast<int>(hosts);

@@ -666,6 +666,37 @@ TEST_CASE("spares on another node take a lost node's ranks") {
   CHECK(world.running.at(1) == -1);
 }
 
+TEST_CASE("a round that is wholly out of reach may go on, and no other begins meanwhile") {
+  JobConfig config = of(2, 3, 2);
+  config.nodes = {0, 1, 2, 2};
+  config.node_ends = 6s;
+  JobWorld world(config);
+  world.feed(JobCore::NodeLost{0});
+  CHECK(world.announced == std::vector<int>{1});  // rank 1 has not left it yet
+  world.feed(JobCore::NodeLost{1});
+  CHECK(world.announced == std::vector<int>{1});
+  CHECK(world.core.deadline() == kStart + 6s);
+  SUBCASE("until one of its nodes is back without it") {
+    world.running.erase(1);
+    world.feed(JobCore::NodeBack{1});
+    CHECK(world.announced.size() == 2);
+  }
+  SUBCASE("until its nodes must have ended it") {
+    world.now = kStart + 6s;
+    world.feed(JobCore::Clock{});
+    CHECK(world.announced.size() == 2);
+    CHECK(world.roster == Slots{2, 3});
+  }
+  SUBCASE("by the next leader neither") {
+    JobWorld next(config, world, {0, 1});
+    for (const Slot slot : {2, 3}) next.rejoin(slot);
+    CHECK(next.announced == std::vector<int>{1});
+    next.now += 6s;
+    next.feed(JobCore::Clock{});
+    CHECK(next.announced.size() == 2);
+  }
+}
+
 TEST_CASE("plain programs go on together, with fewer where they may") {
   auto config = on_two_nodes(2, 1, 2);
   JobWorld world(config, false);
