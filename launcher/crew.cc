@@ -172,15 +172,18 @@ void Crew::refuse(Link link, const std::string& why) {
 // Who is silent for the length of a lease is lost.
 void Crew::beat() {
   if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
+  const bool slept = stood_still(beat_due_);
   std::vector<Link> silent;
-  for (const auto& [link, remote] : remotes_) {
+  for (auto& [link, remote] : remotes_) {
+    if (slept) remote.heard = steady_now();
     if (steady_now() > remote.heard + kLease)
       silent.push_back(link);
     else
       store_->send(link, kBeatFrame);
   }
   for (const Link link : silent) store_->close(link);
-  beat_timer_.expires_after(kBeat);
+  beat_due_ = steady_now() + kBeat;
+  beat_timer_.expires_at(beat_due_);
   beat_timer_.async_wait([this](asio::error_code error) {
     if (!error) beat();
   });

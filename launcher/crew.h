@@ -157,6 +157,7 @@ class Crew {
   std::map<int, int> most_seen_;             // by signal
   int size_ = 0;                             // at the start
   bool finished_ = false;
+  TimePoint beat_due_ = kNever;
   asio::steady_timer beat_timer_, roster_timer_;
 };
 
