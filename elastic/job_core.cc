@@ -81,11 +81,12 @@ std::optional<TimePoint> JobCore::deadline() const {
   TimePoint next = job_deadline_;
   if (state_ == JobState::active) next = std::min(next, shrink_at_);
   if (out_of_reach()) next = std::min(next, out_of_reach_until());
+  const bool waited_for = any_member_waits();
   for (const auto& process : processes_) {
     const bool waits = process.life == Life::waiting && process.start_at > now_;
     if (waits) next = std::min(next, process.start_at);
     next = std::min(next, given_up_at(process));
-    if (is_late(process, kNever)) next = std::min(next, process.join_by);
+    if (waited_for && is_late(process, kNever)) next = std::min(next, process.join_by);
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -321,7 +322,7 @@ void JobCore::on(const Clock&) {
     return end(JobEnding::worker_failed, SIGTERM);
   }
   for (Slot slot = 0; slot < slots(config_); ++slot) {
-    if (state_ == JobState::forming && is_late(at(slot), now_)) {
+    if (is_late(at(slot), now_) && any_member_waits()) {
       on(Replace{slot, FailureKind::lost});
     }
   }
@@ -329,12 +330,11 @@ void JobCore::on(const Clock&) {
 
 // -- Decisions
 
-// A newcomer that others wait for, at `by` (kNever: sooner or later).
+// A newcomer, at `by` (kNever: sooner or later), should others wait for it.
 bool JobCore::is_late(const Process& process, TimePoint by) const {
   if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
     return false;
-  if (process.ready || process.in_round != 0 || process.join_by > by) return false;
-  return any_member_waits();
+  return !process.ready && process.in_round == 0 && process.join_by <= by;
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
