@@ -146,6 +146,7 @@ void end_when_silent(int fd, Duration silence) {
   const auto set = [fd](int level, int name, int value) {
     (void)::setsockopt(fd, level, name, &value, sizeof value);
   };
+  retry_steadily(fd);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
   set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
@@ -153,6 +154,11 @@ void end_when_silent(int fd, Duration silence) {
   // Nothing is probed while something sent waits for its acknowledgement.
   set(IPPROTO_TCP, TCP_USER_TIMEOUT,
       static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
+}
+
+void retry_steadily(int fd) {
+  const int on = 1;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
 }
 
 }  // namespace dlaunch

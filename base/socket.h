@@ -50,4 +50,8 @@ bool leads_to_other_host(int fd);
 // are.
 void end_when_silent(int fd, Duration silence);
 
+// What is lost of a few small messages is sent again every 200 ms or so for a while, not after ever
+// longer pauses: a cut of a second is over a second later, not three.
+void retry_steadily(int fd);
+
 }  // namespace dlaunch

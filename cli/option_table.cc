@@ -163,6 +163,11 @@ constexpr OptionRow kTable[] = {
     {"secret-file", "", "", "FILE", "a new one", Group::nodes,
      "the secret that this job's processes prove to each other (mode 0600, 16 bytes or more)",
      &Options::secret_file, kWorkerVar},
+    {"journal", "", "", "FILE", "in $TMPDIR", Group::nodes,
+     "where the leading dlaunch of hosts that meet by tcp:// writes each round down, so that it "
+     "can "
+     "be killed and started again while the others' workers go on",
+     &Options::journal},
     {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
      "write the job to stdout as YAML for Kubernetes, one pod for each of --nnodes, instead of "
      "running it",

@@ -49,6 +49,7 @@ struct Options {
   Text master_port;
   Text job_id;
   Text secret_file;
+  Text journal;
   Text ssh_command;
   Text ssh_logins;
   Text host_discovery_script;

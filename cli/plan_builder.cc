@@ -45,8 +45,9 @@ Result<void> plan_endings(PlanDraft& draft) {
     if (!limit) return limit.error();
     plan.max_restarts = *limit;
   }
-  if (auto ok = plan_elastic(draft); !ok) return ok;
-  if (auto ok = plan_end_signal(draft); !ok) return ok;
+  for (const auto part : {plan_journal, plan_elastic, plan_end_signal}) {
+    if (auto done = part(draft); !done) return done;
+  }
   if (options.error_file) {
     if (auto can = draft.machine.can_create(*options.error_file); !can) {
       return Error{.code = Errc::io,

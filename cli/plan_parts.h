@@ -54,6 +54,7 @@ Result<void> plan_output(PlanDraft& draft);
 Result<void> plan_endings(PlanDraft& draft);     // times, restarts, error file
 Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
 Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
+Result<void> plan_journal(PlanDraft& draft);     // for a leader that is started again
 Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos
 
 // --nnodes: "4" or "2:4".

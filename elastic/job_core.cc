@@ -81,11 +81,13 @@ std::optional<TimePoint> JobCore::deadline() const {
   if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
   TimePoint next = job_deadline_;
   if (state_ == JobState::active) next = std::min(next, shrink_at_);
+  if (out_of_reach()) next = std::min(next, out_of_reach_until());
+  const bool waited_for = any_member_waits();
   for (const auto& process : processes_) {
     const bool waits = process.life == Life::waiting && process.start_at > now_;
     if (waits) next = std::min(next, process.start_at);
     next = std::min(next, given_up_at(process));
-    if (is_late(process, kNever)) next = std::min(next, process.join_by);
+    if (waited_for && is_late(process, kNever)) next = std::min(next, process.join_by);
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -119,6 +121,10 @@ void JobCore::on(const Resume& event) {
   round_ = event.was.round;
   live_ = event.was.live;
   roster_ = event.was.roster;
+  members_ = event.was.members;
+  for (const Slot slot : members_) {
+    if (!reachable(slot)) cut_off_.insert(slot);
+  }
   target_size_ = size();
   wished_size_ = std::clamp(event.was.wished_size, 1, config_.max_size);
   for (int rank = 0; rank < size(); ++rank) {
@@ -151,9 +157,11 @@ void JobCore::on(const Resume& event) {
   }
   for (const auto& [node, gone] : lost) {
     if (lost_nodes_.contains(node) && state_ == JobState::forming) lose_members(node, gone);
+    // All that was lost with one agent is one failure.
     for (const Slot slot : gone) {
       if (!reachable(slot) || state_ != JobState::forming) continue;
-      lose(slot, failure_of(slot, FailureKind::lost));
+      const bool judged = slot != gone.front() && why_no_restart_.empty();
+      lose(slot, judged ? std::nullopt : std::optional(failure_of(slot, FailureKind::lost)));
     }
   }
   if (state_ == JobState::forming) on(Resize{wished_size_});
@@ -297,6 +305,9 @@ void JobCore::on(const NodeLost& event) {
     Process& process = at(slot);
     if (process.life == Life::done || process.life == Life::waiting) continue;
     const bool ran = is_up(process), stopping = process.life == Life::stopping;
+    const bool in_live =
+        !process.ready && (process.linked ? process.in_round : process.round) == live_;
+    if (in_live && (ran || stopping) && is_member(slot)) cut_off_.insert(slot);
     process.life = process.wanted && stopping ? Life::waiting : Life::absent;
     process.linked = process.ready = false;
     process.in_round = 0;
@@ -312,7 +323,9 @@ void JobCore::on(const NodeBack& event) {
   if (to_come_.erase(event.node) > 0) {
     wished_size_ = std::min(wished_size_ + growth_on(event.node), config_.max_size);
   }
-  if (lost_nodes_.erase(event.node) == 0 || wished_size_ <= size()) return;
+  if (lost_nodes_.erase(event.node) == 0) return;
+  std::erase_if(cut_off_, [&](Slot slot) { return node_of(slot) == event.node; });
+  if (wished_size_ <= size()) return;
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
 }
 
@@ -350,7 +363,7 @@ void JobCore::on(const Clock&) {
     return end(JobEnding::worker_failed, SIGTERM);
   }
   for (Slot slot = 0; slot < slots(config_); ++slot) {
-    if (state_ == JobState::forming && is_late(at(slot), now_)) {
+    if (is_late(at(slot), now_) && any_member_waits()) {
       on(Replace{slot, FailureKind::lost});
     }
   }
@@ -358,12 +371,11 @@ void JobCore::on(const Clock&) {
 
 // -- Decisions
 
-// A newcomer that others wait for, at `by` (kNever: sooner or later).
+// A newcomer, at `by` (kNever: sooner or later), should others wait for it.
 bool JobCore::is_late(const Process& process, TimePoint by) const {
   if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
     return false;
-  if (process.ready || process.in_round != 0 || process.join_by > by) return false;
-  return any_member_waits();
+  return !process.ready && process.in_round == 0 && process.join_by <= by;
 }
 
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {

@@ -17,6 +17,10 @@
 //
 // A lost node is one failure. Spares take its ranks; else the job goes on without them if it may
 // shrink, and grows again when the node is back; else it waits for the node, join_timeout long.
+//
+// What runs on a lost node may go on there as long as it needs nobody else. A round needs all of
+// its members: one that is here, or known to have ended, and it is over. Where all of them were
+// lost with their nodes no other round begins before one of these is back, or node_ends has passed.
 #pragma once
 
 #include <algorithm>
@@ -54,6 +58,8 @@ struct JobConfig {
   std::vector<int> nodes;        // by slot: the node it is on, from 0; empty: all on one
   Duration timeout{};            // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
+  // So long after a node was lost nothing runs on it any more: its agent sees to that.
+  Duration node_ends = std::chrono::seconds(6);
 };
 
 // Why the job ended.
@@ -72,6 +78,7 @@ struct JobRecord {
   Duration time_left{};         // of --timeout, when this was written; 0: there is none
   std::vector<Slot> roster;     // by rank: of the newest number
   std::map<Slot, int> leaving;  // in whose stead nobody comes, and the ranks they had
+  std::vector<Slot> members;    // of `live`
   bool operator==(const JobRecord&) const = default;
 };
 
@@ -288,12 +295,22 @@ class JobCore {
   void shrink_on();
   void drop_unlinked();
   void announce();
+  void enter_round();
   void finish();
 
   std::vector<Slot> ready_spares() const;
   int replaced_since(int round) const;
+  // Until then the newest round that may have got on may go on without us; kNever: it cannot.
+  TimePoint out_of_reach_until() const;
+  bool out_of_reach() const {
+    const TimePoint until = out_of_reach_until();
+    return until != kNever && now_ < until;
+  }
   bool may_shrink() const;
   bool stays(Slot slot) const;
+  bool is_member(Slot slot) const {  // of the newest round that may have got on
+    return std::find(members_.begin(), members_.end(), slot) != members_.end();
+  }
   // Its node is there.
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
   // Nor is it to be lost.
@@ -319,7 +336,9 @@ class JobCore {
   std::vector<Slot> roster_;        // by rank: of the newest round
   int round_ = 0;
   int live_ = 0;                         // the newest that may have got on
-  bool announced_ = false;               // that round
+  std::vector<Slot> members_;            // of that one
+  std::set<Slot> cut_off_;               // those of them that were lost with their nodes
+  bool announced_ = false;               // the round of the newest number
   int target_size_;                      // a larger one than the roster is being prepared
   int wished_size_;                      // by the user, or all that came; less while nodes are lost
   std::map<int, TimePoint> lost_nodes_;  // since when

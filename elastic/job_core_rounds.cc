@@ -41,8 +41,8 @@ void JobCore::start_due() {
     all_due &= process.life != Life::waiting || may_start(process);
   }
   const bool together = !some_stay();
-  if (together && (some_go || !all_due)) return;
-  if (together) live_ = round_;
+  if (together && (some_go || !all_due || out_of_reach())) return;
+  if (together) enter_round();
   StartWorkers start{round_, {}, together};
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     Process& process = at(slot);
@@ -124,7 +124,7 @@ void JobCore::drop_unlinked() {
 }
 
 void JobCore::announce() {
-  if (announced_ || !all_members_are(Life::running)) return;
+  if (announced_ || !all_members_are(Life::running) || out_of_reach()) return;
   const auto is = [&](bool Process::*what) {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
@@ -134,7 +134,7 @@ void JobCore::announce() {
       at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
-    live_ = round_;
+    enter_round();
     failed_node_ = -1;
     state_ = JobState::active;
     // What they have said when they left the round before counts from now on: whether they or the
@@ -152,6 +152,24 @@ void JobCore::announce() {
   } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
     state_ = JobState::active;
   }
+}
+
+// From now on it may get on.
+void JobCore::enter_round() {
+  live_ = round_;
+  members_ = roster_;
+  cut_off_.clear();
+}
+
+TimePoint JobCore::out_of_reach_until() const {
+  if (members_.empty() || cut_off_.size() < members_.size()) return kNever;
+  TimePoint until = kNever;
+  for (const Slot slot : cut_off_) {
+    const auto lost = lost_nodes_.find(node_of(slot));
+    if (lost == lost_nodes_.end()) return kNever;  // it is back, without them
+    until = std::min(until, deadline_after(lost->second, config_.node_ends));
+  }
+  return until;
 }
 
 void JobCore::finish() {
@@ -174,7 +192,8 @@ JobRecord JobCore::record() const {
           .time_left = job_deadline_ == kNever ? Duration::zero()
                                                : std::max(Duration::zero(), job_deadline_ - now_),
           .roster = roster_,
-          .leaving = std::move(leaving)};
+          .leaving = std::move(leaving),
+          .members = members_};
 }
 
 bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {
@@ -245,6 +264,7 @@ std::string JobCore::life_of(Slot slot) const {
 std::string JobCore::waits_for() const {
   std::string text;
   if (state_ != JobState::forming) return text;
+  if (out_of_reach()) return "the hosts of round " + std::to_string(live_) + ", all of them";
   for (const Slot slot : roster_) {
     const Process& process = at(slot);
     if (process.ready) continue;

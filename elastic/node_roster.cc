@@ -18,16 +18,19 @@ NodeRoster::NodeRoster(TimePoint now, const Config& config, Node self, int own_n
   if (own_number >= 0) nodes_[static_cast<std::size_t>(own_number)] = std::move(self);
 }
 
-NodeRoster::NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led)
+NodeRoster::NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led,
+                       int own_number)
     : config_(config),
-      own_number_(-1),
+      own_number_(own_number),
       now_(now),
       give_up_at_(deadline_after(now, config.join_timeout)),
       last_came_(now),
       resumed_(true),
       led_(led),
       nodes_(std::move(was)) {
-  for (Node& node : nodes_) node.link = kNone;
+  for (Node& node : nodes_) {
+    if (&node - nodes_.data() != own_number) node.link = kNone;
+  }
 }
 
 bool NodeRoster::all_expected() const {

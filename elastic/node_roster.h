@@ -8,8 +8,9 @@
 // are there, or min_nodes and nobody has come for `settle`. Afterwards a host takes the number it
 // had, or one that nobody has.
 //
-// Under a new leader the hosts of a job that had begun are expected, but for the one that led
-// before: it goes on once they are there, or min_nodes and `settle` is over.
+// Under a new leader, or one that was started again, the hosts of a job that had begun are
+// expected, but for the one that led before: it goes on once they are there, or min_nodes and
+// `settle` is over.
 #pragma once
 
 #include <optional>
@@ -68,8 +69,10 @@ class NodeRoster {
   };
   using Action = std::variant<Refuse, Begin, Lost, Back, GiveUp>;
 
-  // The hosts of a job that had begun, by number; led: where its leader was, -1: elsewhere.
-  NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led);
+  // The hosts of a job that had begun, by number; led: where its leader was, -1: elsewhere. Where
+  // the one of own_number leads again, it is there already: it has a link.
+  NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led,
+             int own_number = -1);
   // self: the node that leads, which is there; its number -1: none does.
   NodeRoster(TimePoint now, const Config& config, Node self, int own_number = 0);
 

@@ -3,7 +3,7 @@
 
 #include "launcher/agent.h"
 
-#include <fcntl.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,9 +19,7 @@
 #include "base/units.h"
 #include "elastic/job_driver.h"
 #include "launcher/agent_base.h"
-#include "launcher/candidate.h"
 #include "launcher/crew.h"
-#include "launcher/follower.h"
 #include "launcher/host_discovery.h"
 #include "launcher/job_care.h"
 #include "launcher/job_control.h"
@@ -33,6 +31,7 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kPredecessor = std::chrono::seconds(2);
 constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 
 // The agent that leads: on one host the only one.
@@ -40,7 +39,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
  public:
   Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals, const OriginalSignals& original,
         std::optional<JobJournal> was = {});
-  // Before run(): where the leader was elected.
+  // Before run(): where the leader was elected, or may be started again.
   void set_office(Office& office) { office_ = &office; }
   // None: another dlaunch listens where this one was to lead, and it may follow; or leads now.
   std::optional<int> run();
@@ -85,7 +84,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<Node> node_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
-  Office* office_ = nullptr;         // where the leader was elected
+  Office* office_ = nullptr;         // where the journal goes
   std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
   std::unique_ptr<HostDiscovery> discovery_;
   std::set<int> leaving_;  // nodes
@@ -108,7 +107,10 @@ JobConfig job_config(const Plan& plan) {
                        .final_exit_codes = plan.final_exit_codes,
                        .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
           .timeout = plan.timeout,
-          .join_timeout = plan.join_timeout};
+          .join_timeout = plan.join_timeout,
+          // They know it a lease later than we, and the clocks are not the same.
+          .node_ends = 2 * kLease + (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4
+                                                                  : Duration::zero())};
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
@@ -170,7 +172,14 @@ Result<void> Agent::open_store() {
   }
   StoreServerOptions options{*listen, plan_.job_id, secret_, std::nullopt};
   if (plan_.nodes.several()) options.nodes = crew_.for_store();
-  auto store = StoreServer::open(loop_, std::move(options));
+  auto store = StoreServer::open(loop_, options);
+  // The one before may be about to end: the port is its own as long as it kills its workers.
+  const TimePoint by = steady_now() + kPredecessor;
+  while (!store && store.error().os_errno == EADDRINUSE && crew_.awaits_earlier() &&
+         steady_now() < by) {
+    ::poll(nullptr, 0, 20);
+    store = StoreServer::open(loop_, options);
+  }
   if (!store) return store.error();
   store_ = std::move(*store);
   common_.store_url = "tcp://" + to_string(store_->endpoint());
@@ -450,45 +459,14 @@ void Agent::perform(const JobCore::Finish& how) {
 }  // namespace
 
 std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, const JobDir& job_dir,
-                            UniqueFd signals, const OriginalSignals& original, Office& office) {
+                            UniqueFd signals, const OriginalSignals& original, Office* office) {
   Agent agent(plan, job_dir, std::move(signals), original, std::move(was));
-  agent.set_office(office);
+  if (office == nullptr) return agent.run();
+  agent.set_office(*office);
   const auto exit_code = agent.run();
-  if (exit_code) office.leave();
-  office.rest();
+  if (exit_code) office->leave();
+  office->rest();
   return exit_code;
-}
-
-int run_job(const Plan& plan) {
-  if (auto ok = open_standard_descriptors(); !ok) {
-    log_error("{}", ok.error().what);
-    return kExitSystem;
-  }
-  auto job_dir = JobDir::make(folder_for_jobs());
-  if (!job_dir) {
-    log_error("{}", job_dir.error().what);
-    return kExitCannotCreate;
-  }
-  return run_kept(
-      [&](UniqueFd signals, const OriginalSignals& original) {
-        if (plan.nodes.elects()) {
-          auto candidate = start_candidate(plan, original);
-          if (!candidate) {
-            log_error("{}", candidate.error().what);
-            return static_cast<int>(kExitSystem);
-          }
-          Follower follower(plan, *job_dir, std::move(signals), original);
-          follower.set_candidate(std::move(*candidate));
-          return follower.run();
-        }
-        if (plan.nodes.lead != NodesPlan::Lead::no) {
-          UniqueFd kept(::fcntl(signals.get(), F_DUPFD_CLOEXEC, 0));
-          const auto led = Agent(plan, *job_dir, std::move(kept), original).run();
-          if (led) return *led;
-        }
-        return Follower(plan, *job_dir, std::move(signals), original).run();
-      },
-      [&] { job_dir->remove(); });
 }
 
 }  // namespace dlaunch

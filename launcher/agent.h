@@ -12,10 +12,10 @@ namespace dlaunch {
 
 int run_job(const Plan& plan);
 
-// Leads a job whose workers are all other agents', until it is over; the exit code. Where we are is
-// announced by the office; nullopt: that is lost, and somebody else leads. was: of a job that had
-// begun under another leader, and goes on.
+// Leads a job until it is over; the exit code. Where we are is announced by the office; nullopt:
+// that is lost, and somebody else leads. was: of a job that had begun under another leader, or this
+// one before it was started again, and goes on. office: nullptr where no journal is kept.
 std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, const JobDir& job_dir,
-                            UniqueFd signals, const OriginalSignals& original, Office& office);
+                            UniqueFd signals, const OriginalSignals& original, Office* office);
 
 }  // namespace dlaunch

@@ -125,7 +125,7 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     const Plan led = leading(plan);
     UniqueFd signals(::fcntl(agent.get(), F_DUPFD_CLOEXEC, 0));
     const auto exit_code =
-        lead_job(led, std::move(was), *dir, std::move(signals), original, office);
+        lead_job(led, std::move(was), *dir, std::move(signals), original, &office);
     dir->remove();
     if (exit_code) return *exit_code;
   }

@@ -14,6 +14,15 @@ namespace {
 // For the hosts of a job that begun under another leader; they hear of this one at once.
 constexpr Duration kForEarlier = std::chrono::seconds(5);
 
+constexpr NodeRoster::Link kOwnLink = 0;  // the store's begin with 1
+
+// Of a journal that another command line has left nothing can be taken but the numbers.
+bool fits(const JobJournal& was, const Plan& plan) {
+  const auto own = static_cast<std::size_t>(std::max(plan.nodes.own_number(), 0));
+  if (was.hosts.size() != static_cast<std::size_t>(plan.nodes.max)) return false;
+  return plan.nodes.own_number() < 0 || was.hosts[own].nproc == plan.nproc;
+}
+
 NodeRoster::Config roster_config(const Plan& plan) {
   return {
       .min_nodes = plan.nodes.min, .max_nodes = plan.nodes.max, .join_timeout = plan.join_timeout};
@@ -30,25 +39,42 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> w
       roster_(fresh_roster()),
       beat_timer_(loop),
       roster_timer_(loop) {
-  if (!was_) {
-    if (auto name = random_hex(8)) run_ = *name;
-    return;
-  }
-  run_ = was_->run;
-  size_ = was_->size;
+  if (auto name = random_hex(8)) run_ = *name;
+  if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
+}
+
+void Crew::go_on_from(const JobJournal& was) {
+  run_ = was.run;
+  size_ = was.size;
   std::vector<NodeRoster::Node> nodes;
-  for (const auto& host : was_->hosts) nodes.push_back({NodeRoster::kNone, host.name, host.nproc});
+  for (const auto& host : was.hosts) nodes.push_back({NodeRoster::kNone, host.name, host.nproc});
   std::vector<Slot> used(nodes.size());
-  for (const int node : was_->nodes) {
+  for (const int node : was.nodes) {
     homes_.push_back({node, used[static_cast<std::size_t>(node)]++});
   }
-  roster_ = NodeRoster(steady_now(), roster_config(plan), std::move(nodes), was_->led);
-  earlier_until_ = steady_now() + kForEarlier;
+  const int own = plan_.nodes.own_number();
+  if (own >= 0) {
+    nodes[static_cast<std::size_t>(own)].link = kOwnLink;
+    nodes[static_cast<std::size_t>(own)].host = plan_.host;
+  }
+  roster_ = NodeRoster(steady_now(), roster_config(plan_), std::move(nodes), was.led, own);
+  earlier_until_ = steady_now() + std::min(kForEarlier, plan_.join_timeout / 2);
+}
+
+// Its rounds have later numbers than those of the job before.
+void Crew::begin_anew() {
+  log_warn("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id);
+  first_round_ = was_->job.round + 1;
+  was_.reset();
+  homes_.clear();
+  roster_ = fresh_roster();
 }
 
 NodeRoster Crew::fresh_roster() const {
-  return {
-      steady_now(), roster_config(plan_), {0, plan_.host, plan_.nproc}, plan_.nodes.own_number()};
+  return {steady_now(),
+          roster_config(plan_),
+          {kOwnLink, plan_.host, plan_.nproc},
+          plan_.nodes.own_number()};
 }
 
 // Those that were in the job have had their time; without any of them it is over.
@@ -57,13 +83,7 @@ void Crew::open_to_all() {
   const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
     return roster_.node_of(remote.first).has_value();
   });
-  if (!any) {
-    log_warn("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id);
-    first_round_ = was_->job.round + 1;
-    was_.reset();
-    homes_.clear();
-    roster_ = fresh_roster();
-  }
+  if (!any) begin_anew();
   std::vector<std::pair<Link, NodeJoin>> waiting;
   for (auto& [link, remote] : remotes_) {
     if (remote.waits) waiting.emplace_back(link, *std::exchange(remote.waits, {}));
@@ -130,6 +150,7 @@ void Crew::join(Link link, const NodeJoin& join) {
                                     escaped(join.job), ours));
   }
   if (!join.run.empty() && join.run != run_) {
+    if (!plan_.nodes.elects()) return store_->send(link, encode(NodeClear{}, steady_now()));
     return refuse(link, fmt::format("the job that host {} was in is over", host));
   }
   Remote& remote = remotes_.at(link);
@@ -151,15 +172,18 @@ void Crew::refuse(Link link, const std::string& why) {
 // Who is silent for the length of a lease is lost.
 void Crew::beat() {
   if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
+  const bool slept = stood_still(beat_due_);
   std::vector<Link> silent;
-  for (const auto& [link, remote] : remotes_) {
+  for (auto& [link, remote] : remotes_) {
+    if (slept) remote.heard = steady_now();
     if (steady_now() > remote.heard + kLease)
       silent.push_back(link);
     else
       store_->send(link, kBeatFrame);
   }
   for (const Link link : silent) store_->close(link);
-  beat_timer_.expires_after(kBeat);
+  beat_due_ = steady_now() + kBeat;
+  beat_timer_.expires_at(beat_due_);
   beat_timer_.async_wait([this](asio::error_code error) {
     if (!error) beat();
   });
@@ -207,7 +231,8 @@ void Crew::feed(const NodeRoster::Event& event) {
 }
 
 void Crew::welcome(int node) {
-  if (node != own() && is_here(node)) order(node, NodeWelcome{node, slots_of(node), run_});
+  if (node == own() || !is_here(node)) return;
+  order(node, NodeWelcome{node, slots_of(node), plan_.nodes.outlives_leader() ? run_ : ""});
 }
 
 // -- Slots

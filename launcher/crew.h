@@ -40,10 +40,13 @@ class Crew {
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
   };
-  // `plan` must outlive it. was: of a job that had begun under another leader. Its hosts are waited
-  // for; where none of them comes in time nothing is left of it, and another one begins.
+  // `plan` must outlive it. was: of a job that had begun under another leader, or this one before
+  // it was started again. Its hosts are waited for; where none of them comes in time nothing is
+  // left of it, and another one begins.
   Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was, Listener listener);
 
+  // Hosts of an earlier time may still come.
+  bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store();
   // master: of the workers, should their rank 0 run on this host.
@@ -117,7 +120,8 @@ class Crew {
   void join(Link link, const NodeJoin& join);
   void refuse(Link link, const std::string& why);
   NodeRoster fresh_roster() const;
-  bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
+  void go_on_from(const JobJournal& was);
+  void begin_anew();
   void open_to_all();
   void lay_out();
   void welcome(int node);
@@ -157,6 +161,7 @@ class Crew {
   int size_ = 0;                             // at the start
   std::set<int> released_;
   bool finished_ = false;
+  TimePoint beat_due_ = kNever;
   asio::steady_timer beat_timer_, roster_timer_;
 };
 

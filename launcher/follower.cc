@@ -126,7 +126,7 @@ void Follower::on_opened() {
 
 // With workers of an earlier time only where the leader may know of them.
 void Follower::join() {
-  const bool alone = clearing_ || !plan_.nodes.elects();
+  const bool alone = clearing_ || !goes_on();
   if (!open_ || joined_ || (alone && any_runs())) return;
   clearing_ = false;
   NodeJoin asks{plan_.host,
@@ -137,7 +137,7 @@ void Follower::join() {
                 master_port_.port,
                 {},
                 {}};
-  if (plan_.nodes.elects()) {
+  if (goes_on()) {
     if (asks.number < 0) asks.number = number_;
     asks.run = run_;
     for (const auto& [slot, found] : found_) asks.found.push_back(found);
@@ -148,6 +148,7 @@ void Follower::join() {
 // What runs here is nobody's any more.
 void Follower::clear() {
   clearing_ = true;
+  if (!plan_.nodes.elects()) run_.clear();  // that of a leader who has forgotten it
   found_.clear();
   unsent_.clear();
   if (any_runs()) log_warn("the job went on without this host; ending its workers");
@@ -167,11 +168,18 @@ void Follower::on_lost(const std::string& why) {
   const auto now = steady_now();
   give_up_at_ = deadline_after(now, plan_.join_timeout);
   refused_until_ = give_up_at_;
-  if (!plan_.nodes.leader_returns) refused_until_ = std::min(give_up_at_, now + kNobodyListens);
+  if (!plan_.nodes.leader_returns && !goes_on())
+    refused_until_ = std::min(give_up_at_, now + kNobodyListens);
   told_.clear();
   tell_at_ = now + kTellAfter;
   if (!was_in) return;
   if (plan_.nodes.elects()) return log_warn("lost the leading dlaunch at {}", why);
+  if (goes_on()) {
+    return log_warn(
+        "lost the leading dlaunch at {}; this host's workers stay for {} "
+        "(--join-timeout), for the case that it is started again",
+        why, format_duration(plan_.join_timeout));
+  }
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
   pump_.post([this] { kill_workers(); });
 }
@@ -181,6 +189,14 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
   // Where it is elected, another one may lead soon.
   const bool refused = failure.nobody_listens && !plan_.nodes.elects();
   const bool over = now > (refused ? refused_until_ : give_up_at_);
+  if (over && goes_on() && !plan_.nodes.elects()) {
+    log_error(
+        "the leading dlaunch at {}: it was not started again within {} (--join-timeout); "
+        "ending this host's workers",
+        failure.why, format_duration(plan_.join_timeout));
+    kill_descendants();
+    return part(kExitRendezvous);
+  }
   if (failure.final || over) {
     const bool by_key = failure.final && !plan_.key_file.empty();
     log_error("cannot join the job at {}{}", failure.why,
@@ -317,7 +333,7 @@ NodeFound& Follower::found(Slot slot) {
 void Follower::report(const NodeMessage& message) {
   const auto* ended = std::get_if<NodeEnded>(&message);
   if (!joined_) {
-    if (!plan_.nodes.elects() || run_.empty() || clearing_) return;
+    if (!goes_on() || clearing_) return;
     if (ended != nullptr) {
       found(ended->slot).ready = false;
       std::erase_if(unsent_, [&](const NodeMessage& earlier) {

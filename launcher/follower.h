@@ -1,12 +1,15 @@
 // Follower: the agent of a host whose job is led from another one. Starts and stops workers as the
-// leader says and tells it how they end. When the leader is lost, its workers are killed: they are
-// fenced, and would only wait; then it asks to join again, as a fresh host, for --join-timeout, or
-// for 10 s where nobody listens there any more and nobody starts it again.
+// leader says and tells it how they end.
 //
-// Where the leader is elected, another one may follow it: the workers stay, and go on, and the next
-// leader is told of them, for as long as --join-timeout. It may refuse them; then they are killed.
-// Every agent is a follower there, with a candidate beside it that says who leads, and may itself
-// be the leader.
+// A leader that keeps a journal names the run in its welcome. When it is lost the workers stay, and
+// go on as far as they can, and the next leader, or the same one started again, is told of them,
+// for as long as --join-timeout; then they are killed. It may refuse them; then they are killed,
+// too. Where the leader is elected every agent is a follower, with a candidate beside it that says
+// who leads, and may itself be the leader.
+//
+// Without a journal they are killed at once: they would only wait. Then the follower asks to join
+// again, as a fresh host, for --join-timeout, or for 10 s where nobody listens there any more and
+// nobody starts it again.
 #pragma once
 
 #include <map>
@@ -59,6 +62,8 @@ class Follower final : private AgentBase {
   void send(const NodeMessage& message);
   // Now, or to the next leader.
   void report(const NodeMessage& message);
+  // The job's, past its leader.
+  bool goes_on() const { return !run_.empty(); }
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
   PortReservation master_port_;
@@ -74,7 +79,7 @@ class Follower final : private AgentBase {
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   int slots_ = 0;
   int number_ = -1;                  // as node of the job
-  std::string run_;                  // that job
+  std::string run_;                  // that job; "": it ends with its leader
   std::map<Slot, NodeFound> found_;  // what the leader is to know of each process
   std::vector<NodeMessage> unsent_;  // what happened while nobody led
   bool clearing_ = false;            // all workers are to end before we join

@@ -54,6 +54,7 @@ std::string encode(const JobJournal& journal) {
   }
   put(out, slots);
   put(out, ranks);
+  put(out, job.members);
   return out.take();
 }
 
@@ -84,10 +85,10 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   }
   job.time_left = Duration(in.get<Duration::rep>());
   if (job.time_left < Duration::zero()) return malformed;
-  if (!get(in, job.roster, journal.nodes.size())) return malformed;
   std::vector<int> slots, ranks;
-  if (!get(in, slots, journal.nodes.size()) || !get(in, ranks, journal.nodes.size()))
-    return malformed;
+  for (auto* numbers : {&job.roster, &slots, &ranks, &job.members}) {
+    if (!get(in, *numbers, journal.nodes.size())) return malformed;
+  }
   if (slots.size() != ranks.size() || !in.done()) return malformed;
   for (std::size_t i = 0; i < slots.size(); ++i) job.leaving[slots[i]] = ranks[i];
   const bool fits = !journal.run.empty() && journal.size > 0 && !job.roster.empty() &&

@@ -9,6 +9,7 @@
 #include <asio/write.hpp>
 #include <fmt/format.h>
 
+#include "base/socket.h"
 #include "base/units.h"
 #include "launcher/node_message.h"
 
@@ -100,6 +101,7 @@ void LeaderLink::attempt() {
 void LeaderLink::connected(const ConnectionPtr& connection) {
   asio::error_code ec;
   connection->socket.set_option(tcp::no_delay(true), ec);
+  retry_steadily(connection->socket.native_handle());
   connection->heard = steady_now();
   connection->unsent = connection->handshake.take_output();
   flush(connection);
@@ -192,6 +194,9 @@ void LeaderLink::beat() {
     attempt();
     pause_ = std::min(pause_ * 2, kLongestPause);
     next = jittered(pause_);
+  } else if (stood_still(beat_due_)) {
+    connection_->heard = steady_now();  // we were not there to hear anybody
+    send(kBeatFrame);
   } else if (steady_now() > connection_->heard + kLease) {
     give_up(connection_, {.why = "nothing was heard for " + format_duration(kLease)});
   } else {
@@ -199,7 +204,8 @@ void LeaderLink::beat() {
     if (!connection_->open) next = kFirstPause;
   }
   if (stopped_) return;
-  timer_.expires_after(next);
+  beat_due_ = steady_now() + next;
+  timer_.expires_at(beat_due_);
   timer_.async_wait([this](asio::error_code error) {
     if (!error) beat();
   });

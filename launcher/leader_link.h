@@ -67,6 +67,7 @@ class LeaderLink {
   asio::steady_timer timer_;  // the beat, or a pause before the next attempt
   ConnectionPtr connection_;
   Duration pause_;
+  TimePoint beat_due_ = kNever;
   bool stopped_ = false;
 };
 

@@ -23,6 +23,10 @@ namespace dlaunch {
 inline constexpr Duration kBeat = std::chrono::milliseconds(500);
 inline constexpr Duration kLease = std::chrono::seconds(3);
 inline const std::string kBeatFrame(4, '\0');  // of no bytes
+// A beat that is so late tells of us, not of the others: this process, or its machine, has slept.
+inline bool stood_still(TimePoint beat_due) {
+  return beat_due != kNever && steady_now() > beat_due + kLease / 3;
+}
 
 // -- From a node
 struct NodeFound {  // a process that is there already, or has ended well
@@ -79,7 +83,7 @@ struct NodeSignal {  // the user's, to that dlaunch
 struct NodeWelcome {
   std::int32_t number = 0;  // of the node
   std::int32_t slots = 1;   // it has so many
-  std::string run;
+  std::string run;          // "": without a journal, it ends with its leader
 };
 struct NodeClear {};  // end all workers, and join anew
 struct NodeRefused {

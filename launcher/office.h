@@ -1,7 +1,7 @@
 // Office: keeps the one that was elected in office, in a thread of its own, the only one of the
-// launcher: what it asks may take long to answer. It announces where we are, keeps the lease, and
-// says when the office is lost. The agent of this host hears by a pipe who leads, as from a
-// candidate.
+// launcher: what it asks may take long to answer. It announces where we are, keeps the lease,
+// writes the journal, and says when the office is lost. The agent of this host hears by a pipe who
+// leads, as from a candidate.
 #pragma once
 
 #include <functional>

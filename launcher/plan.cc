@@ -76,6 +76,7 @@ std::string describe(const Plan& plan) {
       line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
                                 kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
     }
+    if (!plan.nodes.journal.empty()) line("journal", plan.nodes.journal);
   }
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);

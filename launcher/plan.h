@@ -61,6 +61,7 @@ struct NodesPlan {
   Lead lead = Lead::yes;
   std::string endpoint;         // host:port of the dlaunch that leads; "": on one host, or elected
   bool leader_returns = false;  // lost, it is started again, perhaps with another address
+  std::string journal;          // of one that leads and may be started again; "": none
   bool in_step = false;         // Slurm started one on each node, and signals all their processes
 
   // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
@@ -81,6 +82,7 @@ struct NodesPlan {
   // By Slurm's steps: a signal to the job comes from each of them.
   bool signalled_by_all() const { return in_step || by_srun; }
   bool elects() const { return !folder.empty() || etcd; }
+  bool outlives_leader() const { return elects() || !journal.empty(); }
   std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
   // Of the host that leads; -1: it is none of the job's.

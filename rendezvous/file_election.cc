@@ -19,7 +19,6 @@ namespace {
 
 // A network file system does not tell of what other hosts write.
 constexpr Duration kTermLook = std::chrono::milliseconds(100);
-constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 
 struct flock whole_file(short type) {
   struct flock range {};
@@ -55,7 +54,6 @@ class FileElection final : public LeaderElection {
   }
   bool has_its_name(const UniqueFd& fd) const;
   Leader read_note() const;
-  Result<std::string> read_whole(const std::string& path) const;
   Result<void> replace(const std::string& path, const std::string& bytes);
 
   const std::string lock_path_, note_path_, journal_path_;
@@ -80,23 +78,6 @@ Leader FileElection::read_note() const {
   Leader leader{.endpoint = escaped(text.substr(space + 1))};
   const auto [end, err] = std::from_chars(text.data(), text.data() + space, leader.term);
   return err == std::errc() && end == text.data() + space ? leader : Leader();
-}
-
-// Nothing where there is none.
-Result<std::string> FileElection::read_whole(const std::string& path) const {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd && errno == ENOENT) return std::string();
-  if (!fd) return failed("open", path);
-  std::string bytes;
-  char piece[4096];
-  while (bytes.size() < kMaxFile) {
-    const ssize_t size = ::read(fd.get(), piece, sizeof piece);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return failed("read", path);
-    if (size == 0) return bytes;
-    bytes.append(piece, static_cast<std::size_t>(size));
-  }
-  return Error{.code = Errc::protocol, .what = path + " is too long"};
 }
 
 // In one piece, and on disk.

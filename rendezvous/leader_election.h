@@ -6,6 +6,7 @@
 //   is gone with the file server's own lease; a file beside it, replaced in one piece, says where
 //   it is. They are removed when a leader resigns.
 // etcd_election.h: the leader has created a key under a lease of kTtl, which it keeps.
+// appointed_leader.h: the user has said who leads; only the journal is left.
 //
 // Every leader has a term, and a later one's is larger. Blocking calls, for one thread; what stands
 // in the file or the key is not believed but tried: whoever answers there has to prove the secret.

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/rate_limit.h"
+#include "base/socket.h"
 #include "base/unique_fd.h"
 #include "rendezvous/crowd.h"
 #include "rendezvous/handshake.h"
@@ -227,6 +228,7 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   sessions.emplace(session->id, session);
   accept();
   if (!session->node) return true;
+  retry_steadily(session->socket.native_handle());
   if (!options.nodes) {
     session->node = false;
     complain(*session, "this job runs on one host; refused " + session->handshake.peer().who);

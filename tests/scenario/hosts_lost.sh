@@ -19,16 +19,19 @@ wait_until 20 later_round 2 8 || job_fails "the host did not come back into the 
 wait_job 40 0
 for h in 1 2 4; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done
 
-# Cut off in silence: lost when its lease is over, fenced on its side, and back when the link is.
+# Cut off in silence: lost when its lease is over, fenced by the next round's number, and back, with
+# other processes, when the link is.
 start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --steps 1000 --step-ms 10
 wait_until 20 later_round 0 3 || job_fails "no first round"
 t0=$(now_ms); link_cut 2 drop
 wait_until 10 later_round 1 2 || job_fails "no second round of two hosts"
 echo "host cut off: others in the next round after $(($(now_ms) - t0)) ms"
 [ $(($(now_ms) - t0)) -lt 6000 ] || job_fails "too late"
-wait_until 10 grep -q 'ending this host' err.2 || job_fails "the lost host goes on"
+wait_until 10 grep -q "this host's workers stay" err.2 || job_fails "the lost host does not notice"
 link_heal 2
 wait_until 20 later_round 2 3 || job_fails "the host did not come back"
+grep -q 'the job went on without this host' err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] ||
+  job_fails "its old workers are in the job"
 wait_job 40 0
 
 # It is waited for where all are needed.

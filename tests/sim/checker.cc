@@ -198,7 +198,12 @@ void Checker::check_joins() {
 
 // -- The state
 
+// A round that is over may still finish the step that all had contributed to, and no other.
 void Checker::committed(const Worker& worker) {
+  if (worker.round < newest_round_) {
+    late_steps_[worker.round].insert(worker.collective);
+    must(late_steps_[worker.round].size() <= 1, "two rounds get on at once");
+  }
   for (const Worker& other : stage_.workers) {
     if (other.life != Worker::running || other.round != worker.round || !other.synced) continue;
     const auto [less, more] = std::minmax(worker.version, other.version);
@@ -207,9 +212,10 @@ void Checker::committed(const Worker& worker) {
 }
 
 // The newest version that a living worker may bring is the one they go on with.
-void Checker::agreed(std::uint64_t version) {
+void Checker::agreed(int round, std::uint64_t version) {
+  newest_round_ = std::max(newest_round_, round);
   for (const Worker& worker : stage_.workers) {
-    if (worker.life != Worker::running || worker.told_to_stop) continue;
+    if (worker.life != Worker::running || worker.told_to_stop || worker.cut_off) continue;
     // Whom a resize leaves out is not waited for.
     const bool in = std::find(roster_.begin(), roster_.end(), worker.slot) != roster_.end();
     if (worker.version <= version || (resized && !in)) continue;

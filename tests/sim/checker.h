@@ -1,6 +1,7 @@
 // Checker: what must hold in every run, looked at after everything that happens.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,7 +22,7 @@ class Checker {
   // Where the timer is not due at once.
   void check_joins();
   void committed(const Worker& worker);
-  void agreed(std::uint64_t version);
+  void agreed(int round, std::uint64_t version);
   void exits(const Worker& worker);
 
   bool finished() const { return finish_.has_value(); }
@@ -51,7 +52,9 @@ class Checker {
   const AgentShell& shell_;
   JobCore::Event event_;  // that the job core decides on
   int announced_ = 0, fenced_ = 0, announcements_ = 0;
-  std::vector<Slot> roster_;  // of that round
+  int newest_round_ = 0;                     // whose members have agreed on a state
+  std::map<int, std::set<int>> late_steps_;  // committed in an older one
+  std::vector<Slot> roster_;                 // of that round
   std::optional<JobCore::Finish> finish_;
 };
 

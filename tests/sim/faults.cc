@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -55,7 +56,7 @@ void World::strike(int index, int number) {
   // Of those the agent has heard once.
   const int n = static_cast<int>(worker->heard.size());
   const int left = worker->heard[static_cast<std::size_t>(stage_.random.below(n))];
-  if (worker->life == Worker::reaped || !worker->connected) return;
+  if (worker->life == Worker::reaped || worker->cut_off || !worker->connected) return;
   shell_.on_ready({.worker = worker->number, .left = left, .version = worker->version});
 }
 
@@ -100,9 +101,12 @@ void World::harm_job(const Fault& fault) {
       return shell_.feed(JobCore::Signal{fault.number});
     case Harm::jump:
       jumped_ += fault.lasts;
+      for (const int node : stage_.scenario.job.nodes) clear(node);  // its lease is over, too
       return;
     case Harm::node:
       return lose_node(fault.number, fault.lasts);
+    case Harm::cut:
+      return cut_off(fault.number, fault.lasts);
     case Harm::leader:
       if (!shell_.leads() || checker_.finished()) return;
       leaderless_ = fault.lasts;
@@ -133,10 +137,46 @@ void World::lose_node(int number, Duration lasts) {
   shell_.on_node_lost(node);
 }
 
+// nodes: a bit for each. What runs there goes on, if it can without the others.
+void World::cut_off(int nodes, Duration lasts) {
+  const auto& all = stage_.scenario.job.nodes;
+  if (all.empty() || checker_.finished()) return;
+  const std::set<int> there(all.begin(), all.end());
+  std::set<int> cut;
+  for (const int node : there) {
+    if ((nodes >> node & 1) != 0 && shell_.has_node(node)) cut.insert(node);
+  }
+  if (cut.empty()) return;
+  checker_.ordered = stage_.now;
+  checker_.grown = checker_.node_lost = true;
+  last_harm_ = stage_.now + lasts;
+  for (Worker& worker : stage_.workers) {
+    const int node = all[static_cast<std::size_t>(worker.slot)];
+    worker.cut_off |= worker.life != Worker::reaped && cut.contains(node);
+  }
+  workers_.part();
+  for (const int node : cut) {
+    const auto& job = stage_.scenario.job;
+    stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
+    stage_.timeline.add({.at = stage_.now + job.node_ends, .kind = Happening::cleared, .a = node});
+    shell_.on_node_lost(node);
+  }
+}
+
+// Its agent has heard that nobody knows its workers.
+void World::clear(int node) {
+  const auto& nodes = stage_.scenario.job.nodes;
+  for (Worker& worker : stage_.workers) {
+    if (!worker.cut_off || nodes[static_cast<std::size_t>(worker.slot)] != node) continue;
+    if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
+    worker.life = Worker::reaped;
+  }
+}
+
 Worker* World::anybody() {
   std::vector<Worker*> all;
   for (Worker& worker : stage_.workers) {
-    if (worker.life == Worker::running) all.push_back(&worker);
+    if (worker.life == Worker::running && !worker.cut_off) all.push_back(&worker);
   }
   return all.empty()
              ? nullptr

@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kHarms[] = {"kill", "kill several", "fail",   "blame",       "end well",
-                                  "stop", "replace",      "resize", "signal",      "clock jump",
-                                  "node", "replay",       "leader", "spawn fails", "never runs",
-                                  "mute", "shielded",     "frozen"};
+constexpr const char* kHarms[] = {"kill",       "kill several", "fail",     "blame",  "end well",
+                                  "stop",       "replace",      "resize",   "signal", "clock jump",
+                                  "node",       "cut",          "replay",   "leader", "spawn fails",
+                                  "never runs", "mute",         "shielded", "frozen"};
 constexpr const char* kMomentNames[] = {"time",    "spawned", "asked",       "told",   "entered",
                                         "met",     "synced",  "contributed", "result", "committed",
                                         "barrier", "leaving", "finished"};
@@ -41,6 +41,7 @@ JobConfig job_of(Random& random) {
     }
   }
   job.join_timeout = 1s + random.up_to(random.chance(50) ? 5s : 60s);
+  job.node_ends = job.join_timeout * 5 / 4;
   return job;
 }
 
@@ -60,11 +61,14 @@ bool is_of_start(Harm harm) { return harm >= Harm::spawn_fails; }
 Fault fault_of(Random& random, const JobConfig& job) {
   constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR1, SIGUSR2, SIGUSR2};
   Fault fault;
-  fault.harm = !job.nodes.empty() && random.chance(40) ? Harm::node : harm_of(random);
+  fault.harm = harm_of(random);
+  if (!job.nodes.empty() && random.chance(40)) {
+    fault.harm = random.chance(50) ? Harm::node : Harm::cut;
+  }
   fault.lasts = random.up_to(random.chance(50) ? Duration(100ms) : Duration(20s));
   fault.number = random.between(1, job.max_size + 1);
   if (fault.harm == Harm::signal) fault.number = random.one_of(kSignals);
-  if (fault.harm == Harm::node) {
+  if (fault.harm == Harm::node || fault.harm == Harm::cut) {
     // Where all are needed it had better come back.
     fault.lasts = random.up_to(random.chance(70) ? job.join_timeout : 2 * job.join_timeout);
   }

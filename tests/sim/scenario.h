@@ -42,6 +42,7 @@ enum class Harm {
   signal,  // the user's
   jump,    // the clock, forward
   node,    // one is lost, and back after a while
+  cut,     // some are cut off together with what runs there, and back after a while
   replay,  // an old Ready comes once more
   leader,  // is lost, and another one takes over after a while
   // Of the process that is being started:

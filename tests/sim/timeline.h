@@ -26,6 +26,7 @@ struct Happening {
     fault,      // a: which
     node_back,  // a: which
     take_over,  // another leader is there
+    cleared,    // a node that is cut off ends what runs there; a: which
   };
   TimePoint at{};
   std::uint64_t order = 0;

@@ -156,6 +156,14 @@ void Workers::enter(Worker& worker) {
   const auto& round = book_.at(worker.round);
   for (const int rank : round.gone) tell(worker.number, Happening::peer_lost, worker.round, rank);
   listener_.reached(worker, Moment::entered);
+  bool apart = false;
+  for (const int peer : round.seats) {
+    if (peer == 0 || stage_.worker(peer).cut_off == worker.cut_off) continue;
+    apart = true;
+    tell(worker.number, Happening::peer_lost, worker.round, stage_.worker(peer).rank);
+    tell(peer, Happening::peer_lost, worker.round, worker.rank);
+  }
+  if (apart) return;
   if (!all) {
     return stage_.timeline.add({.at = stage_.now + kMeetingTime,
                                 .kind = Happening::waited,
@@ -187,7 +195,7 @@ void Workers::contribute(Worker& worker) {
   listener_.reached(worker, step == kBarrier ? Moment::barrier : Moment::contributed);
   if (!all) return;
   const auto sum = book_.sum(worker.round, worker.collective);
-  if (step == kShare) listener_.agreed(sum.version);
+  if (step == kShare) listener_.agreed(worker.round, sum.version);
   for (const int peer : book_.at(worker.round).seats) {
     tell(peer, Happening::summed, worker.round, worker.collective);
   }
@@ -252,6 +260,17 @@ void Workers::leave(Worker& worker) {
   }
   cut_links(worker);
   ask(worker);
+}
+
+// A round whose members are all on one side goes on.
+void Workers::part() {
+  for (Worker& worker : stage_.workers) {
+    if (worker.life != Worker::running || !worker.linked_up) continue;
+    for (const int peer : book_.at(worker.round).seats) {
+      if (peer == 0 || stage_.worker(peer).cut_off == worker.cut_off) continue;
+      tell(worker.number, Happening::peer_lost, worker.round, stage_.worker(peer).rank);
+    }
+  }
 }
 
 void Workers::cut_links(Worker& worker) {

@@ -45,6 +45,7 @@ struct Worker {
   enum { running, dead, reaped } life = running;
   AgentShell::End end;
   bool finished = false;  // it has come to the end of its program
+  bool cut_off = false;   // from the leader, which does not know it any more
   bool stopped = false;
   std::vector<Happening> held;  // while it is stopped
   std::optional<TimePoint> told_to_stop;
@@ -94,7 +95,7 @@ class Workers {
     virtual ~Listener() = default;
     virtual void reached(const Worker& worker, Moment moment) = 0;
     virtual void committed(const Worker& worker) = 0;
-    virtual void agreed(std::uint64_t version) = 0;  // on the state of a round
+    virtual void agreed(int round, std::uint64_t version) = 0;  // on its state
     virtual void exits(Worker& worker, AgentShell::End end) = 0;
   };
   Workers(Stage& stage, Listener& listener) : stage_(stage), listener_(listener) {}
@@ -103,6 +104,8 @@ class Workers {
   void take(Worker& worker, const Happening& what);
   // Its peers see the end of its links.
   void cut_links(Worker& worker);
+  // Those that are cut off and the others see the ends of the links between them.
+  void part();
 
  private:
   void after(Worker& worker, Duration most);

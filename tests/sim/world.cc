@@ -88,8 +88,10 @@ void World::happen(const Happening& what) {
   if (what.kind == Happening::fault) return strike(what.a, what.worker);
   if (what.kind == Happening::node_back) {
     stage_.trace.say(stage_.now, "node {} is back", what.a);
+    clear(what.a);
     return shell_.on_node_back(what.a);
   }
+  if (what.kind == Happening::cleared) return clear(what.a);
   if (what.kind == Happening::take_over) {
     stage_.trace.say(stage_.now, "another leader takes over");
     checker_.led_since = stage_.now;
@@ -98,7 +100,7 @@ void World::happen(const Happening& what) {
   Worker& worker = stage_.worker(what.worker);
   if (what.kind == Happening::to_agent) {
     // The agent believes nobody it does not know to run.
-    if (worker.life == Worker::reaped) return;
+    if (worker.life == Worker::reaped || worker.cut_off) return;
     worker.connected = worker.asks = true;
     worker.heard.push_back(what.a);
     worker.asked = stage_.now;
@@ -146,7 +148,7 @@ void World::exits(Worker& worker, AgentShell::End end) {
 
 void World::reap(int number) {
   Worker& worker = stage_.worker(number);
-  if (std::exchange(worker.life, Worker::reaped) == Worker::reaped) return;
+  if (std::exchange(worker.life, Worker::reaped) == Worker::reaped || worker.cut_off) return;
   if (worker.never_runs) {
     checker_.spawn_failed = true;
     return shell_.on_never_ran(worker.slot);

@@ -42,7 +42,7 @@ class World final : private Outside, private Workers::Listener {
   // -- Workers::Listener
   void reached(const Worker& worker, Moment moment) override;
   void committed(const Worker& worker) override { checker_.committed(worker); }
-  void agreed(std::uint64_t version) override { checker_.agreed(version); }
+  void agreed(int round, std::uint64_t version) override { checker_.agreed(round, version); }
   void exits(Worker& worker, AgentShell::End end) override;
 
   bool goes_on() const;
@@ -55,6 +55,8 @@ class World final : private Outside, private Workers::Listener {
   void harm_job(const Fault& fault);
   void harm_new(Worker& worker);
   void lose_node(int node, Duration lasts);
+  void cut_off(int nodes, Duration lasts);
+  void clear(int node);
   void resume(Worker& worker);
   Worker* anybody();
 

@@ -3,7 +3,8 @@
 //
 // usage: elastic_worker [--steps N] [--size DOUBLES] [--shard DOUBLES] [--step-ms MS]
 //                       [--commit-every N] [--die-at STEP:RANK[:all]]... [--death HOW]
-//                       [--snapshot DIR] [--log FILE] [--until FILE] [--alarm-us US]
+//                       [--snapshot DIR] [--log FILE] [--log-steps 1] [--until FILE]
+//                       [--alarm-us US]
 //
 // Each rank prints "rank R of N: step S, result HEX" at the end. --die-at: in the middle of that
 // step the process that began as that rank in round 1 dies; all: in any round. --death, as in
@@ -15,6 +16,7 @@
 //   dies pid P                             by --die-at
 //   round R rank R size N pid P step S     in that round it goes on from that step
 //   members R rank R pids P,P...           all of that round, as that rank knows them
+//   step R rank R done S                   with --log-steps, after each
 // A sum that is wrong, or a committed step that is lost, ends it with code 66 or 67.
 #include <fcntl.h>
 #include <signal.h>
@@ -48,7 +50,7 @@ struct Death {
 
 struct Options {
   unsigned long steps = 100, size = 1000, shard = 0, step_ms = 0;
-  unsigned long alarm_us = 0;
+  unsigned long alarm_us = 0, log_steps = 0;
   std::vector<Death> deaths;
   std::string death = "kill", snapshot, log, until;
   dl::StateOptions state;
@@ -150,6 +152,10 @@ class Worker {
     for (std::size_t i = 0; i < x_.size(); ++i) x_[i] += sums_[i];
     for (double& value : shard_) value += static_cast<double>(step_ % 7);
     ++step_;
+    if (options_.log_steps == 0) return;
+    append(options_.log, "step " + std::to_string(comm_.round()) + " rank " +
+                             std::to_string(comm_.rank()) + " done " + std::to_string(step_) +
+                             "\n");
   }
 
   // All of one round and one step, each once; and whole, since columns repeat.
@@ -246,6 +252,8 @@ Options parse(int argc, char** argv) {
       o.until = value;
     } else if (flag == "--alarm-us") {
       o.alarm_us = number(value);
+    } else if (flag == "--log-steps") {
+      o.log_steps = number(value);
     } else if (flag == "--snapshot") {
       o.snapshot = value;
     } else if (flag == "--log") {

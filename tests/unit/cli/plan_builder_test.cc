@@ -373,6 +373,18 @@ TEST_CASE("several hosts: who leads, and where") {
   CHECK(fake.plan({"--nnodes", "2", "--master_addr=here", "p"}).master_port == 0);
   CHECK(fake.plan({"--nnodes", "2", "--rdzv", "here", "p"}).job_id == "default");
   CHECK(fake.plan({"--nnodes", "2", "-np", "6", "--rdzv", "here", "p"}).nproc == 3);
+  // Only one that leads, and may be started again, keeps a journal.
+  const auto journal = [&](Words words) {
+    words.insert(words.end(), {"--nnodes", "2", "--rdzv", "here:7", "p"});
+    return fake.plan(words).nodes.journal;
+  };
+  CHECK(journal({}).empty());
+  CHECK(journal({"--max-restarts", "1", "--node-rank", "1"}).empty());
+  CHECK(journal({"--max-restarts", "1"}).ends_with("/default-7"));
+  CHECK(journal({"--max-restarts", "1", "--journal", "x"}) == "./x");
+  CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--journal", "x", "p"})
+            .starts_with("64 --journal: a job without --max-restarts"));
+  CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: only hosts that"));
   CHECK(fake.built({"--nnodes", "2", "--rdzv", "here", "p"})
             .warnings.at(0)
             .starts_with("no --secret-file: "));

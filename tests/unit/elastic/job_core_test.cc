@@ -669,6 +669,37 @@ TEST_CASE("spares on another node take a lost node's ranks") {
   CHECK(world.running.at(1) == -1);
 }
 
+TEST_CASE("a round that is wholly out of reach may go on, and no other begins meanwhile") {
+  JobConfig config = of(2, 3, 2);
+  config.nodes = {0, 1, 2, 2};
+  config.node_ends = 6s;
+  JobWorld world(config);
+  world.feed(JobCore::NodeLost{0});
+  CHECK(world.announced == std::vector<int>{1});  // rank 1 has not left it yet
+  world.feed(JobCore::NodeLost{1});
+  CHECK(world.announced == std::vector<int>{1});
+  CHECK(world.core.deadline() == kStart + 6s);
+  SUBCASE("until one of its nodes is back without it") {
+    world.running.erase(1);
+    world.feed(JobCore::NodeBack{1});
+    CHECK(world.announced.size() == 2);
+  }
+  SUBCASE("until its nodes must have ended it") {
+    world.now = kStart + 6s;
+    world.feed(JobCore::Clock{});
+    CHECK(world.announced.size() == 2);
+    CHECK(world.roster == Slots{2, 3});
+  }
+  SUBCASE("by the next leader neither") {
+    JobWorld next(config, world, {0, 1});
+    for (const Slot slot : {2, 3}) next.rejoin(slot);
+    CHECK(next.announced == std::vector<int>{1});
+    next.now += 6s;
+    next.feed(JobCore::Clock{});
+    CHECK(next.announced.size() == 2);
+  }
+}
+
 TEST_CASE("plain programs go on together, with fewer where they may") {
   auto config = on_two_nodes(2, 1, 2);
   JobWorld world(config, false);
@@ -829,6 +860,21 @@ TEST_CASE("a process that ended while nobody led is started again in its place")
   world.rejoin(0);
   CHECK(world.starts == 1);
   CHECK(world.roster == std::vector<Slot>{0, 1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
+TEST_CASE("what a host lost whose agent was started again with the leader is one failure") {
+  JobConfig config = one_on_each_of(4, 1, 1);
+  config.nodes = {0, 0, 1, 1};
+  JobWorld first(config);
+  first.running.erase(0);
+  first.running.erase(1);
+  JobWorld world(config, first);
+  world.rejoin(2);
+  world.rejoin(3);
+  CHECK_FALSE(world.finish);
+  CHECK(world.starts == 2);
+  CHECK(world.roster == std::vector<Slot>{0, 1, 2, 3});
   CHECK(world.core.restarts_used() == 1);
 }
 

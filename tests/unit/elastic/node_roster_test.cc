@@ -121,6 +121,16 @@ TEST_CASE("under a new leader the hosts of before are waited for, but the one th
   CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{10, "a", -1, 2}))->node == 0);
 }
 
+TEST_CASE("a leader that is started again is there, and the others are waited for") {
+  const std::vector<NodeRoster::Node> was{{1, "a", 2}, {0, "b", 2}, {3, "c", 2}};
+  NodeRoster roster(kStart, {.min_nodes = 1, .max_nodes = 3}, was, 1, 1);
+  CHECK(roster.own_number() == 1);
+  CHECK(roster.who_is_here() == "1 of 3 hosts are here (b)");
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{7, "b", 1, 2})));
+  CHECK(roster.step(kStart, NodeRoster::Join{8, "a", 0, 2}).empty());
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", 2, 2})));
+}
+
 TEST_CASE("under a new leader who does not come is not waited for for long") {
   const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 2}, {3, "c", 2}};
   NodeRoster roster(kStart, {.min_nodes = 1, .max_nodes = 3}, was, 0);

@@ -18,6 +18,7 @@ JobJournal some_journal() {
   journal.job.time_left = std::chrono::minutes(3);
   journal.job.roster = {2, 0};
   journal.job.leaving = {{1, 1}};
+  journal.job.members = {1};
   return journal;
 }
 
@@ -45,6 +46,7 @@ TEST_CASE("what is no journal, or not a whole one, is refused") {
       for (const auto& [slot, rank] : read->job.leaving) {
         CHECK(slot < static_cast<int>(read->nodes.size()));
       }
+      for (const Slot slot : read->job.members) CHECK(slot < static_cast<int>(read->nodes.size()));
       for (const Slot slot : read->job.roster) CHECK(slot < static_cast<int>(read->nodes.size()));
     }
   }

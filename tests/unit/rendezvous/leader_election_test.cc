@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/appointed_leader.h"
 #include "rendezvous/etcd_election.h"
 #include "rendezvous/file_election.h"
 #include "tests/unit/rendezvous/etcd_server.h"
@@ -161,4 +162,26 @@ TEST_CASE(
   c->resign(in_election_time());
   CHECK(std::filesystem::is_empty(place.folder()));
   CHECK_FALSE(open_file_election("/no/such/folder", "j"));
+}
+
+TEST_CASE("the journal of a leader that the user has named is there until the job is over") {
+  const TempFolder folder;
+  const std::string own = folder.path.string() + "/" + kJournalFolder + "7";
+  auto leader = open_appointed_leader(own + "/job-1");
+  CHECK(leader->read_journal(in_election_time())->empty());
+  REQUIRE(leader->write_journal("round 1", in_election_time()));
+  REQUIRE(leader->write_journal("round 2", in_election_time()));
+  leader = open_appointed_leader(own + "/job-1");  // started again
+  CHECK(*leader->read_journal(in_election_time()) == "round 2");
+  CHECK(leader->keep(in_election_time()));
+  leader->resign(in_election_time());
+  CHECK(std::filesystem::is_empty(folder.path));
+  // Folders of the user's stay; what is not his, or no file, is not believed.
+  leader = open_appointed_leader(folder.path.string() + "/mine/journal");
+  REQUIRE(leader->write_journal("x", in_election_time()));
+  leader->resign(in_election_time());
+  CHECK(std::filesystem::exists(folder.path / "mine"));
+  std::filesystem::create_symlink("/etc/passwd", folder.path / "link");
+  leader = open_appointed_leader(folder.path.string() + "/link");
+  CHECK(leader->read_journal(in_election_time()).error().code == Errc::auth);
 }

@@ -1,0 +1,72 @@
+// Which part this dlaunch has in its job: it leads, follows, or stands for election.
+#include <fcntl.h>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "launcher/agent.h"
+#include "launcher/candidate.h"
+#include "launcher/follower.h"
+#include "rendezvous/appointed_leader.h"
+
+namespace dlaunch {
+namespace {
+
+// The agent of the host that the user has said leads; nullopt: another one does.
+std::optional<int> lead_or_follow(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+                                  const OriginalSignals& original) {
+  if (plan.nodes.journal.empty()) {
+    return lead_job(plan, {}, job_dir, std::move(signals), original, nullptr);
+  }
+  Office office(open_appointed_leader(plan.nodes.journal), -1);
+  auto left = office.read_journal();
+  if (!left) {
+    log_error("{}; --journal names another one", left.error().what);
+    return kExitNoInput;
+  }
+  std::optional<JobJournal> was;
+  if (!left->empty()) {
+    auto journal = decode_job_journal(*left);
+    if (!journal) {
+      log_error("{}: {}", plan.nodes.journal, journal.error().what);
+      return kExitBadInput;
+    }
+    was = std::move(*journal);
+  }
+  return lead_job(plan, std::move(was), job_dir, std::move(signals), original, &office);
+}
+
+}  // namespace
+
+int run_job(const Plan& plan) {
+  if (auto ok = open_standard_descriptors(); !ok) {
+    log_error("{}", ok.error().what);
+    return kExitSystem;
+  }
+  auto job_dir = JobDir::make(folder_for_jobs());
+  if (!job_dir) {
+    log_error("{}", job_dir.error().what);
+    return kExitCannotCreate;
+  }
+  return run_kept(
+      [&](UniqueFd signals, const OriginalSignals& original) {
+        if (plan.nodes.elects()) {
+          auto candidate = start_candidate(plan, original);
+          if (!candidate) {
+            log_error("{}", candidate.error().what);
+            return static_cast<int>(kExitSystem);
+          }
+          Follower follower(plan, *job_dir, std::move(signals), original);
+          follower.set_candidate(std::move(*candidate));
+          return follower.run();
+        }
+        if (plan.nodes.lead != NodesPlan::Lead::no) {
+          UniqueFd kept(::fcntl(signals.get(), F_DUPFD_CLOEXEC, 0));
+          const auto led = lead_or_follow(plan, *job_dir, std::move(kept), original);
+          if (led) return *led;
+        }
+        return Follower(plan, *job_dir, std::move(signals), original).run();
+      },
+      [&] { job_dir->remove(); });
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,52 @@
+# A host without the secret, in the network of a job that trains: it sends again what it has heard, to
+# every port, and handshakes that are not quite right, and holds connections open without a word. Sums
+# stay exact, nobody lets it in, and dlaunch needs no more memory and descriptors than for the few
+# strangers that it hears at a time. ATTACK=full: 10,000 handshakes and 5,000 connections.
+source "$SOURCE/tests/hosts/jobs.sh" || exit 1
+[ "${ATTACK:-}" = full ] && fuzzed=10000 silent=5000 seconds=20 || { fuzzed=800; silent=1500; seconds=3; }
+attack() { on 4 python3 "$SOURCE/tests/hosts/attacker.py" "$@" || job_fails "attacker: $*"; }
+hosts_up 4
+log=$PWD/log; : > log
+worker=("$BUILD/tests/support/elastic_worker" --log "$log" --log-steps 1 --steps 1000000000 --until "$PWD/until" --step-ms 2)
+options=(--nnodes 3 --nproc 2 --max-restarts 100)
+for h in 2 3; do python3 "$SOURCE/tests/hosts/attacker.py" listen host$h "heard.$h" & started+=($!); done
+wait_until 10 test -e heard.3 || fail "nobody listens"
+start_job "1 2 3" "${options[@]}" "${worker[@]}"
+newest() { python3 "$SOURCE/tests/hosts/check_rounds.py" "$log" newest; }
+in_round() { read -r round size steps < <(newest); [ "$size" = 6 ] && [ "$round" -gt "$1" ] && [ "$steps" -gt "$2" ]; }
+wait_until 20 in_round 0 50 || job_fails "no first round"
+
+# The most that a dlaunch of host 1 has: descriptors, KiB.
+most() {
+  on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = dlaunch ] || continue
+    echo $(ls $p/fd | wc -l) $(sed -n "s/VmRSS:\s*\([0-9]*\).*/\1/p" $p/status); done' | sort -n | tail -1
+}
+# Steps of rank 0 in a second.
+speed() { local a b; a=$(grep -c 'rank 0 done' log); read -rt 1 <> <(:); b=$(grep -c 'rank 0 done' log); echo $((b - a)); }
+ports() { local h; for h in 1 2 3; do on $h ss -Hltn | awk -v a="$(host_addr $h)" '{sub(/.*:/, "", $4); print a ":" $4}'; done; }
+read -r fds kib < <(most); quiet=$(speed)
+[ "$(ports | wc -l)" -ge 1 ] || fail "no port"
+
+cat heard.2 heard.3 > heard
+attack replay heard > replayed; attack fuzz $fuzzed heard $(ports) > fuzz
+cat replayed fuzz
+grep -q WELCOME replayed fuzz && job_fails "the attacker was let in"
+grep -qE '^[1-9][0-9]* bytes' replayed || fail "nothing was heard or replayed"
+[ "$(sed 's/ .*//' replayed)" -le 100000 ] || job_fails "much was told to a stranger"
+
+attack silent $silent $seconds 10.77.0.1:29400 > silent & silence=$!; started+=($!)
+wait_until 20 grep -q 'all there' silent || job_fails "no silent connections"
+busy=$(speed); read -r fds_then kib_then < <(most)
+echo "steps in a second: $quiet, with $silent silent connections $busy; descriptors $fds, $fds_then; KiB $kib, $kib_then"
+[ "$busy" -ge $((quiet / 20)) ] || job_fails "the job stands"
+[ $((fds_then - fds)) -le 80 ] && [ $((kib_then - kib)) -le 8192 ] || job_fails "dlaunch grows"
+in_round 0 "$steps"; [ "$round" = 1 ] || job_fails "another round: $round"
+# A worker that is lost then has its successor, at the latest when the crowd has gone.
+on 2 bash -c 'kill -9 $(grep -l elastic_worker /proc/[0-9]*/comm | tail -1 | tr -dc 0-9)'
+t0=$(now_ms); wait_until 60 in_round 1 0 || job_fails "no round after the loss of a worker"
+echo "round of all after $(($(now_ms) - t0)) ms"
+wait "$silence"; cat silent
+touch until; wait_job 60 0
+wrong=$(python3 "$SOURCE/tests/hosts/check_rounds.py" "$log"); [ -z "$wrong" ] || job_fails "$wrong"
+[ "$(cat out.* | grep -o 'step .*, result.*' | sort -u | wc -l)" = 1 ] || job_fails "results differ"
+for f in replayed fuzz silent; do ! grep -qF "$(cat secret)" $f || fail "the secret"; done
