@@ -3,10 +3,10 @@
 # wrong sum; all hosts again once it is healed; nobody that only stands is taken for dead.
 #
 # In CI three cases. By hand: CASES="halves flapping" or CASES=all; FLAP seconds of flapping; RANDOM
-# cuts for as many seconds as CUTS says, from CUT_SEED on, with CASES=random.
+# cuts for as many seconds as CUTS says, from CUT_SEED on, with CASES=random; LOSSY seconds of loss.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 all=(three_of_eight five_of_eight halves one_way_to_leader one_way_from_leader pair_apart half_open
-  control_blinks control_lost stalled asleep flapping flapping_resets random)
+  control_blinks control_lost stalled frozen asleep lossy flapping flapping_resets random)
 cases=${CASES:-three_of_eight asleep flapping}
 [ "$cases" = all ] && cases=${all[*]}
 hosts_up 8
@@ -67,6 +67,15 @@ stalled() {
   on 5 kill -STOP "$pid"; waits 8; on 5 kill -CONT "$pid"; waits 1; undisturbed
   host_freeze 6; waits 1.5; host_thaw 6; waits 2; undisturbed
 }
+# Every twentieth packet of all hosts is lost, and one is 200 ms away.
+lossy() {
+  local h
+  for h in 1 2 3 4 5 6 7 8; do link_loss $h 5%; done
+  link_delay 3 100ms; waits "${LOSSY:-10}"; undisturbed
+  link_delay 3 0; for h in 1 2 3 4 5 6 7 8; do link_loss $h 0; done
+}
+# For longer than a lease: its workers are not those of the job any more when it wakes.
+frozen() { host_freeze 6; comes 20 7 "the others go on"; host_thaw 6; comes 40 8 "thawed, all in a round"; sound; }
 # All hosts sleep for longer than any lease, as one machine's guests do.
 asleep() {
   local h
