@@ -10,11 +10,11 @@ log=$PWD/log; : > log
 worker=("$BUILD/tests/support/elastic_worker" --log "$log" --log-steps 1 --steps 1000000000 --until "$PWD/until" --step-ms 2)
 options=(--nnodes 3 --nproc 2 --max-restarts 100)
 for h in 2 3; do python3 "$SOURCE/tests/hosts/attacker.py" listen host$h "heard.$h" & started+=($!); done
-wait_until 10 test -e heard.3 || fail "nobody listens"
+wait_until 60 test -e heard.3 || fail "nobody listens"
 start_job "1 2 3" "${options[@]}" "${worker[@]}"
 newest() { python3 "$SOURCE/tests/hosts/check_rounds.py" "$log" newest; }
 in_round() { read -r round size steps < <(newest); [ "$size" = 6 ] && [ "$round" -gt "$1" ] && [ "$steps" -gt "$2" ]; }
-wait_until 20 in_round 0 50 || job_fails "no first round"
+wait_until 60 in_round 0 50 || job_fails "no first round"
 
 # The most that a dlaunch of host 1 has: descriptors, KiB.
 most() {
