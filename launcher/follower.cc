@@ -148,7 +148,8 @@ void Follower::join() {
 // What runs here is nobody's any more.
 void Follower::clear() {
   clearing_ = true;
-  if (!plan_.nodes.elects()) run_.clear();  // that of a leader who has forgotten it
+  // Cleared with nothing left to clear: the leader has forgotten that run.
+  if (!plan_.nodes.elects() && found_.empty() && !any_runs()) run_.clear();
   found_.clear();
   unsent_.clear();
   if (any_runs()) log_warn("the job went on without this host; ending its workers");

@@ -1,6 +1,7 @@
 #include "ring/communicator.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,16 @@
 
 namespace dlaunch {
 namespace {
+
+// Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
+// ranks the usual limit of 1,024 does not do.
+void allow_descriptors(int ranks) {
+  rlimit limit{};
+  const auto needed = static_cast<rlim_t>(ranks) * 10 + 128;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(limit.rlim_max, needed);
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
@@ -122,6 +133,7 @@ Communicator::~Communicator() {
 }
 
 Result<void> Communicator::connect(const AbortFlag* parent) {
+  allow_descriptors(job_.size);
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));

@@ -4,7 +4,7 @@
 usage: attacker.py listen INTERFACE FILE        writes down all TCP payload that passes there
        attacker.py replay FILE                  sends again what others have sent, to whom they did
        attacker.py fuzz N FILE HOST:PORT...     so many handshakes that are not quite right
-       attacker.py silent N SECONDS HOST:PORT   so many connections that say nothing, for so long
+       attacker.py silent N SECONDS HOST:PORT   as many connections that say nothing, for so long
 
 Says on stdout what it has learned: how many bytes, and "WELCOME" if somebody took it for one of the
 job. The file has lines "SOURCE PORT TARGET PORT HEX"."""
@@ -146,7 +146,6 @@ def silent(count, seconds, place):
         for fd, _ in poll.poll(0.05):  # thrown out: once more
             poll.unregister(fd)
             held.pop(fd).close()
-    print(f"{tries} connections")
 
 
 def main():
