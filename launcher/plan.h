@@ -135,6 +135,9 @@ struct Plan {
   bool quiet = false;
 };
 
+// Who gets our stdin, as --stdin says it.
+std::string stdin_of(const Plan& plan);
+
 // What must be alike on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);
 
