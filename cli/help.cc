@@ -12,6 +12,7 @@ constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHelpColumn = 38;
 
 constexpr std::string_view kTop = R"(Usage: dlaunch [options] [--] program [argument ...]
+       dlaunch doctor [options]                looks at the hosts beforehand
 
   dlaunch --nproc 4 ./train --epochs 10       four workers on this machine
   dlaunch --nproc auto -m mypackage.train     a Python module, one worker per usable CPU

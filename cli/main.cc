@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/version.h"
+#include "cli/doctor/doctor.h"
 #include "cli/emit_kubernetes.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
@@ -57,8 +58,9 @@ int emit(const Options& options) {
   return text ? print(*text) : give_up(text.error());
 }
 
-int run(const std::vector<std::string>& words) {
-  auto options = read_options(words);
+int run(const std::vector<std::string>& given) {
+  const bool doctor = !given.empty() && given[0] == kDoctorWord;
+  auto options = read_options(doctor ? doctor_words({given.begin() + 1, given.end()}) : given);
   if (!options) return give_up(options.error());
   if (options->help) return print(help_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
@@ -67,6 +69,7 @@ int run(const std::vector<std::string>& words) {
   if (options->emit) return emit(*options);
   auto built = build_plan(*options, this_machine());
   if (!built) return give_up(built.error());
+  built->plan.says_all = doctor;
   set_log_level(log_level_of(*options));
   tell(*built);
   if (options->dry_run) return print(describe(built->plan));
@@ -81,5 +84,7 @@ int main(int argc, char** argv) {
   if (!words.empty() && words[0] == dlaunch::kSshNodeWord) {
     return dlaunch::run_ssh_node(words.size() > 1 ? words[1] : "");
   }
+  if (words.size() == 1 && words[0] == dlaunch::kDoctorWorkerWord)
+    return dlaunch::run_doctor_worker();
   return dlaunch::run(words);
 }

@@ -137,6 +137,7 @@ void JobCore::on(const Resume& event) {
     process.version = found.version;
     process.join_by = deadline_after(now_, config_.join_timeout);
     version_ = std::max(version_, found.version);
+    if (process.rank < 0) go_on_leaving(found, event.was.leaving);
   }
   commits_ = version_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
@@ -156,6 +157,17 @@ void JobCore::on(const Resume& event) {
     }
   }
   if (state_ == JobState::forming) on(Resize{wished_size_});
+}
+
+// A member of an earlier round that has no rank any more: that stands, whoever decided it.
+void JobCore::go_on_leaving(const Found& found, const std::map<Slot, int>& leaving) {
+  Process& process = at(found.slot);
+  if (const auto rank = leaving.find(found.slot); rank != leaving.end()) {
+    process.wanted = false;
+    process.leaving = rank->second;
+  } else if (found.in_round > 0) {
+    stop(found.slot, SIGKILL);
+  }
 }
 
 void JobCore::on(const Spawned& event) {

@@ -69,8 +69,9 @@ struct JobRecord {
   int live = 0;   // the newest round that may have got on
   int wished_size = 0;
   int restarts_used = 0, restarts_left = 0;
-  Duration time_left{};      // of --timeout, when this was written; 0: there is none
-  std::vector<Slot> roster;  // by rank: of the newest number
+  Duration time_left{};         // of --timeout, when this was written; 0: there is none
+  std::vector<Slot> roster;     // by rank: of the newest number
+  std::map<Slot, int> leaving;  // in whose stead nobody comes, and the ranks they had
   bool operator==(const JobRecord&) const = default;
 };
 
@@ -254,6 +255,7 @@ class JobCore {
   void act(Action action);
   void on(const Start& event);
   void on(const Resume& event);
+  void go_on_leaving(const Found& found, const std::map<Slot, int>& leaving);
   void on(const Spawned& event);
   void on(const SpawnFailed& event);
   void on(const Ended& event);

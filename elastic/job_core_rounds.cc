@@ -162,6 +162,10 @@ void JobCore::finish() {
 }
 
 JobRecord JobCore::record() const {
+  std::map<Slot, int> leaving;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (at(slot).leaving >= 0) leaving[slot] = at(slot).leaving;
+  }
   return {.round = round_,
           .live = live_,
           .wished_size = wished_size_,
@@ -169,7 +173,8 @@ JobRecord JobCore::record() const {
           .restarts_left = policy_.left(now_),
           .time_left = job_deadline_ == kNever ? Duration::zero()
                                                : std::max(Duration::zero(), job_deadline_ - now_),
-          .roster = roster_};
+          .roster = roster_,
+          .leaving = std::move(leaving)};
 }
 
 bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 2;
 constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
@@ -47,6 +47,13 @@ std::string encode(const JobJournal& journal) {
   }
   out.put(job.time_left.count());
   put(out, job.roster);
+  std::vector<int> slots, ranks;
+  for (const auto& [slot, rank] : job.leaving) {
+    slots.push_back(slot);
+    ranks.push_back(rank);
+  }
+  put(out, slots);
+  put(out, ranks);
   return out.take();
 }
 
@@ -77,7 +84,12 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   }
   job.time_left = Duration(in.get<Duration::rep>());
   if (job.time_left < Duration::zero()) return malformed;
-  if (!get(in, job.roster, journal.nodes.size()) || !in.done()) return malformed;
+  if (!get(in, job.roster, journal.nodes.size())) return malformed;
+  std::vector<int> slots, ranks;
+  if (!get(in, slots, journal.nodes.size()) || !get(in, ranks, journal.nodes.size()))
+    return malformed;
+  if (slots.size() != ranks.size() || !in.done()) return malformed;
+  for (std::size_t i = 0; i < slots.size(); ++i) job.leaving[slots[i]] = ranks[i];
   const bool fits = !journal.run.empty() && journal.size > 0 && !job.roster.empty() &&
                     static_cast<std::size_t>(journal.size) <= journal.nodes.size() &&
                     journal.led < static_cast<int>(hosts);

@@ -133,6 +133,7 @@ struct Plan {
   std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
   bool quiet = false;
+  bool says_all = false;  // the program does: where it exits with 1 there is no report
 };
 
 // Who gets our stdin, as --stdin says it.

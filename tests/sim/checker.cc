@@ -181,7 +181,8 @@ void Checker::check_joins() {
     const int number = shell_.worker_in(slot);
     if (number == 0 || job.rank_of(slot) < 0) continue;
     const Worker& worker = stage_.worker(number);
-    if (worker.asks && !worker.told_to_stop) waits = std::min(waits, worker.asked);
+    const bool waiting = worker.asks && !worker.told_to_stop && worker.life == Worker::running;
+    if (waiting) waits = std::min(waits, worker.asked);
   }
   if (waits == kNever) return;
   for (Slot slot = 0; slot < shell_.slots(); ++slot) {

@@ -16,6 +16,7 @@ ARROWS = {
     "launcher": {"base", "rendezvous", "elastic"},
     "cli": {"base", "rendezvous", "elastic", "launcher"},
     "cli/bench": {"base"},
+    "cli/doctor": {"base", "launcher"},
     "examples": set(),
 }
 RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h",
@@ -53,15 +54,16 @@ BANNED = [
 # Clocks that somebody may set: for the time stamps of lines, and for nothing that decides.
 WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
               "steady_now(): that clock cannot jump")
-# slurm_time: Slurm says when a job ends by that clock.
-MAY_READ_WALL_CLOCK = {"launcher/output_printer.cc", "cli/slurm_time.cc"}
+# slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
+MAY_READ_WALL_CLOCK = {"launcher/output_printer.cc", "cli/slurm_time.cc",
+                       "cli/doctor/doctor.cc"}
 CODE = ("base", "rendezvous", "ring", "elastic", "launcher", "cli", "examples")
 
 
 # A layer inside another one's folder: (what it is called, where it is).
-ROOMS = [("cli/bench", "cli/bench/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/")]
+ROOMS = [("cli/bench", "cli/bench/"), ("cli/doctor", "cli/doctor/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/")]
 # Who may use the libraries as programs do.
-PROGRAMS = {"ring", "elastic/state", "cli/bench", "examples"}
+PROGRAMS = {"ring", "elastic/state", "cli/bench", "cli/doctor", "examples"}
 
 
 def layer_of(path):

@@ -854,6 +854,39 @@ TEST_CASE("a job whose members have all finished is over under the next leader")
   CHECK(std::get<JobCore::Finish>(actions.front()).end == JobEnding::succeeded);
 }
 
+TEST_CASE("what a lost leader had decided about a member stands") {
+  const JobCore::Found member{.slot = 0, .linked = true, .in_round = 3, .round = 3, .version = 8},
+      other{.slot = 1, .linked = true, .in_round = 3, .round = 3, .version = 8},
+      spare{.slot = 2, .linked = true, .ready = true, .round = 1};
+  JobConfig config;
+  config.size = config.max_size = 2;
+  config.min_size = config.spares = 1;
+  JobCore::Resume resume;
+  resume.was = {.round = 4, .live = 3, .wished_size = 2};
+  resume.found = {member, other, spare};
+  const auto stopped = [&] {
+    JobCore core(config);
+    std::vector<std::pair<Slot, int>> all;
+    for (const auto& action : core.step(kStart, resume)) {
+      const auto* stop = std::get_if<JobCore::StopWorkers>(&action);
+      if (stop != nullptr) all.emplace_back(stop->slots.front(), stop->signal);
+    }
+    return all;
+  };
+  SUBCASE("replaced: it is killed, though nobody was told") {
+    resume.was.roster = {2, 1};
+    CHECK(stopped() == std::vector<std::pair<Slot, int>>{{0, SIGKILL}});
+  }
+  SUBCASE("left out: it goes when the others have their round") {
+    resume.was.wished_size = 1;
+    resume.was.roster = {1};
+    resume.was.leaving = {{0, 0}};
+    CHECK(stopped().empty());
+    resume.found[1].ready = true;
+    CHECK(stopped() == std::vector<std::pair<Slot, int>>{{0, SIGTERM}});
+  }
+}
+
 TEST_CASE("who was in the newest round that may have got on") {
   const JobRecord record{.round = 5, .live = 3, .roster = {0, 2}};
   CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 3, .round = 3}}));

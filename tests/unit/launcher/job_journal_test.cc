@@ -17,6 +17,7 @@ JobJournal some_journal() {
   journal.job.restarts_left = 1;
   journal.job.time_left = std::chrono::minutes(3);
   journal.job.roster = {2, 0};
+  journal.job.leaving = {{1, 1}};
   return journal;
 }
 
@@ -41,6 +42,9 @@ TEST_CASE("what is no journal, or not a whole one, is refused") {
       const auto read = decode_job_journal(other);
       if (!read) continue;
       for (const int node : read->nodes) CHECK(node < static_cast<int>(read->hosts.size()));
+      for (const auto& [slot, rank] : read->job.leaving) {
+        CHECK(slot < static_cast<int>(read->nodes.size()));
+      }
       for (const Slot slot : read->job.roster) CHECK(slot < static_cast<int>(read->nodes.size()));
     }
   }

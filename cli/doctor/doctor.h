@@ -1,0 +1,21 @@
+// `dlaunch doctor [OPTIONS]`: looks at the hosts of a job before it is run. It is a job itself, of
+// one worker on each host that the options or Slurm name, so whatever would keep a job from
+// starting is met and told as it would be there; its workers, which are this program too, tell rank
+// 0 of their hosts, measure pair by pair, and rank 0 prints what was found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dlaunch {
+
+inline constexpr const char* kDoctorWord = "doctor";
+inline constexpr const char* kDoctorWorkerWord = "doctor-worker";
+
+// The words of the command line that runs the job, for those behind "doctor".
+std::vector<std::string> doctor_words(const std::vector<std::string>& words);
+
+// One of its workers, to its exit code; rank 0's: 0 if there was no problem, 1 if there was.
+int run_doctor_worker();
+
+}  // namespace dlaunch

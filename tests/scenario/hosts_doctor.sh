@@ -1,0 +1,20 @@
+# dlaunch doctor: looks at this host, or at all hosts of a job, and says what is wrong with them.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+hosts_up 4
+sshd_up 1 2 3
+
+run dlaunch doctor; expect_code 0; expect_out '^host  +address'; expect_out '^0 problems, '
+run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts host1,host2
+expect_code 0; expect_out '^host1  +10.77.0.1  +eth0'; expect_out '^host1  +host2  +[0-9.]+ .?s  +[0-9.]+ [MG]B/s'
+
+link_rate 3 100mbit; on 2 ip link set dev eth0 mtu 1400
+run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts 'host[1-3]:2'
+expect_code 1
+expect_out '^PROBLEM  host3: 1[0-9.]+ MB/s at best to any other host'
+expect_out '^PROBLEM  the MTU differs: 1400 \(host2\), 1500 \(host1, host3\)'
+[ ! -s err ] || fail "words on stderr"
+all_clean 1 2 3
+
+# What would keep a job from starting is told as a job tells it.
+run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts host1,host4; expect_code 69; expect_err 'host4'
+run on 1 dlaunch doctor --no-such-option; expect_code 64
