@@ -282,7 +282,7 @@ Result<void> plan_orders(PlanDraft& draft) {
       .options = forwarded_options(draft.options)};
   const Text& nproc = draft.options.nproc;
   if (nodes.total == 0) order.options.nproc = nproc;
-  order.options.stdin_to = {"none", "--stdin"};
+  order.options.stdin_to = {stdin_of(plan), "--stdin"};
   order.options.job_id = {plan.job_id, "--job-id"};
   order.options.env = {{}, "--env"};
   for (const auto& [name, value] : plan.env) order.options.env.values.push_back(name + "=" + value);

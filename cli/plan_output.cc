@@ -68,27 +68,16 @@ Result<void> check_terminal_flags(const Options& options, OutputMode mode) {
 Result<void> plan_stdin(PlanDraft& draft) {
   const Text& option = draft.options.stdin_to;
   Plan& plan = draft.plan();
-  const std::vector<HostPlan>& hosts = plan.nodes.hosts;
-  if (!option) {
-    if (!hosts.empty() && plan.nodes.rank != 0) plan.stdin_to = StdinPlan::none;
-    return {};
-  }
+  if (!option) return {};
   if (*option == "none" || *option == "all") {
     plan.stdin_to = *option == "all" ? StdinPlan::all : StdinPlan::none;
-    if (*option == "none" || hosts.empty()) return {};
-    return refuse("{} all: workers on other hosts cannot read it", option.source);
+    return {};
   }
   auto rank = parse_int(*option, 0, draft.most_workers() - 1, option.source);
   if (!rank) return refuse("{}, none or all", rank.error().what);
   plan.stdin_to = StdinPlan::one_rank;
   plan.stdin_rank = *rank;
-  int first = 0;  // of this host
-  for (int node = 0; node < plan.nodes.rank && !hosts.empty(); ++node) {
-    first += hosts[static_cast<std::size_t>(node)].nproc;
-  }
-  if (hosts.empty() || (*rank >= first && *rank < first + plan.nproc)) return {};
-  return refuse("{} {}: that rank runs on another host, where it cannot read it", option.source,
-                *rank);
+  return {};
 }
 
 bool wants_color(const Machine& machine) {

@@ -126,8 +126,9 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    feed(JobCore::NodeLost{node});
                  },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-             .start_failed =
-                 [this](Slot slot, const SpawnError& error) { story_.start_failed(slot, error); }}),
+             .start_failed = [this](Slot slot,
+                                    const SpawnError& error) { story_.start_failed(slot, error); },
+             .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
       story_(plan) {}
@@ -150,6 +151,8 @@ bool Agent::set_up() {
     return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
   }
   open_output();
+  hub_->stdin_pump().set_give(
+      [this](int node, const std::string& bytes) { crew_.give_input(node, bytes); });
   if (office_ == nullptr) return true;
   office_->take(to_string(store_->endpoint()), [this](const std::string& why) {
     asio::post(loop_, [this, why] {
@@ -271,6 +274,9 @@ void Agent::begin() {
        [this](const JobCore::Event& event) { feed(event); }});
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
+  if (plan_.stdin_to == StdinPlan::all) {
+    for (const int other : crew_.others_here()) hub_->stdin_pump().expect(other);
+  }
   for (const int absent : crew_.absent()) feed(JobCore::NodeLost{absent});
   if (const auto resumed = crew_.resumed()) return take_over(*resumed);
   feed(JobCore::Start{});

@@ -211,6 +211,7 @@ void Crew::feed(const NodeRoster::Event& event) {
       if (was_ && !open_to_all_) open_to_all();
     } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
       const std::string host = node_at(lost->node).host;
+      listener_.input(lost->node, false);
       if (released_.erase(lost->node) > 0) {
         log_warn("host {} has left", host);
         listener_.tell(JobCore::NodeLost{lost->node});
@@ -332,6 +333,8 @@ void Crew::take(int node, const NodeMessage& message) {
     on(node, *ended);
   } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
     on(node, *signal);
+  } else if (const auto* input = std::get_if<NodeInputWanted>(&message)) {
+    listener_.input(node, input->wants);
   }
 }
 
@@ -500,6 +503,18 @@ std::vector<int> Crew::absent() const {
     if (!is_here(node)) found.push_back(node);
   }
   return found;
+}
+
+std::vector<int> Crew::others_here() const {
+  std::vector<int> found;
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own() && is_here(node)) found.push_back(node);
+  }
+  return found;
+}
+
+void Crew::give_input(int node, const std::string& bytes) {
+  if (!finished_) order(node, NodeInput{bytes});
 }
 
 void Crew::release(int node) {

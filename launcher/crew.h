@@ -39,6 +39,8 @@ class Crew {
     std::function<void(int node, const std::string& host)> lost;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
+    // A host wants the next piece of our stdin, or no more of it.
+    std::function<void(int node, bool wants)> input;
   };
   // `plan` must outlive it. was: of a job that had begun under another leader, or this one before
   // it was started again. Its hosts are waited for; where none of them comes in time nothing is
@@ -63,6 +65,8 @@ class Crew {
   JobJournal journal(const JobRecord& record) const;
   // Nodes that are still to come.
   std::vector<int> absent() const;
+  // Other hosts that are there.
+  std::vector<int> others_here() const;
   // 0 where this host leads without being one of the job's.
   int own_slots() const { return slots_of(own()); }
   void set_own(Node& node) { own_ = &node; }
@@ -78,6 +82,8 @@ class Crew {
   void fence(const JobCore::Fence& fence);
   // False: it cannot be announced.
   bool announce(const JobCore::Announce& announce);
+  // A piece of our stdin; "": its end.
+  void give_input(int node, const std::string& bytes);
   void finish(int exit_code, const std::string& why);
   // Lets a host go on which nothing of the job is left.
   void release(int node);

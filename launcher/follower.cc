@@ -36,6 +36,9 @@ int Follower::run() {
   if (!master) return failed(kExitRendezvous, master.error()), exit_code_;
   master_port_ = std::move(*master);
   open_output();
+  hub_->stdin_pump().set_ask([this](bool wants) {
+    if (joined_) send(NodeInputWanted{wants});
+  });
   watch_lifeline();
   if (elected_by_) {
     watch_candidate();
@@ -244,6 +247,8 @@ void Follower::take(const NodeMessage& message) {
     note(*announce);
     (void)node_->announce(*announce);
     if (care_) care_->begin_round(announce->size, std::nullopt);
+  } else if (const auto* input = std::get_if<NodeInput>(&message)) {
+    hub_->stdin_pump().feed(input->bytes);
   }
 }
 
@@ -278,6 +283,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   joined_ = true;
   run_ = welcome.run;
   number_ = welcome.number;
+  hub_->stdin_pump().ask_again();
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
   // Who has asked for a round since we asked to join was not among those we told of.
   for (const auto& [slot, process] : found_) {

@@ -133,6 +133,10 @@ void fields(A& a, M& m) {
     a(m.round), a(m.size), a.list(m.places);
   } else if constexpr (std::is_same_v<T, NodeFinish>) {
     a(m.exit_code), a(m.why);
+  } else if constexpr (std::is_same_v<T, NodeInputWanted>) {
+    a(m.wants);
+  } else if constexpr (std::is_same_v<T, NodeInput>) {
+    a(m.bytes);
   } else {
     a(m.slot);  // NodeSpawned, NodeNotStarted, NodeUnkillable
   }

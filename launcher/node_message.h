@@ -78,6 +78,9 @@ struct NodeEnded {
 struct NodeSignal {  // the user's, to that dlaunch
   std::int32_t number = 0;
 };
+struct NodeInputWanted {  // the next piece of stdin; or nobody takes it there any more
+  bool wants = false;
+};
 
 // -- To a node
 struct NodeWelcome {
@@ -120,6 +123,9 @@ struct NodeAnnounce {
   std::int32_t size = 1;
   std::vector<NodePlace> places;
 };
+struct NodeInput {    // of the leading dlaunch's stdin
+  std::string bytes;  // "": its end
+};
 struct NodeFinish {  // all is over
   std::int32_t exit_code = 0;
   std::string why;  // one line; "": it went well
@@ -128,7 +134,8 @@ struct NodeFinish {  // all is over
 using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
-                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear>;
+                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
+                 NodeInputWanted, NodeInput>;
 
 // With the frame's size in front.
 std::string encode(const NodeMessage& message, TimePoint now);

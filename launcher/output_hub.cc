@@ -17,7 +17,6 @@
 #include "launcher/output_printer.h"
 #include "launcher/output_sink.h"
 #include "launcher/own_descriptor.h"
-#include "launcher/stdin_pump.h"
 #include "launcher/worker_stream.h"
 
 namespace dlaunch {
@@ -114,7 +113,7 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
       err(*this, own.err, "stderr"),
       timer(l),
       flush_timer(l),
-      stdin_pump(l, own.in),
+      stdin_pump(l, p.nodes.lifeline >= 0 ? -1 : own.in),
       read_buffer(std::make_unique<char[]>(kReadBytes)) {
   // A reader that has left, or a log file at the user's size limit, is an error to be handled.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
@@ -436,5 +435,7 @@ std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) con
 }
 
 void OutputHub::close_stdin() { impl_->stdin_pump.close(); }
+
+StdinPump& OutputHub::stdin_pump() { return impl_->stdin_pump; }
 
 }  // namespace dlaunch

@@ -29,6 +29,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/plan.h"
+#include "launcher/stdin_pump.h"
 
 namespace dlaunch {
 
@@ -79,6 +80,8 @@ class OutputHub {
 
   // Stops reading our stdin (at the end of a job).
   void close_stdin();
+  // With workers of other hosts, or for those that another dlaunch leads.
+  StdinPump& stdin_pump();
 
  private:
   struct Impl;

@@ -26,11 +26,6 @@ const char* name(BindPolicy policy) {
   return kNames[static_cast<int>(policy)];
 }
 
-std::string stdin_of(const Plan& plan) {
-  if (plan.stdin_to == StdinPlan::none) return "none";
-  return plan.stdin_to == StdinPlan::all ? "all" : "rank " + std::to_string(plan.stdin_rank);
-}
-
 }  // namespace
 
 std::string NodesPlan::where_elected() const {
@@ -40,6 +35,11 @@ std::string NodesPlan::where_elected() const {
     text += (text.empty() ? "etcd at " : ", ") + to_string(server);
   }
   return text;
+}
+
+std::string stdin_of(const Plan& plan) {
+  if (plan.stdin_to == StdinPlan::none) return "none";
+  return plan.stdin_to == StdinPlan::all ? "all" : std::to_string(plan.stdin_rank);
 }
 
 std::string what_must_agree(const Plan& plan) {
@@ -92,7 +92,7 @@ std::string describe(const Plan& plan) {
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));
   line("output", name(plan.output.mode));
   if (!plan.output.log_dir.empty()) line("log folder", plan.output.log_dir);
-  line("stdin", stdin_of(plan));
+  line("stdin", (plan.stdin_to == StdinPlan::one_rank ? "rank " : "") + stdin_of(plan));
   line("bind", name(plan.bind));
   if (plan.omp_threads) line("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
   for (const auto& [key, value] : plan.env) line("env", key + "=" + shell_quoted(value));

@@ -138,6 +138,9 @@ struct Plan {
   bool says_all = false;  // the program does: where it exits with 1 there is no report
 };
 
+// Who gets our stdin, as --stdin says it.
+std::string stdin_of(const Plan& plan);
+
 // What must be alike on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <asio/post.hpp>
 
@@ -22,6 +23,7 @@ constexpr std::size_t kChunk = 64 << 10;
 
 StdinPump::StdinPump(asio::io_context& loop, int source)
     : loop_(loop), source_(source), descriptor_(loop), continued_(loop) {
+  if (fed()) return;
   struct stat st {};
   ended_ = ::fstat(source, &st) != 0;
   // /dev/null and files cannot be waited for and need not be.
@@ -60,10 +62,53 @@ void StdinPump::close() {
   continued_.cancel(ec);
   for (const auto& taker : takers_) taker->pipe.close(ec);
   takers_.clear();
+  for (const auto& [host, asked] : std::exchange(hosts_, {})) give_(host, "");
 }
 
+// -- Other hosts
+
+void StdinPump::set_give(std::function<void(int, const std::string&)> give) {
+  give_ = std::move(give);
+}
+
+void StdinPump::expect(int host) {
+  if (!ended_) hosts_.emplace(host, false);
+}
+
+void StdinPump::host_asks(int host, bool wants) {
+  if (wants && ended_) return give_(host, "");
+  wants ? void(hosts_[host] = true) : void(hosts_.erase(host));
+  asio::post(loop_, [this] { read_more(); });
+}
+
+void StdinPump::set_ask(std::function<void(bool)> ask) { ask_ = std::move(ask); }
+
+void StdinPump::ask_again() {
+  if (!fed()) return;
+  asked_ = false;
+  if (!takers_.empty()) read_more();
+}
+
+void StdinPump::ask() {
+  if (!std::exchange(asked_, true)) ask_(true);
+}
+
+void StdinPump::feed(std::string bytes) {
+  asked_ = false;
+  if (ended_) return;
+  if (bytes.empty()) return close();
+  drop_takers_that_left();
+  chunk_ = std::move(bytes);
+  for (const auto& taker : takers_) taker->sent = 0;
+  takers_.empty() ? ask_(false) : hand_out();
+}
+
+// -- Reading
+
 void StdinPump::read_more() {
-  if (reading_ || ended_ || takers_.empty() || !all_served()) return;
+  if (reading_ || ended_ || !all_served()) return;
+  if (fed()) return takers_.empty() ? ask_(false) : ask();
+  if (nobody()) return;
   if (!pollable_) return on_readable();
   reading_ = true;
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code ec) {
@@ -83,7 +128,7 @@ void StdinPump::drop_takers_that_left() {
 void StdinPump::on_readable() {
   if (ended_) return;
   drop_takers_that_left();
-  if (takers_.empty()) return;
+  if (nobody()) return;
   chunk_.resize(kChunk);
   const ssize_t n = ::read(source_, chunk_.data(), chunk_.size());
   const int err = errno;
@@ -97,7 +142,8 @@ void StdinPump::on_readable() {
 
 bool StdinPump::all_served() const {
   return std::all_of(takers_.begin(), takers_.end(),
-                     [&](const auto& taker) { return taker->sent == chunk_.size(); });
+                     [&](const auto& taker) { return taker->sent == chunk_.size(); }) &&
+         std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second; });
 }
 
 void StdinPump::wait_for_foreground() {
@@ -113,6 +159,10 @@ void StdinPump::wait_for_foreground() {
 }
 
 void StdinPump::hand_out() {
+  for (auto& [host, asked] : hosts_) {
+    asked = false;
+    give_(host, chunk_);
+  }
   const auto now = takers_;  // a taker that fails leaves the list
   for (const auto& taker : now) hand_out_to(taker);
 }

@@ -2,11 +2,17 @@
 // somebody takes, and no faster than the slowest taker; its end is theirs. A worker that has closed
 // its stdin, or has ended, is no taker any more: then nothing is read that nobody gets.
 //
+// Workers of other hosts take it through the dlaunch there, which asks for one piece after the
+// other: it is a taker like others here, and there a pump that is fed. So nothing is on its way
+// that is not wanted, and the slowest taker of all hosts is the measure.
+//
 // In a terminal's background a job may not read the terminal. With SIGTTIN ignored that read fails
 // with EIO; we then wait for the SIGCONT that comes with the shell's `fg`.
 #pragma once
 
+#include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,13 +27,28 @@ namespace dlaunch {
 
 class StdinPump {
  public:
-  // `source` stays open and keeps its flags.
+  // `source` stays open and keeps its flags. -1: another dlaunch feeds it.
   StdinPump(asio::io_context& loop, int source);
 
   // The reading end for a worker's descriptor 0. A newcomer starts with what is read next.
   Result<UniqueFd> add_taker();
   // The end for all takers; nothing is read any more.
   void close();
+
+  // -- Where other hosts have takers
+  // Gives a host what was read; "": the end.
+  void set_give(std::function<void(int host, const std::string& bytes)> give);
+  // Nothing is read until it has asked, or nobody takes it there.
+  void expect(int host);
+  // It wants the next piece; or nobody takes it there any more, until it asks again.
+  void host_asks(int host, bool wants);
+
+  // -- Where it is fed
+  // Asks for the next piece; false: nobody takes it here.
+  void set_ask(std::function<void(bool wants)> ask);
+  void feed(std::string bytes);  // "": the end
+  // The one that feeds it is another one now.
+  void ask_again();
 
  private:
   struct Taker {
@@ -37,6 +58,9 @@ class StdinPump {
   };
   using TakerPtr = std::shared_ptr<Taker>;
 
+  bool fed() const { return source_ < 0; }
+  bool nobody() const { return takers_.empty() && hosts_.empty(); }
+  void ask();
   void read_more();
   void on_readable();
   void drop_takers_that_left();
@@ -54,6 +78,10 @@ class StdinPump {
   asio::signal_set continued_;
   std::list<TakerPtr> takers_;
   std::string chunk_;
+  std::map<int, bool> hosts_;  // with takers: whether it has asked
+  std::function<void(int, const std::string&)> give_;
+  std::function<void(bool)> ask_;
+  bool asked_ = false;
 };
 
 }  // namespace dlaunch

@@ -32,6 +32,17 @@ grep -qF "$(cat secret.0)" args.1 && fail "the secret is in an argument"
 grep -q "two  words" args.1 && fail "the environment is in an argument"
 all_clean 1 2 3 4
 
+# stdin goes to the rank that is to have it, wherever it is, or to all; who does not read it, or ends,
+# holds nobody up; and its end comes.
+count='n=$(cksum); echo "$n"'
+seq 300000 > numbers; all=$(cksum < numbers); none=$(cksum < /dev/null)
+got() { on 1 dlaunch --ssh-command "$ssh_command" "$@" <numbers 2>err | sort | tr '\n' ';'; }
+given=$(got --hosts host2:2 sh -c "$count"); [ "$given" = "[0] $all;[1] $none;" ] || fail "default: $given"
+given=$(got --hosts host1,host2 --stdin 1 sh -c "$count"); [ "$given" = "[0] $none;[1] $all;" ] || fail "rank 1: $given"
+given=$(got --hosts 'host[1-3]' --stdin all sh -c "[ \$RANK != 1 ] || exit 0; $count")
+[ "$given" = "[0] $all;[2] $all;" ] || fail "all: $given"
+got --hosts 'host[2-3]' --stdin all true || fail "unread stdin"
+
 # A failure anywhere ends all, with its cause and code.
 launch 1 --hosts 'host[1-3]:2' bash -c 'if [ $RANK = 3 ]; then echo last words >&2; exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'; expect_under 9000
