@@ -7,12 +7,15 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "launcher/progress_watch.h"
 
 namespace dlaunch {
 namespace {
 
 // For the hosts of a job that begun under another leader; they hear of this one at once.
 constexpr Duration kForEarlier = std::chrono::seconds(5);
+// Of a host that no ping has come back from.
+constexpr Duration kUnknownClock = std::chrono::seconds(1);
 
 NodeRoster::Config roster_config(const Plan& plan) {
   return {
@@ -23,12 +26,17 @@ NodeRoster::Config roster_config(const Plan& plan) {
 
 Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was,
            Listener listener)
-    : loop_(loop),
-      plan_(plan),
+    : plan_(plan),
       listener_(std::move(listener)),
       was_(std::move(was)),
       roster_(fresh_roster()),
-      beat_timer_(loop),
+      links_(loop, {.opened = [this](Link link) { remotes_[link] = {}; },
+                    .message = [this](Link link, const NodeMessage& what) { message(link, what); },
+                    .closed = [this](Link link) { closed(link); },
+                    .beat =
+                        [this] {
+                          if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
+                        }}),
       roster_timer_(loop) {
   if (!was_) {
     if (auto name = random_hex(8)) run_ = *name;
@@ -74,7 +82,7 @@ void Crew::open_to_all() {
 }
 
 void Crew::serve(StoreServer& store, const Endpoint& master) {
-  store_ = &store;
+  links_.serve(store);
   master_ = master;
 }
 
@@ -84,36 +92,18 @@ void Crew::gather() {
     return listener_.begin();
   }
   log_info("waiting for hosts at {}: {}", plan_.store_listen, roster_.who_is_here());
-  beat();
+  links_.start();
   arm();
 }
 
 // -- Connections
 
-NodeListener Crew::for_store() {
-  return {.opened = [this](Link link, const std::string& address) { opened(link, address); },
-          .message = [this](Link link, std::string_view frame) { message(link, frame); },
-          .closed = [this](Link link) { closed(link); }};
-}
-
-void Crew::opened(Link link, const std::string& address) {
-  remotes_[link] = {address, steady_now(), {}, {}, {}};
-}
-
-void Crew::message(Link link, std::string_view frame) {
-  Remote& remote = remotes_.at(link);
-  remote.heard = steady_now();
-  if (frame.empty()) return;
-  const auto message = decode_node_message(frame, remote.heard);
-  if (!message) {
-    log_warn("closed the connection of {}: {}", remote.address, message.error().what);
-    return store_->close(link);
-  }
+void Crew::message(Link link, const NodeMessage& message) {
   const auto node = roster_.node_of(link);
-  if (const auto* asks = std::get_if<NodeJoin>(&*message)) {
+  if (const auto* asks = std::get_if<NodeJoin>(&message)) {
     if (!node) join(link, *asks);
   } else if (node && roster_.begun()) {
-    take(*node, *message);
+    take(*node, message);
   }
 }
 
@@ -135,7 +125,7 @@ void Crew::join(Link link, const NodeJoin& join) {
   Remote& remote = remotes_.at(link);
   if (join.run.empty() && awaits_earlier()) return static_cast<void>(remote.waits = join);
   if (!join.found.empty() && (!was_ || roster_.begun())) {
-    return store_->send(link, encode(NodeClear{}, steady_now()));
+    return links_.send(link, NodeClear{});
   }
   remote.master = {escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)};
   remote.found = join.found;
@@ -143,26 +133,9 @@ void Crew::join(Link link, const NodeJoin& join) {
 }
 
 void Crew::refuse(Link link, const std::string& why) {
-  log_warn("refused a host at {}: {}", remotes_.at(link).address, why);
-  store_->send(link, encode(NodeRefused{why}, steady_now()));
-  store_->close(link);
-}
-
-// Who is silent for the length of a lease is lost.
-void Crew::beat() {
-  if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
-  std::vector<Link> silent;
-  for (const auto& [link, remote] : remotes_) {
-    if (steady_now() > remote.heard + kLease)
-      silent.push_back(link);
-    else
-      store_->send(link, kBeatFrame);
-  }
-  for (const Link link : silent) store_->close(link);
-  beat_timer_.expires_after(kBeat);
-  beat_timer_.async_wait([this](asio::error_code error) {
-    if (!error) beat();
-  });
+  log_warn("refused a host at {}: {}", links_.address(link), why);
+  links_.send(link, NodeRefused{why});
+  links_.close(link);
 }
 
 // -- Who is there
@@ -202,7 +175,13 @@ void Crew::feed(const NodeRoster::Event& event) {
 }
 
 void Crew::welcome(int node) {
-  if (node != own() && is_here(node)) order(node, NodeWelcome{node, slots_of(node), run_});
+  if (node == own() || !is_here(node)) return;
+  order(node, NodeWelcome{.number = node,
+                          .slots = slots_of(node),
+                          .run = run_,
+                          .led_by = plan_.host,
+                          .still_after = ProgressWatch::still_after(plan_.hang_timeout)});
+  links_.watch_clock(node_at(node).link);
 }
 
 // -- Slots
@@ -267,7 +246,6 @@ int Crew::slots_of(int node) const {
                                         [=](const Home& home) { return home.node == node; }));
 }
 
-// -1: there is none.
 Slot Crew::job_slot(int node, Slot slot) const {
   const auto is = [=](const Home& home) { return home.node == node && home.slot == slot; };
   const auto found = std::find_if(homes_.begin(), homes_.end(), is);
@@ -302,6 +280,8 @@ void Crew::take(int node, const NodeMessage& message) {
     on(node, *ended);
   } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
     on(node, *signal);
+  } else {
+    listener_.care(node, message);
   }
 }
 
@@ -337,7 +317,12 @@ void Crew::on(int node, const NodeEnded& ended) {
   const Slot slot = job_slot(node, ended.slot);
   if (slot < 0) return;
   WorkerEnd end = ended.end;
-  if (node != own()) end.host = host_of(slot);
+  if (node != own()) {
+    end.host = host_of(slot);
+    end.ended = std::min(end.ended, steady_now());
+    end.started = std::min(end.started, end.ended);
+    end.clock_error = links_.clock_error(node_at(node).link).value_or(kUnknownClock);
+  }
   listener_.ended(slot, end);
 }
 
@@ -356,9 +341,15 @@ void Crew::own_start_failed(Slot slot, const SpawnError& error) {
 
 // -- What the job wants
 
+void Crew::set_own(Node& node, NodeCare& care) {
+  own_ = &node;
+  own_care_ = &care;
+  care.begin(plan_.hang_timeout ? std::optional(Duration::zero()) : std::nullopt);
+}
+
 void Crew::order(int node, const NodeMessage& message) {
-  const Link link = node_at(node).link;
-  if (link != NodeRoster::kNone) store_->send(link, encode(message, steady_now()));
+  if (node == own()) return static_cast<void>(own_care_->take(message));
+  links_.send(node_at(node).link, message);
 }
 
 // ranks: of all slots of the job.
@@ -474,13 +465,12 @@ std::vector<int> Crew::absent() const {
 
 void Crew::finish(int exit_code, const std::string& why) {
   finished_ = true;
-  beat_timer_.cancel();
+  links_.stop();
   roster_timer_.cancel();
   for (int node = 0; node < nodes(); ++node) {
     if (node != own()) order(node, NodeFinish{exit_code, why});
   }
-  const auto remotes = remotes_;
-  for (const auto& [link, remote] : remotes) store_->close(link);
+  links_.close_all();
 }
 
 }  // namespace dlaunch
