@@ -122,8 +122,8 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    feed(JobCore::NodeLost{node});
                  },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-             .start_failed =
-                 [this](Slot slot, const SpawnError& error) { story_.start_failed(slot, error); },
+             .start_failed = [this](Slot slot,
+                                    const SpawnError& error) { story_.start_failed(slot, error); },
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),

@@ -78,7 +78,7 @@ struct NodeRankTimes {  // means over the collectives after the first
   TimePoint entered{};
   Duration in_op{}, step{};
 };
-struct NodeReceived {  // over a link since the round began
+struct NodeReceived {             // over a link since the round began
   std::int32_t from = 0, to = 0;  // ranks
   std::uint64_t bytes = 0;
   Duration time{};

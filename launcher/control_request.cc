@@ -181,11 +181,11 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
 }
 
 std::string refer_to(const std::string& job_id, const std::string& leader) {
-  return json{{"ok", false},
-              {"error", fmt::format("job {} is led from host {}: ask dlaunchctl there", job_id,
-                                    leader)},
-              {"job_id", job_id},
-              {"led_by", leader}}
+  return json{
+      {"ok", false},
+      {"error", fmt::format("job {} is led from host {}: ask dlaunchctl there", job_id, leader)},
+      {"job_id", job_id},
+      {"led_by", leader}}
       .dump();
 }
 

@@ -25,7 +25,8 @@ void Errands::take(int node, const NodeStacks& stacks) {
 
 void Errands::survey(const std::set<int>& nodes, const Workers& done) {
   const std::uint32_t errand = ++last_;
-  auto& survey = *surveys_.emplace(errand, std::make_unique<Survey>(loop_, nodes, done)).first->second;
+  auto& survey =
+      *surveys_.emplace(errand, std::make_unique<Survey>(loop_, nodes, done)).first->second;
   survey.limit.expires_after(kSurveyLimit);
   survey.limit.async_wait([this, errand](asio::error_code ec) {
     if (!ec) finish(errand);

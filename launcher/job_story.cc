@@ -64,9 +64,8 @@ void JobStory::lost_host(const std::string& host, const JobCore& job, int node) 
 // In the order of their ends: what comes from another host comes later than it was.
 void JobStory::ended(const WorkerEnd& end) {
   auto& ends = facts_.workers;
-  const auto at = std::upper_bound(ends.begin(), ends.end(), end, [](const auto& a, const auto& b) {
-    return a.ended < b.ended;
-  });
+  const auto at = std::upper_bound(ends.begin(), ends.end(), end,
+                                   [](const auto& a, const auto& b) { return a.ended < b.ended; });
   const auto before = static_cast<std::size_t>(at - ends.begin());
   if (before < facts_.ended_before_loss) ++facts_.ended_before_loss;
   ends.insert(at, end);

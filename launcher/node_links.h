@@ -1,4 +1,4 @@
-// NodeLinks: the leading dlaunch's connections to those of the other hosts: keeps the beat, measures
+// NodeLinks: the leading dlaunch's connections to those of other hosts: keeps the beat, measures
 // where their clocks stand, turns frames into messages. An asio shell; one thread, the loop's.
 #pragma once
 

@@ -23,8 +23,8 @@ struct WorkerEnd {
   TimePoint started{};
   TimePoint ended{};       // when its pidfd told its agent
   Duration clock_error{};  // by which that may be wrong beside the leader's clock
-  int exit_code = 0;  // valid if signal == 0
-  int signal = 0;     // that killed it; 0: it exited
+  int exit_code = 0;       // valid if signal == 0
+  int signal = 0;          // that killed it; 0: it exited
   bool core_dumped = false;
   std::string hung;           // why dlaunch killed it as hung, in words; "": it did not
   int signal_we_sent = 0;     // the last signal dlaunch had sent it before it ended; 0: none
@@ -96,9 +96,10 @@ struct Verdict {
 //   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
 //   overrules anything but such a tie.
 // Of the others, the earliest is the root, on the leader's clock; where another host's clock is not
-// known well enough to tell, the verdict says whose failures may have been the first. The loss of a host with its workers is the cause where
-// none failed by itself before. Where nobody is left, what libdlring noted is followed
-// from peer to peer: a peer that we stopped while it was failing, or that had left with code 0.
+// known well enough to tell, the verdict says whose failures may have been the first. The loss of a
+// host with its workers is the cause where none failed by itself before. Where nobody is left, what
+// libdlring noted is followed from peer to peer: a peer that we stopped while it was failing, or
+// that had left with code 0.
 Verdict judge(const JobFacts& facts);
 
 // Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI.

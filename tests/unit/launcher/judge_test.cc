@@ -104,7 +104,8 @@ TEST_CASE("of failures on two hosts the first is the root, with doubts where clo
   CHECK(text.at(2) == "  3 ms later: rank 3 (pid 103): exit code 5");
   CHECK(render_json(doubtful, doubt).find("\"maybe_first\"") != std::string::npos);
   // What a peer had told the other of explains it, whatever the clocks say.
-  JobFacts told = facts({on(exited(1, 500, 3), "c", 2ms), lost(1, on(exited(2, 501, 4), "b", 2ms))});
+  JobFacts told =
+      facts({on(exited(1, 500, 3), "c", 2ms), lost(1, on(exited(2, 501, 4), "b", 2ms))});
   CHECK(judge(told).maybe_first.empty());
 }
 

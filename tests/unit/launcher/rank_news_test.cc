@@ -31,7 +31,8 @@ TEST_CASE("who moves on is told of once, and costs nothing then") {
   for (int i = 0; i < 100; ++i) {
     const auto at = 200ms * i;
     const auto seen = news.look(
-        kStart + at, {worker(0, static_cast<std::uint64_t>(i) + 1, true, at), worker(1, 1, false, 0s)});
+        kStart + at,
+        {worker(0, static_cast<std::uint64_t>(i) + 1, true, at), worker(1, 1, false, 0s)});
     if (i == 0) CHECK(seen.ranks.size() == 2);
     for (const auto& rank : seen.ranks) told += rank.rank == 0;
     if (i == 0) CHECK(seen.ranks[0].moves);
