@@ -15,6 +15,7 @@ ProgressWatch::Options watch_options(const Plan& plan) {
   options.stragglers.mode = plan.straggler;
   options.stragglers.detection.ratio = plan.straggler_ratio;
   options.stragglers.detection.window_time = plan.straggler_window;
+  options.stragglers.detection.line_kind = StepDigest::kBetweenHosts;
   return options;
 }
 

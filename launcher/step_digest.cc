@@ -77,7 +77,9 @@ std::optional<StepTimes> StepDigest::digest() {
 
 // For one collective; the records of those done meanwhile may have been overwritten.
 std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
-  std::vector<LinkTimes> links;
+  std::map<int, int> lowest;  // rank, by node
+  for (const auto& [rank, node] : nodes) lowest.emplace(node, rank);
+  std::map<std::pair<int, int>, LinkTimes> found;  // by receiver and sender
   for (const auto& [node, answer] : answers_) {
     for (const NodeReceived& now : answer.links) {
       const auto sender = nodes.find(now.from);
@@ -87,13 +89,19 @@ std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
       const auto calls = static_cast<double>(done_ - before.done);
       const auto bytes = static_cast<double>(now.bytes - before.received.bytes);
       const double time = seconds(now.time - before.received.time);
-      links.push_back({.from = now.from,
-                       .to = now.to,
-                       .kind = sender->second == node ? kWithinHost : kBetweenHosts,
-                       .bytes = bytes / calls,
-                       .seconds = std::max(time, bytes / kFastest) / calls});
+      const bool near = sender->second == node;
+      const int from = near ? now.from : lowest.at(sender->second);
+      const int to = near ? now.to : lowest.at(node);
+      LinkTimes& link = found[{to, from}];
+      link.from = from;
+      link.to = to;
+      link.kind = near ? kWithinHost : kBetweenHosts;
+      link.bytes += bytes / calls;
+      link.seconds += std::max(time, bytes / kFastest) / calls;
     }
   }
+  std::vector<LinkTimes> links;
+  for (const auto& [ends, link] : found) links.push_back(link);
   return links;
 }
 

@@ -18,7 +18,7 @@ namespace dlaunch {
 
 class StepDigest {
  public:
-  // Kinds of links.
+  // Kinds of links. What goes from one host to another is one link, of the lowest ranks there.
   static constexpr int kWithinHost = 1, kBetweenHosts = 2;
 
   void reset();
