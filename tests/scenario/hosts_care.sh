@@ -21,7 +21,7 @@ begin() {
 }
 
 # A rank of another host hangs: it is named with its host and its stacks, killed there, replaced.
-begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 --hang-timeout 1s "$rounds" --steps 100000000 --step-ms 5 --hang 2
+begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 --hang-timeout 1500ms "$rounds" --steps 100000000 --step-ms 5 --hang 2
 wait_until 60 later_round 1 3 || job_fails "who hangs on another host was not replaced"
 expect_in() { grep -qE "$2" "$1" || job_fails "no line like '$2' in $1"; }
 expect_in err.1 'rank 2 has not entered all_reduce #[0-9]+, where rank 0-1 are waiting.*; rank 2 is on host host3'
