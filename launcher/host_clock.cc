@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kKept = 32;
+constexpr std::size_t kPingsKept = 32;
 // A quartz is right to 50 parts in a million, and so is the other one.
 constexpr int kDriftParts = 10'000;
 
@@ -18,7 +18,7 @@ Duration drift(TimePoint from, TimePoint to) {
 void HostClock::add(TimePoint sent, TimePoint back, Duration since) {
   if (back < sent) return;
   const Duration half = (back - sent) / 2;
-  if (pings_.size() == kKept) {
+  if (pings_.size() == kPingsKept) {
     // The best may be old; of the others the oldest goes.
     const auto oldest = pings_.begin() + (best(back) == pings_.data() ? 1 : 0);
     pings_.erase(oldest);
