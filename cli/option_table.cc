@@ -98,7 +98,7 @@ constexpr OptionRow kTable[] = {
     {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
      "what is done about a worker that is lastingly slower than the others, by the times at which "
      "it enters libdlring's collectives: named, started again, or replaced by a spare; a slow "
-     "connection of two workers is only named",
+     "connection, or line of a host, is only named",
      &Options::straggler},
     {"straggler-ratio", "", "", "X", "1.1", Group::failure,
      "a worker is slow whose time between collectives is that many times the others'",

@@ -76,10 +76,6 @@ Result<void> plan_stragglers(PlanDraft& draft) {
     auto mode = one_of(options.straggler, kModes);
     if (!mode) return mode.error();
     plan.straggler = *mode;
-    if (plan.nodes.several() && *mode != off) {
-      return refuse("{} {}: this version looks for slow workers on one host only",
-                    options.straggler.source, *options.straggler);
-    }
   }
   if (options.straggler_ratio) {
     auto ratio = parse_number(*options.straggler_ratio, 1.01, 100, options.straggler_ratio.source);

@@ -78,8 +78,11 @@ void HangJudge::take(TimePoint now, const ProgressSample& sample) {
   RankProgress::Position& at = it->second;
   const bool moved = is_new || at.seq != sample.seq || at.inside != sample.inside;
   // The age may only shorten what we have seen ourselves: it jumps when its host was suspended.
-  const TimePoint by_age = std::max(now - std::max(Duration::zero(), sample.age), gone_at_);
-  at.still_since = moved || stopped ? now : std::max(at.still_since, by_age);
+  const Duration age = std::max(Duration::zero(), sample.age);
+  const TimePoint by_age = std::max(now - age, gone_at_);
+  const TimePoint since =
+      moved ? now - std::clamp(sample.seen, Duration::zero(), age) : at.still_since;
+  at.still_since = stopped ? now : std::max(since, by_age);
   at.seq = sample.seq;
   at.inside = sample.inside;
   at.what = sample.what;

@@ -16,7 +16,8 @@
 // step() is not called for 10 s, this host was suspended, and all waiting begins anew.
 //
 // A rank is known from its first sample; who samples groups that a rank is in, sends one sample a
-// group. NewRound forgets all.
+// group. One of whom is only known that it moves is sampled with age 0, wherever it was last.
+// NewRound forgets all.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct ProgressSample {
   bool inside = false;
   std::uint8_t what = 0;  // index into kCollectiveNames, where seq > 0
   Duration age{};         // since anything of this moved
+  Duration seen{};        // for how long its agent has seen it so, where that tells only now
   ProcessState state = ProcessState::running;
 };
 

@@ -86,7 +86,7 @@ void StragglerJudge::consider(TimePoint now, double step) {
 std::optional<Slowness> StragglerJudge::worst() const {
   std::optional<Slowness> found;
   for (const Slowness& slowness : detector_.slow()) {
-    if (slowness.peer < 0 && (!found || slowness.gain > found->gain)) found = slowness;
+    if (slowness.peer == kNoPeer && (!found || slowness.gain > found->gain)) found = slowness;
   }
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -22,6 +23,7 @@ constexpr double kLinkRatio = 2;
 constexpr double kFewSteps = 0.4;          // of window_steps, where these take long
 constexpr std::size_t kFewestSamples = 5;  // in a window, where they are digests
 constexpr std::size_t kFewestLinks = 3;    // of a kind, to say which of them is slow
+constexpr std::size_t kFewestOfLine = 2;   // of a rank one way, and of the others
 
 double median(Values values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -75,14 +77,10 @@ Values column(const std::vector<StepTimes>& window, Get get) {
   return values;
 }
 
-struct LinkSamples {
-  Values per_byte, bytes;
-};
-
 // What a byte takes the other links from the same sender, or those to the same receiver if that is
 // more; 0 where there are none.
-double of_same_end(const std::map<std::pair<int, int>, LinkSamples>& links,
-                   const std::pair<int, int>& ends) {
+template <class Links>
+double of_same_end(const Links& links, const std::pair<int, int>& ends) {
   Values sent, received;
   for (const auto& [others_ends, samples] : links) {
     if (others_ends == ends) continue;
@@ -112,6 +110,15 @@ std::string describe_link(const Slowness& slow, const Comparison& at, double ste
       "costs {} of a step of {}",
       slow.rank, slow.peer, slow.ratio, describe_rate(1 / at.own), describe_rate(1 / at.others),
       format_seconds(slow.gain * step), format_seconds(step));
+}
+
+std::string describe_line(const Slowness& slow, const Comparison& at, double step) {
+  return fmt::format(
+      "the links {} rank {} {} all others are {:.2f}x as slow as the rest: {}, they {}; a step "
+      "takes "
+      "{}",
+      slow.peer == kToAll ? "from" : "to", slow.rank, slow.peer == kToAll ? "to" : "from",
+      slow.ratio, describe_rate(1 / at.own), describe_rate(1 / at.others), format_seconds(step));
 }
 
 }  // namespace
@@ -273,8 +280,48 @@ std::vector<StragglerDetector::Finding> StragglerDetector::judge_links(double st
       if (finding.candidate) finding.slowness.sentence = describe_link(finding.slowness, at, step);
       findings.push_back(std::move(finding));
     }
+    if (kind == config_.line_kind) judge_lines(links, step, findings);
   }
   return findings;
+}
+
+// Links of one kind: those from a rank, or to it, beside those that are not its own.
+void StragglerDetector::judge_lines(const std::map<std::pair<int, int>, LinkSamples>& links,
+                                    double step, std::vector<Finding>& findings) {
+  std::set<int> ranks;
+  for (const auto& [ends, samples] : links) ranks.insert({ends.first, ends.second});
+  for (const int rank : ranks) {
+    for (const int peer : {kToAll, kFromAll}) {
+      Values own, own_medians, medians = {0};
+      double bytes = 0;
+      for (const auto& [ends, samples] : links) {
+        if ((peer == kToAll ? ends.first : ends.second) == rank) {
+          own.insert(own.end(), samples.per_byte.begin(), samples.per_byte.end());
+          own_medians.push_back(median(samples.per_byte));
+          bytes += median(samples.bytes);
+        } else if (ends.first != rank && ends.second != rank) {
+          medians.push_back(median(samples.per_byte));
+        }
+      }
+      if (own_medians.size() < kFewestOfLine || medians.size() <= kFewestOfLine) continue;
+      medians[0] = median(own);
+      const Comparison at(own, medians, 0, kLinkRatio);
+      const double excess = at.own - at.others;
+      const double least = *std::min_element(own_medians.begin(), own_medians.end());
+      Finding finding;
+      finding.slowness = {.rank = rank,
+                          .peer = peer,
+                          .phase = SlowPhase::link,
+                          .ratio = at.ratio(),
+                          .gain = std::clamp(excess * bytes / step, 0.0, 1.0),
+                          .sentence = {}};
+      finding.candidate = at.shows(excess, kLinkRatio) && least >= kLinkRatio * at.others &&
+                          excess * bytes >= kLeastCost * step;
+      finding.clear = excess < (kLinkRatio - 1) / 2 * at.others;
+      if (finding.candidate) finding.slowness.sentence = describe_line(finding.slowness, at, step);
+      findings.push_back(std::move(finding));
+    }
+  }
 }
 
 }  // namespace dlaunch

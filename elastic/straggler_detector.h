@@ -12,6 +12,8 @@
 // - it costs a twentieth of the step at least.
 // A link is one if a byte takes it twice as long as others of its kind, by the same measures, and
 // as those from the same sender and those to the same receiver: where all are slow it is that rank.
+// Of links of `line_kind` it may be the line of its host: where all from a rank, or all to it, are
+// slow beside those of the others, that is said.
 // `windows` windows in a row make a candidate slow, and as many with less than half of the excess
 // clear it. So nothing is found where all are slow alike. The medians of ranks are compared, not
 // who was last in a step: among many ranks with noise, one of 1.2x is rarely the very last.
@@ -60,6 +62,7 @@ struct StragglerConfig {
   Duration window_time = std::chrono::seconds(10);
   int windows = 3;         // in a row
   int warmup_windows = 2;  // left out at the start of a round
+  int line_kind = -1;      // of links between hosts
 };
 
 enum class SlowPhase {
@@ -68,9 +71,13 @@ enum class SlowPhase {
   link,       // data moves slowly from `rank` to `peer`
 };
 
+// In place of a peer: none, where the rank itself is slow; all, to which or from which its links
+// are.
+inline constexpr int kNoPeer = -1, kToAll = -2, kFromAll = -3;
+
 struct Slowness {
   int rank = -1;
-  int peer = -1;  // of a link: the other end
+  int peer = kNoPeer;  // of a link: the other end
   SlowPhase phase = SlowPhase::before_op;
   double ratio = 1;  // its time over that of the others
   double gain = 0;   // share of the step that would be saved without it
@@ -101,6 +108,9 @@ class StragglerDetector {
     bool raised = false;
     Slowness slowness;
   };
+  struct LinkSamples {
+    std::vector<double> per_byte, bytes;
+  };
   // What one window says of a member.
   struct Finding {
     Slowness slowness;
@@ -112,6 +122,8 @@ class StragglerDetector {
   Window close();
   std::vector<Finding> judge_ranks(double step) const;
   std::vector<Finding> judge_links(double step) const;
+  static void judge_lines(const std::map<std::pair<int, int>, LinkSamples>& links, double step,
+                          std::vector<Finding>& findings);
   double gain_without(int rank, double step) const;
 
   const StragglerConfig config_;

@@ -24,6 +24,7 @@
 #include "launcher/job_care.h"
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
+#include "launcher/node_care.h"
 #include "launcher/port_reservation.h"
 #include "launcher/ssh_starter.h"
 #include "rendezvous/store_server.h"
@@ -82,6 +83,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<StoreServer> store_;
   std::optional<JobDriver> driver_;  // once all hosts are there
   std::unique_ptr<Node> node_;
+  std::optional<NodeCare> node_care_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
   Office* office_ = nullptr;         // where the journal goes
@@ -123,12 +125,14 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .lost =
                  [this](int node, const std::string& host) {
                    story_.lost_host(host, job(), node);
+                   care_->lost_host(node);
                    feed(JobCore::NodeLost{node});
                  },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed = [this](Slot slot,
                                     const SpawnError& error) { story_.start_failed(slot, error); },
-             .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); }}),
+             .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
+             .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
       story_(plan) {}
@@ -264,14 +268,15 @@ void Agent::begin() {
   auto node = open_node(crew_.own_slots(), node_listener());
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
-  crew_.set_own(*node_);
-  care_.emplace(loop_, plan_, *hub_, node_->processes(),
-                [this](const JobCore::Event& event) { crew_.own_tell(event); });
+  node_care_.emplace(loop_, node_->processes(),
+                     [this](const NodeMessage& message) { crew_.own_says(message); });
+  const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
+  care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
+  crew_.set_own(*node_, *node_care_);
   auto control = JobControl::open(
       loop_, job_dir_.path(),
-      {plan_, job(), node_->processes(), [this](Slot slot) { return crew_.own_slot(slot); },
-       [this](Slot slot) { return crew_.host_of(slot); }, [this] { return hosts_in_words(); },
-       [this](const JobCore::Event& event) { feed(event); }});
+      {plan_, job(), *care_, [this](Slot slot) { return crew_.host_of(slot); },
+       [this] { return hosts_in_words(); }, feed_job});
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
   if (plan_.stdin_to == StdinPlan::all) {
@@ -337,7 +342,7 @@ Node::Listener Agent::node_listener() {
       .ended = [this](Slot slot, const WorkerEnd& end) { crew_.own_ended(slot, end); },
       .start_failed = [this](Slot slot,
                              const SpawnError& error) { crew_.own_start_failed(slot, error); },
-      .child_changed = [this] { care_->look(); },
+      .child_changed = [this] { node_care_->look(); },
   };
 }
 
@@ -383,7 +388,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
       node_->kill_leftovers();
     }
     story_.begin_round(start.round, job().size());
-    care_->begin_round(job().size(), std::nullopt);
+    care_->begin_round(start.round, job().size(), std::nullopt);
   }
   crew_.start(start, job());
   if (start.all) node_->drop_old_round_dirs();
@@ -398,7 +403,7 @@ void Agent::perform(const JobCore::Announce& announce) {
   if (!crew_.announce(announce)) return;
   const int size = static_cast<int>(announce.slots.size());
   story_.begin_round(announce.round, size);
-  care_->begin_round(size, fenced_);
+  care_->begin_round(announce.round, size, fenced_);
   if (fenced_) {
     log_warn("round {}: {} after {}", announce.round,
              size == 1 ? "1 worker" : std::to_string(size) + " workers",
@@ -453,6 +458,7 @@ void Agent::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
 
 void Agent::perform(const JobCore::Finish& how) {
   care_->stop();
+  node_care_->stop();
   node_->kill_leftovers();
   std::vector<int> left;
   const Processes& processes = node_->processes();

@@ -145,8 +145,8 @@ ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
     const WorkerStatus* const worker = of_rank(job, *rank);
     if (worker == nullptr) return no_such_rank(job, *rank);
     if (worker->pid == 0 && worker->up) {
-      return refuse(fmt::format("rank {} runs on host {}: stacks are shown of host {} only", *rank,
-                                worker->host, job.host));
+      return refuse(
+          fmt::format("rank {} runs on host {}, which does not answer", *rank, worker->host));
     }
     if (worker->pid == 0)
       return refuse(fmt::format("rank {} has no process: {}", *rank, worker->state));
@@ -178,6 +178,15 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
       return order(JobCore::Signal{SIGTERM}, "the job gets SIGTERM");
   }
   return {};
+}
+
+std::string refer_to(const std::string& job_id, const std::string& leader) {
+  return json{
+      {"ok", false},
+      {"error", fmt::format("job {} is led from host {}: ask dlaunchctl there", job_id, leader)},
+      {"job_id", job_id},
+      {"led_by", leader}}
+      .dump();
 }
 
 }  // namespace dlaunch

@@ -37,4 +37,7 @@ struct ControlDecision {
 
 ControlDecision decide(const ControlRequest& request, const JobStatus& job);
 
+// The answer of a dlaunch that follows: who leads, and that it is to be asked.
+std::string refer_to(const std::string& job_id, const std::string& leader);
+
 }  // namespace dlaunch

@@ -7,12 +7,15 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "launcher/progress_watch.h"
 
 namespace dlaunch {
 namespace {
 
 // For the hosts of a job that begun under another leader; they hear of this one at once.
 constexpr Duration kForEarlier = std::chrono::seconds(5);
+// Of a host that no ping has come back from.
+constexpr Duration kUnknownClock = std::chrono::seconds(1);
 
 constexpr NodeRoster::Link kOwnLink = 0;  // the store's begin with 1
 
@@ -32,12 +35,17 @@ NodeRoster::Config roster_config(const Plan& plan) {
 
 Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was,
            Listener listener)
-    : loop_(loop),
-      plan_(plan),
+    : plan_(plan),
       listener_(std::move(listener)),
       was_(std::move(was)),
       roster_(fresh_roster()),
-      beat_timer_(loop),
+      links_(loop, {.opened = [this](Link link) { remotes_[link] = {}; },
+                    .message = [this](Link link, const NodeMessage& what) { message(link, what); },
+                    .closed = [this](Link link) { closed(link); },
+                    .beat =
+                        [this] {
+                          if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
+                        }}),
       roster_timer_(loop) {
   if (auto name = random_hex(8)) run_ = *name;
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
@@ -94,7 +102,7 @@ void Crew::open_to_all() {
 }
 
 void Crew::serve(StoreServer& store, const Endpoint& master) {
-  store_ = &store;
+  links_.serve(store);
   master_ = master;
 }
 
@@ -104,36 +112,18 @@ void Crew::gather() {
     return listener_.begin();
   }
   log_info("waiting for hosts at {}: {}", plan_.store_listen, roster_.who_is_here());
-  beat();
+  links_.start();
   arm();
 }
 
 // -- Connections
 
-NodeListener Crew::for_store() {
-  return {.opened = [this](Link link, const std::string& address) { opened(link, address); },
-          .message = [this](Link link, std::string_view frame) { message(link, frame); },
-          .closed = [this](Link link) { closed(link); }};
-}
-
-void Crew::opened(Link link, const std::string& address) {
-  remotes_[link] = {address, steady_now(), {}, {}, {}};
-}
-
-void Crew::message(Link link, std::string_view frame) {
-  Remote& remote = remotes_.at(link);
-  remote.heard = steady_now();
-  if (frame.empty()) return;
-  const auto message = decode_node_message(frame, remote.heard);
-  if (!message) {
-    log_warn("closed the connection of {}: {}", remote.address, message.error().what);
-    return store_->close(link);
-  }
+void Crew::message(Link link, const NodeMessage& message) {
   const auto node = roster_.node_of(link);
-  if (const auto* asks = std::get_if<NodeJoin>(&*message)) {
+  if (const auto* asks = std::get_if<NodeJoin>(&message)) {
     if (!node) join(link, *asks);
   } else if (node && roster_.begun()) {
-    take(*node, *message);
+    take(*node, message);
   }
 }
 
@@ -150,13 +140,13 @@ void Crew::join(Link link, const NodeJoin& join) {
                                     escaped(join.job), ours));
   }
   if (!join.run.empty() && join.run != run_) {
-    if (!plan_.nodes.elects()) return store_->send(link, encode(NodeClear{}, steady_now()));
+    if (!plan_.nodes.elects()) return links_.send(link, NodeClear{});
     return refuse(link, fmt::format("the job that host {} was in is over", host));
   }
   Remote& remote = remotes_.at(link);
   if (join.run.empty() && awaits_earlier()) return static_cast<void>(remote.waits = join);
   if (!join.found.empty() && (!was_ || roster_.begun())) {
-    return store_->send(link, encode(NodeClear{}, steady_now()));
+    return links_.send(link, NodeClear{});
   }
   remote.master = {escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)};
   remote.found = join.found;
@@ -164,29 +154,9 @@ void Crew::join(Link link, const NodeJoin& join) {
 }
 
 void Crew::refuse(Link link, const std::string& why) {
-  log_warn("refused a host at {}: {}", remotes_.at(link).address, why);
-  store_->send(link, encode(NodeRefused{why}, steady_now()));
-  store_->close(link);
-}
-
-// Who is silent for the length of a lease is lost.
-void Crew::beat() {
-  if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
-  const bool slept = stood_still(beat_due_);
-  std::vector<Link> silent;
-  for (auto& [link, remote] : remotes_) {
-    if (slept) remote.heard = steady_now();
-    if (steady_now() > remote.heard + kLease)
-      silent.push_back(link);
-    else
-      store_->send(link, kBeatFrame);
-  }
-  for (const Link link : silent) store_->close(link);
-  beat_due_ = steady_now() + kBeat;
-  beat_timer_.expires_at(beat_due_);
-  beat_timer_.async_wait([this](asio::error_code error) {
-    if (!error) beat();
-  });
+  log_warn("refused a host at {}: {}", links_.address(link), why);
+  links_.send(link, NodeRefused{why});
+  links_.close(link);
 }
 
 // -- Who is there
@@ -233,7 +203,12 @@ void Crew::feed(const NodeRoster::Event& event) {
 
 void Crew::welcome(int node) {
   if (node == own() || !is_here(node)) return;
-  order(node, NodeWelcome{node, slots_of(node), plan_.nodes.outlives_leader() ? run_ : ""});
+  order(node, NodeWelcome{.number = node,
+                           .slots = slots_of(node),
+                           .run = plan_.nodes.outlives_leader() ? run_ : "",
+                           .led_by = plan_.host,
+                           .still_after = ProgressWatch::still_after(plan_.hang_timeout)});
+  links_.watch_clock(node_at(node).link);
 }
 
 // -- Slots
@@ -298,7 +273,6 @@ int Crew::slots_of(int node) const {
                                         [=](const Home& home) { return home.node == node; }));
 }
 
-// -1: there is none.
 Slot Crew::job_slot(int node, Slot slot) const {
   const auto is = [=](const Home& home) { return home.node == node && home.slot == slot; };
   const auto found = std::find_if(homes_.begin(), homes_.end(), is);
@@ -335,6 +309,8 @@ void Crew::take(int node, const NodeMessage& message) {
     on(node, *signal);
   } else if (const auto* input = std::get_if<NodeInputWanted>(&message)) {
     listener_.input(node, input->wants);
+  } else {
+    listener_.care(node, message);
   }
 }
 
@@ -370,7 +346,12 @@ void Crew::on(int node, const NodeEnded& ended) {
   const Slot slot = job_slot(node, ended.slot);
   if (slot < 0) return;
   WorkerEnd end = ended.end;
-  if (node != own()) end.host = host_of(slot);
+  if (node != own()) {
+    end.host = host_of(slot);
+    end.ended = std::min(end.ended, steady_now());
+    end.started = std::min(end.started, end.ended);
+    end.clock_error = links_.clock_error(node_at(node).link).value_or(kUnknownClock);
+  }
   listener_.ended(slot, end);
 }
 
@@ -387,115 +368,13 @@ void Crew::own_start_failed(Slot slot, const SpawnError& error) {
   listener_.start_failed(job_slot(own(), slot), error);
 }
 
-// -- What the job wants
-
-void Crew::order(int node, const NodeMessage& message) {
-  const Link link = node_at(node).link;
-  if (link != NodeRoster::kNone) store_->send(link, encode(message, steady_now()));
-}
-
-// ranks: of all slots of the job.
-std::vector<NodePlace> Crew::places_on(int node, const std::vector<JobCore::Place>& places,
-                                       const std::vector<int>& ranks) const {
-  std::vector<NodePlace> found;
-  for (const auto& place : places) {
-    const Home& home = home_of(place.slot);
-    if (home.node != node) continue;
-    int below = place.rank < 0 ? -1 : 0;  // of its node
-    for (std::size_t slot = 0; place.rank >= 0 && slot < ranks.size(); ++slot) {
-      below += homes_[slot].node == node && ranks[slot] >= 0 && ranks[slot] < place.rank;
-    }
-    found.push_back({home.slot, place.rank, below});
-  }
-  return found;
-}
-
-void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
-  std::vector<int> ranks, members(roster_.nodes().size());
-  for (Slot slot = 0; slot < job.slots(); ++slot) {
-    ranks.push_back(job.rank_of(slot));
-    if (ranks.back() >= 0) ++members[static_cast<std::size_t>(home_of(slot).node)];
-  }
-  NodeStart to{.round = start.round, .size = job.size()};
-  to.nodes = static_cast<int>(members.size()) -
-             static_cast<int>(std::count(members.begin(), members.end(), 0));
-  for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
-    if (ranks[slot] != 0) continue;
-    const Endpoint master = master_of(homes_[slot].node);
-    to.master_addr = master.host;
-    to.master_port = master.port;
-  }
-  for (const int node : own_last()) {
-    to.node_rank = 0;  // among those that have members
-    for (int other = 0; other < node; ++other) {
-      to.node_rank += members[static_cast<std::size_t>(other)] > 0;
-    }
-    to.local_size = members[static_cast<std::size_t>(node)];
-    to.places = places_on(node, start.places, ranks);
-    if (to.places.empty()) continue;
-    node == own() ? own_->start(to) : order(node, to);
-  }
-}
-
-void Crew::stop(const JobCore::StopWorkers& stop) {
-  for (int node = 0; node < nodes(); ++node) {
-    NodeStop to{.slots = {}, .signal = stop.signal};
-    for (const Slot slot : stop.slots) {
-      const Home& home = home_of(slot);
-      if (home.node == node) to.slots.push_back(home.slot);
-    }
-    if (to.slots.empty()) continue;
-    node == own() ? own_->driver().stop(to.slots, to.signal) : order(node, to);
-  }
-}
-
-void Crew::hand_on(const JobCore::HandOn& pass) {
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order(node, NodeHandOn{pass.signal});
-  }
-  own_->driver().hand_on(pass.signal);
-}
-
-void Crew::fence(const JobCore::Fence& fence) {
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order(node, NodeFence{fence.round, fence.lost});
-  }
-  own_->fence(fence.round, fence.lost);
-}
-
-bool Crew::announce(const JobCore::Announce& announce) {
-  const int size = static_cast<int>(announce.slots.size());
-  for (const int node : own_last()) {
-    NodeAnnounce to{announce.round, size, {}};
-    for (int rank = 0; rank < size; ++rank) {
-      const Home& home = home_of(announce.slots[static_cast<std::size_t>(rank)]);
-      if (home.node == node) to.places.push_back({home.slot, rank, -1});
-    }
-    if (to.places.empty()) continue;
-    if (node != own())
-      order(node, to);
-    else if (!own_->announce(to))
-      return false;
-  }
-  return true;
+void Crew::set_own(Node& node, NodeCare& care) {
+  own_ = &node;
+  own_care_ = &care;
+  care.begin(plan_.hang_timeout ? std::optional(Duration::zero()) : std::nullopt);
 }
 
 bool Crew::is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }
-
-// What fails on the own node stops the others.
-std::vector<int> Crew::own_last() const {
-  std::vector<int> order;
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order.push_back(node);
-  }
-  if (own() >= 0) order.push_back(own());
-  return order;
-}
-
-Endpoint Crew::master_of(int node) const {
-  const auto it = remotes_.find(node_at(node).link);
-  return node == own() || it == remotes_.end() ? master_ : it->second.master;
-}
 
 std::vector<int> Crew::absent() const {
   std::vector<int> found;
@@ -521,17 +400,6 @@ void Crew::release(int node) {
   if (!is_here(node)) return;
   released_.insert(node);
   order(node, NodeFinish{0, ""});
-}
-
-void Crew::finish(int exit_code, const std::string& why) {
-  finished_ = true;
-  beat_timer_.cancel();
-  roster_timer_.cancel();
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order(node, NodeFinish{exit_code, why});
-  }
-  const auto remotes = remotes_;
-  for (const auto& [link, remote] : remotes) store_->close(link);
 }
 
 }  // namespace dlaunch

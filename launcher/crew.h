@@ -22,6 +22,8 @@
 #include "elastic/node_roster.h"
 #include "launcher/job_journal.h"
 #include "launcher/node.h"
+#include "launcher/node_care.h"
+#include "launcher/node_links.h"
 #include "launcher/node_message.h"
 #include "launcher/plan.h"
 #include "rendezvous/store_server.h"
@@ -41,6 +43,12 @@ class Crew {
     std::function<void(Slot, const SpawnError&)> start_failed;
     // A host wants the next piece of our stdin, or no more of it.
     std::function<void(int node, bool wants)> input;
+    // What a node's NodeCare says.
+    std::function<void(int node, const NodeMessage&)> care;
+  };
+  struct Home {  // of a slot of the job
+    int node;
+    Slot slot;  // of that node's
   };
   // `plan` must outlive it. was: of a job that had begun under another leader, or this one before
   // it was started again. Its hosts are waited for; where none of them comes in time nothing is
@@ -50,7 +58,7 @@ class Crew {
   // Hosts of an earlier time may still come.
   bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
-  NodeListener for_store();
+  NodeListener for_store() { return links_.for_store(); }
   // master: of the workers, should their rank 0 run on this host.
   void serve(StoreServer& store, const Endpoint& master);
   // Begins at once where there is only this host.
@@ -69,7 +77,9 @@ class Crew {
   std::vector<int> others_here() const;
   // 0 where this host leads without being one of the job's.
   int own_slots() const { return slots_of(own()); }
-  void set_own(Node& node) { own_ = &node; }
+  void set_own(Node& node, NodeCare& care);
+  // What the own node's care says.
+  void own_says(const NodeMessage& message) { take(own(), message); }
   // The own node's listener hands these on.
   void own_tell(const JobCore::Event& event) { tell(own(), event); }
   void own_ended(Slot slot, const WorkerEnd& end) { on(own(), NodeEnded{slot, end}); }
@@ -93,29 +103,29 @@ class Crew {
   bool is_news(int node, int signal);
   bool is_own_news(int signal) { return is_news(own(), signal); }
 
+  // To the care of a node.
+  void order(int node, const NodeMessage& message);
   std::string host_of(Slot slot) const;
+  const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
+  // The job's slot that a slot of a node is; -1: there is none.
+  Slot job_slot(int node, Slot slot) const;
   // The own node's slot that a slot of the job is.
   std::optional<Slot> own_slot(Slot slot) const;
   // A node is connected.
   bool is_here(int node) const;
+  // It was heard of within two beats.
+  bool is_heard(int node) const { return node == own() || links_.is_heard(node_at(node).link); }
   std::string who_is_here() const { return roster_.who_is_here(); }
 
  private:
   using Link = NodeRoster::Link;
-  struct Home {  // of a slot of the job
-    int node;
-    Slot slot;  // of that node's
-  };
   struct Remote {
-    std::string address;
-    TimePoint heard;
     Endpoint master;
     std::optional<NodeJoin> waits;  // until it is clear whether an earlier job goes on
     std::vector<NodeFound> found;
   };
 
-  void opened(Link link, const std::string& address);
-  void message(Link link, std::string_view frame);
+  void message(Link link, const NodeMessage& message);
   void closed(Link link);
   void feed(const NodeRoster::Event& event);
   void on(int node, const NodeEnded& ended);
@@ -131,24 +141,18 @@ class Crew {
   void open_to_all();
   void lay_out();
   void welcome(int node);
-  void beat();
   void arm();
-  // To a node; to the own one by calls.
-  void order(int node, const NodeMessage& message);
   int slots_of(int node) const;
   std::vector<NodePlace> places_on(int node, const std::vector<JobCore::Place>& places,
                                    const std::vector<int>& ranks) const;
-  Slot job_slot(int node, Slot slot) const;
   const NodeRoster::Node& node_at(int node) const {
     return roster_.nodes()[static_cast<std::size_t>(node)];
   }
-  const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
   int nodes() const { return static_cast<int>(roster_.nodes().size()); }
   int own() const { return roster_.own_number(); }
   std::vector<int> own_last() const;
   Endpoint master_of(int node) const;
 
-  asio::io_context& loop_;
   const Plan& plan_;
   const Listener listener_;
   std::optional<JobJournal> was_;
@@ -158,7 +162,7 @@ class Crew {
   bool open_to_all_ = false;
   NodeRoster roster_;
   Node* own_ = nullptr;
-  StoreServer* store_ = nullptr;
+  NodeCare* own_care_ = nullptr;
   Endpoint master_;
   std::map<Link, Remote> remotes_;
   std::vector<Home> homes_;                  // by slot of the job
@@ -167,8 +171,8 @@ class Crew {
   int size_ = 0;                             // at the start
   std::set<int> released_;
   bool finished_ = false;
-  TimePoint beat_due_ = kNever;
-  asio::steady_timer beat_timer_, roster_timer_;
+  NodeLinks links_;
+  asio::steady_timer roster_timer_;
 };
 
 }  // namespace dlaunch

@@ -214,12 +214,15 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
 }
 
 void Follower::on_frame(std::string_view frame) {
-  const auto message = decode_node_message(frame, steady_now());
+  const auto message = decode_node_message(frame, link_->origin());
   if (!message) return log_warn("the leading dlaunch sent {}", message.error().what);
+  if (const auto* ping = std::get_if<NodePing>(&*message)) {
+    return send(NodePong{ping->sent, steady_now() - link_->origin()});
+  }
   pump_.post([this, what = *message] { take(what); });
 }
 
-void Follower::send(const NodeMessage& message) { link_->send(encode(message, steady_now())); }
+void Follower::send(const NodeMessage& message) { link_->send(encode(message, link_->origin())); }
 
 // -- What the job wants
 
@@ -236,7 +239,6 @@ void Follower::take(const NodeMessage& message) {
     note(*start);
     node_->drop_old_round_dirs();
     node_->start(*start);
-    if (care_) care_->begin_round(start->size, std::nullopt);
   } else if (const auto* stop = std::get_if<NodeStop>(&message)) {
     node_->driver().stop(stop->slots, stop->signal);
   } else if (const auto* pass = std::get_if<NodeHandOn>(&message)) {
@@ -246,9 +248,10 @@ void Follower::take(const NodeMessage& message) {
   } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
     note(*announce);
     (void)node_->announce(*announce);
-    if (care_) care_->begin_round(announce->size, std::nullopt);
   } else if (const auto* input = std::get_if<NodeInput>(&message)) {
     hub_->stdin_pump().feed(input->bytes);
+  } else {
+    (void)care_->take(message);
   }
 }
 
@@ -259,28 +262,26 @@ void Follower::welcomed(const NodeWelcome& welcome) {
         slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
                  .ended =
                      [this](Slot slot, const WorkerEnd& end) {
-                       if (care_) care_->gone(end.rank);
                        report(NodeEnded{slot, end});
                        node_->kill_leftovers();
                        join();
                      },
                  .start_failed = [this](Slot slot,
                                         const SpawnError& error) { start_errors_[slot] = error; },
-                 .child_changed =
-                     [this] {
-                       if (care_) care_->look();
-                     }});
+                 .child_changed = [this] { care_->look(); }});
     if (!node) {
       failed(kExitCannotCreate, node.error());
       return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
-    if (plan_.nodes.elects()) {
-      care_.emplace(loop_, plan_, *hub_, node_->processes(),
-                    [this](const JobCore::Event& event) { tell(event); });
-    }
+    care_.emplace(loop_, node_->processes(), [this](const NodeMessage& message) {
+      if (joined_) send(message);
+    });
   }
   joined_ = true;
+  const Duration still = welcome.still_after;
+  care_->begin(still > Duration::zero() ? std::optional(still) : std::nullopt);
+  show_the_way(welcome.led_by);
   run_ = welcome.run;
   number_ = welcome.number;
   hub_->stdin_pump().ask_again();
@@ -290,6 +291,14 @@ void Follower::welcomed(const NodeWelcome& welcome) {
     if (process.ready) send(NodeReady{slot, process.in_round, process.version});
   }
   log_info("joined the job as node {}", welcome.number);
+}
+
+// For dlaunchctl; without it the job goes on all the same.
+void Follower::show_the_way(const std::string& leader) {
+  signpost_.reset();
+  auto signpost = Signpost::open(loop_, job_dir_.path(), plan_.job_id, escaped(leader));
+  if (!signpost) return log_warn("{}", signpost.error().what);
+  signpost_ = std::move(*signpost);
 }
 
 void Follower::finished(const NodeFinish& finish) {

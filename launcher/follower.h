@@ -17,10 +17,11 @@
 
 #include "launcher/agent_base.h"
 #include "launcher/candidate.h"
-#include "launcher/job_care.h"
 #include "launcher/leader_link.h"
+#include "launcher/node_care.h"
 #include "launcher/node_message.h"
 #include "launcher/port_reservation.h"
+#include "launcher/signpost.h"
 
 namespace dlaunch {
 
@@ -57,6 +58,7 @@ class Follower final : private AgentBase {
   void note(const NodeStart& start);
   void note(const NodeAnnounce& announce);
   void welcomed(const NodeWelcome& welcome);
+  void show_the_way(const std::string& leader);
   void finished(const NodeFinish& finish);
   void tell(const JobCore::Event& event);
   void send(const NodeMessage& message);
@@ -69,7 +71,8 @@ class Follower final : private AgentBase {
   PortReservation master_port_;
   std::optional<CandidateProcess> elected_by_;
   std::optional<CandidateLink> candidate_;
-  std::optional<JobCare> care_;    // where the leader has no workers to look after
+  std::optional<NodeCare> care_;
+  std::unique_ptr<Signpost> signpost_;
   bool leads_ = false;             // our candidate
   std::optional<int> leave_with_;  // once our candidate has ended the job
   bool parted_ = false;

@@ -1,62 +1,54 @@
 #include "launcher/job_care.h"
 
-#include <signal.h>
-
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "launcher/report.h"
-#include "launcher/stacks.h"
 
 namespace dlaunch {
 namespace {
 
 ProgressWatch::Options watch_options(const Plan& plan) {
   ProgressWatch::Options options{.hang_timeout = plan.hang_timeout, .stragglers = {}};
-  // The workers of one host are all it sees.
-  options.stragglers.mode = plan.nodes.several() ? StragglerMode::off : plan.straggler;
+  options.stragglers.mode = plan.straggler;
   options.stragglers.detection.ratio = plan.straggler_ratio;
   options.stragglers.detection.window_time = plan.straggler_window;
+  options.stragglers.detection.line_kind = StepDigest::kBetweenHosts;
   return options;
 }
 
 }  // namespace
 
-JobCare::JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Processes& processes,
-                 std::function<void(JobCore::Event)> feed)
-    : loop_(loop),
-      plan_(plan),
+JobCare::JobCare(asio::io_context& loop, const Plan& plan, OutputHub& hub, Crew& crew,
+                 const JobCore& job, std::function<void(JobCore::Event)> feed)
+    : plan_(plan),
       hub_(hub),
-      processes_(processes),
+      crew_(crew),
+      job_(job),
       feed_(std::move(feed)),
-      watch_(loop, processes, watch_options(plan), listener()),
+      watch_(loop, watch_options(plan), *this),
+      errands_(loop, [this](int node, const NodeMessage& question) { ask(node, question); }),
       chaos_timer_(loop) {
   if (!plan.chaos) return;
   chaos_.emplace(steady_now(), *plan.chaos);
   arm_chaos();
 }
 
-ProgressWatch::Listener JobCare::listener() {
-  return {
-      .warn = [](const std::string& what) { log_warn("{}", what); },
-      .dump = [this](const RankSet& ranks) { show_stacks(ranks); },
-      .replace = [this](const RankSet& ranks, const std::string& why) { replace_hung(ranks, why); },
-      .replace_slow = [this](int rank, const std::string& why) { replace_slow(rank, why); },
-  };
-}
-
-void JobCare::begin_round(int ranks, std::optional<TimePoint> fenced) {
+void JobCare::begin_round(int round, int ranks, std::optional<TimePoint> fenced) {
   if (chaos_) {
     chaos_->new_round(steady_now());
     arm_chaos();
   }
   std::optional<Duration> recovered;
   if (fenced) recovered = steady_now() - *fenced;
-  watch_.new_round(
-      {.ranks = ranks, .nodes = 1, .min_ranks = plan_.min_nproc, .spares = plan_.spares},
-      recovered);
+  watch_.new_round(round,
+                   {.ranks = ranks,
+                    .nodes = static_cast<int>(nodes().size()),
+                    .min_ranks = plan_.min_nproc,
+                    .spares = plan_.spares},
+                   recovered);
 }
 
 void JobCare::stop() {
@@ -66,19 +58,96 @@ void JobCare::stop() {
   chaos_timer_.cancel();
 }
 
-std::vector<Slot> JobCare::slots_of(const RankSet& ranks) const {
-  auto found = processes_.members();
-  std::erase_if(found, [&](Slot slot) { return !ranks.contains(processes_.place(slot).rank); });
+void JobCare::lost_host(int node) {
+  errands_.lost(node);
+  watch_.lost(node);
+}
+
+void JobCare::take(int node, const NodeMessage& message) {
+  if (const auto* seen = std::get_if<NodeSeen>(&message)) {
+    watch_.take(node, *seen);
+  } else if (const auto* spans = std::get_if<NodeSpans>(&message)) {
+    watch_.take(node, *spans);
+  } else if (const auto* times = std::get_if<NodeTimes>(&message)) {
+    watch_.take(node, *times);
+  } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
+    errands_.take(node, *stacks);
+  } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
+    errands_.take(node, *workers);
+  }
+}
+
+// -- Who is where
+
+// Of hosts that are there.
+std::vector<Slot> JobCare::members() const {
+  std::vector<Slot> found;
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    const bool member = job_.rank_of(slot) >= 0 && job_.runs(slot);
+    if (member && crew_.is_here(job_.node_of(slot))) found.push_back(slot);
+  }
   return found;
 }
 
-void JobCare::show_stacks(const RankSet& ranks) {
+std::vector<Slot> JobCare::slots_of(const RankSet& ranks) const {
+  auto found = members();
+  std::erase_if(found, [&](Slot slot) { return !ranks.contains(job_.rank_of(slot)); });
+  return found;
+}
+
+std::set<int> JobCare::nodes() {
+  std::set<int> found;
+  for (const Slot slot : members()) found.insert(job_.node_of(slot));
+  return found;
+}
+
+// "rank 3 takes …; rank 3 is on host b"
+std::string JobCare::with_hosts(const std::string& sentence, const RankSet& ranks) const {
+  if (!plan_.nodes.several()) return sentence;
+  std::map<std::string, RankSet> hosts;
+  for (const Slot slot : slots_of(ranks)) hosts[crew_.host_of(slot)].insert(job_.rank_of(slot));
+  std::string text = sentence;
+  for (const auto& [host, there] : hosts) {
+    text += fmt::format("; {} {} on host {}", in_words(there), is(there), host);
+  }
+  return text;
+}
+
+void JobCare::survey(std::function<void(const std::map<Slot, NodeWorker>&)> done) {
+  std::set<int> all;
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    if (crew_.is_here(job_.node_of(slot))) all.insert(job_.node_of(slot));
+  }
+  errands_.survey(all, [this, done = std::move(done)](const auto& by_node) {
+    std::map<Slot, NodeWorker> workers;
+    for (const auto& [node, answer] : by_node) {
+      for (const NodeWorker& worker : answer.workers) {
+        const Slot slot = crew_.job_slot(node, worker.slot);
+        if (slot >= 0) workers[slot] = worker;
+      }
+    }
+    done(workers);
+  });
+}
+
+void JobCare::dump(Slot slot, Errands::Stacks done) {
+  const auto& home = crew_.home_of(slot);
+  errands_.dump(home.node, home.slot, std::move(done));
+}
+
+// -- What is done about it
+
+void JobCare::warn(const RankSet& ranks, const std::string& sentence) {
+  log_warn("{}", with_hosts(sentence, ranks));
+}
+
+void JobCare::dump(const RankSet& ranks) {
   for (const Slot slot : slots_of(ranks)) {
-    const int rank = processes_.place(slot).rank;
-    const pid_t pid = processes_.program_pid(slot);
+    const std::string where =
+        plan_.nodes.several() ? fmt::format(" on host {}", crew_.host_of(slot)) : "";
     ++dumps_;
-    dump_stacks(loop_, pid, [this, rank, pid](const std::vector<std::string>& lines) {
-      hub_.own_line(fmt::format("dlaunch: stacks of rank {} (pid {}):", rank, pid));
+    dump(slot, [this, rank = job_.rank_of(slot), where](int pid, const auto& lines) {
+      hub_.own_line(fmt::format("dlaunch: stacks of rank {} (pid {}{}):", rank, pid, where));
       for (const auto& line : lines) hub_.own_line("dlaunch:   " + line);
       if (--dumps_ > 0) return;
       for (const auto& replace : std::exchange(after_dumps_, {})) replace();
@@ -88,10 +157,9 @@ void JobCare::show_stacks(const RankSet& ranks) {
 
 void JobCare::replace_hung(const RankSet& ranks, const std::string& why) {
   for (const Slot slot : slots_of(ranks)) {
-    const auto replace = [this, slot, why, pid = processes_.program_pid(slot)] {
-      if (!processes_.running(slot) || processes_.program_pid(slot) != pid) return;
-      processes_.call_hung(slot, why);
-      feed_(JobCore::Replace{slot, FailureKind::hung});
+    const auto& home = crew_.home_of(slot);
+    const auto replace = [this, home, why, pid = watch_.pid_of(job_.rank_of(slot))] {
+      crew_.order(home.node, NodeHung{home.slot, pid, why});
     };
     // Its end would cut short the look at its stacks, and the job's end the one at another's.
     dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
@@ -100,7 +168,7 @@ void JobCare::replace_hung(const RankSet& ranks, const std::string& why) {
 
 void JobCare::replace_slow(int rank, const std::string& why) {
   for (const Slot slot : slots_of({rank})) {
-    log_warn("{}; starting it again", why);
+    log_warn("{}; starting it again", with_hosts(why, {rank}));
     feed_(JobCore::Replace{slot, FailureKind::evicted});
   }
 }
@@ -109,11 +177,9 @@ void JobCare::arm_chaos() {
   chaos_timer_.expires_at(chaos_->deadline());
   chaos_timer_.async_wait([this](asio::error_code ec) {
     if (ec || !chaos_) return;
-    for (const auto& deed : chaos_->step(steady_now(), processes_.members())) {
-      const pid_t pid = processes_.program_pid(deed.victim);
-      log_info("chaos: {} to rank {} (pid {})", describe_signal(deed.signal),
-               processes_.place(deed.victim).rank, pid);
-      ::kill(pid, deed.signal);
+    for (const auto& deed : chaos_->step(steady_now(), members())) {
+      const auto& home = crew_.home_of(deed.victim);
+      crew_.order(home.node, NodeHurt{home.slot, deed.signal});
     }
     arm_chaos();
   });

@@ -8,9 +8,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "launcher/process_tree.h"
-#include "launcher/stacks.h"
-#include "launcher/worker_evidence.h"
 
 namespace dlaunch {
 namespace {
@@ -22,10 +19,8 @@ std::string refusal(const std::string& why) { return json{{"ok", false}, {"error
 // The stacks of several workers, some at a time: each takes a process and reads whole libraries.
 class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
  public:
-  ManyStacks(asio::io_context& loop, std::string host, std::vector<WorkerStatus> workers,
-             ControlServer::Reply reply)
-      : loop_(loop),
-        host_(std::move(host)),
+  ManyStacks(JobCare& care, std::vector<WorkerStatus> workers, ControlServer::Reply reply)
+      : care_(care),
         workers_(std::move(workers)),
         reply_(std::move(reply)),
         answers_(workers_.size()) {}
@@ -39,17 +34,17 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
  private:
   void look_at_next() {
     const std::size_t i = next_++;
-    dump_stacks(loop_, workers_[i].pid,
-                [self = shared_from_this(), i](const std::vector<std::string>& lines) {
-                  self->add(i, lines);
-                });
+    care_.dump(workers_[i].slot,
+               [self = shared_from_this(), i](int, const std::vector<std::string>& lines) {
+                 self->add(i, lines);
+               });
   }
 
   void add(std::size_t i, const std::vector<std::string>& lines) {
     const WorkerStatus& worker = workers_[i];
     answers_[i] = {{"rank", worker.rank >= 0 ? json(worker.rank) : json()},
                    {"pid", worker.pid},
-                   {"host", host_},
+                   {"host", worker.host},
                    {"lines", lines}};
     if (next_ < workers_.size()) look_at_next();
     if (++answered_ == workers_.size()) tell();
@@ -57,8 +52,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
 
   void tell() { reply_(json{{"ok", true}, {"stacks", answers_}}.dump()); }
 
-  asio::io_context& loop_;
-  const std::string host_;
+  JobCare& care_;
   const std::vector<WorkerStatus> workers_;
   const ControlServer::Reply reply_;
   std::vector<json> answers_;
@@ -66,8 +60,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
 };
 
 // What the kernel says of a process that should be running.
-std::string state_in_words(const std::string& state, pid_t pid) {
-  const auto seen = state_of_process(pid);
+std::string state_in_words(const std::string& state, ProcessState seen) {
   if (seen == ProcessState::stopped) return "stopped by a signal";
   if (seen == ProcessState::traced) return "being traced";
   return state;
@@ -77,7 +70,7 @@ std::string state_in_words(const std::string& state, pid_t pid) {
 
 Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
                                                      const std::string& folder, Job job) {
-  std::unique_ptr<JobControl> control(new JobControl(loop, std::move(job)));
+  std::unique_ptr<JobControl> control(new JobControl(std::move(job)));
   auto server = ControlServer::open(
       loop, folder + "/" + kControlSocket, kMaxControlRequest,
       [c = control.get()](const std::string& request, const ControlServer::Reply& reply) {
@@ -88,19 +81,26 @@ Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
   return control;
 }
 
-JobControl::JobControl(asio::io_context& loop, Job job) : loop_(loop), job_(std::move(job)) {}
+JobControl::JobControl(Job job) : job_(std::move(job)) {}
 
+// The job's state is judged once all hosts have answered.
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
-  const JobStatus now = status();
-  const ControlDecision decision = decide(*parsed, now);
+  job_.care.survey([this, request = *parsed, reply](const Workers& workers) {
+    decide_on(request, status(workers), reply);
+  });
+}
+
+void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
+                           const ControlServer::Reply& reply) {
+  const ControlDecision decision = decide(request, now);
   if (!decision.refused.empty()) return reply(refusal(decision.refused));
-  switch (parsed->command) {
+  switch (request.command) {
     case ControlRequest::Command::status:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
     case ControlRequest::Command::stacks:
-      return std::make_shared<ManyStacks>(loop_, now.host, decision.stacks_of, reply)->start();
+      return std::make_shared<ManyStacks>(job_.care, decision.stacks_of, reply)->start();
     default:
       log_warn("dlaunchctl: {}", decision.done);
       reply(json{{"ok", true}, {"done", decision.done}}.dump());
@@ -108,7 +108,7 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
   }
 }
 
-JobStatus JobControl::status() const {
+JobStatus JobControl::status(const Workers& workers) const {
   const JobCore& core = job_.core;
   JobStatus status{.now = steady_now(),
                    .job_id = job_.plan.job_id,
@@ -130,7 +130,7 @@ JobStatus JobControl::status() const {
     status.program += (status.program.empty() ? "" : " ") + escaped(word);
   }
   for (Slot slot = 0; slot < core.slots(); ++slot) {
-    WorkerStatus worker = status_of(slot, status.now);
+    WorkerStatus worker = status_of(slot, workers, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {
       status.workers.push_back(std::move(worker));
     }
@@ -142,7 +142,7 @@ JobStatus JobControl::status() const {
   return status;
 }
 
-WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
+WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint now) const {
   const JobCore& core = job_.core;
   WorkerStatus worker{.slot = slot,
                       .rank = core.rank_of(slot),
@@ -150,14 +150,13 @@ WorkerStatus JobControl::status_of(Slot slot, TimePoint now) const {
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};
-  const auto own = job_.own_slot(slot);
-  if (!own || !job_.processes.running(*own)) return worker;
-  worker.pid = job_.processes.program_pid(*own);
-  worker.ran = now - job_.processes.started(*own);
-  if (worker.up) worker.state = state_in_words(worker.state, worker.pid);
-  const WorkerPlace& place = job_.processes.place(*own);
-  auto flight = read_flight(flight_record_of(place));
-  if (!flight.empty() && place.rank >= 0) worker.operation = std::move(flight.back());
+  const auto it = workers.find(slot);
+  if (it == workers.end()) return worker;
+  const NodeWorker& process = it->second;
+  worker.pid = process.pid;
+  worker.ran = std::max(Duration::zero(), now - process.started);
+  if (worker.up) worker.state = state_in_words(worker.state, process.state);
+  if (!process.operations.empty()) worker.operation = process.operations.back();
   return worker;
 }
 

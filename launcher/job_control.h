@@ -3,8 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +13,8 @@
 #include "elastic/job_core.h"
 #include "launcher/control_request.h"
 #include "launcher/control_server.h"
+#include "launcher/job_care.h"
 #include "launcher/plan.h"
-#include "launcher/processes.h"
 
 namespace dlaunch {
 
@@ -24,8 +24,7 @@ class JobControl {
   struct Job {
     const Plan& plan;
     const JobCore& core;
-    const Processes& processes;                         // of this host
-    std::function<std::optional<Slot>(Slot)> own_slot;  // theirs; none: it is of another host
+    JobCare& care;
     std::function<std::string(Slot)> host_of;
     std::function<std::vector<std::string>()> hosts;  // what is not as it should be with them
     std::function<void(JobCore::Event)> feed;
@@ -34,12 +33,14 @@ class JobControl {
                                                   Job job);
 
  private:
-  JobControl(asio::io_context& loop, Job job);
+  explicit JobControl(Job job);
   void answer(const std::string& request, const ControlServer::Reply& reply);
-  JobStatus status() const;
-  WorkerStatus status_of(Slot slot, TimePoint now) const;
+  using Workers = std::map<Slot, NodeWorker>;
+  void decide_on(const ControlRequest& request, const JobStatus& now,
+                 const ControlServer::Reply& reply);
+  JobStatus status(const Workers& workers) const;
+  WorkerStatus status_of(Slot slot, const Workers& workers, TimePoint now) const;
 
-  asio::io_context& loop_;
   const Job job_;
   const TimePoint started_ = steady_now();
   std::unique_ptr<ControlServer> server_;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -45,6 +46,7 @@ void JobStory::begin_round(int round, int workers) {
   facts_.nproc = workers;
   facts_.workers.clear();
   facts_.lost_host.clear();
+  facts_.ended_before_loss = 0;
 }
 
 void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
@@ -57,6 +59,16 @@ void JobStory::lost_host(const std::string& host, const JobCore& job, int node) 
       facts_.lost_ranks.push_back(job.rank_of(slot));
     }
   }
+}
+
+// In the order of their ends: what comes from another host comes later than it was.
+void JobStory::ended(const WorkerEnd& end) {
+  auto& ends = facts_.workers;
+  const auto at = std::upper_bound(ends.begin(), ends.end(), end,
+                                   [](const auto& a, const auto& b) { return a.ended < b.ended; });
+  const auto before = static_cast<std::size_t>(at - ends.begin());
+  if (before < facts_.ended_before_loss) ++facts_.ended_before_loss;
+  ends.insert(at, end);
 }
 
 void JobStory::start_failed(Slot slot, const SpawnError& error) {

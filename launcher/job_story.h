@@ -24,7 +24,7 @@ class JobStory {
   void setup_failed() { facts_.end = JobEnd::setup_failed; }
   // A host and the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
-  void ended(const WorkerEnd& end) { facts_.workers.push_back(end); }
+  void ended(const WorkerEnd& end);
 
   // One line each, for a job that goes on: of the failures in this round, or of one of them.
   void tell_restart(const JobCore& job) const;

@@ -105,6 +105,7 @@ class Judge {
   Index find_root();
   Index follow_lost_peers(std::size_t start);
   void sort_others();
+  void find_doubts();
   int exit_code() const;
   int exit_code_of(const WorkerEnd& root) const;
   int spawn_exit_code() const;
@@ -205,6 +206,20 @@ void Judge::sort_others() {
   }
 }
 
+// The difference of two clocks beside a third has the errors of both.
+void Judge::find_doubts() {
+  if (!verdict_.root) return;
+  const WorkerEnd& root = facts_.workers[*verdict_.root];
+  for (const std::size_t i : verdict_.own_failures) {
+    const WorkerEnd& other = facts_.workers[i];
+    if (kinds_[i] != Kind::own || kinds_[*verdict_.root] != Kind::own) continue;
+    const Duration error = root.clock_error + other.clock_error;
+    if (other.host != root.host && other.ended - root.ended <= error) {
+      verdict_.maybe_first.push_back(i);
+    }
+  }
+}
+
 int Judge::spawn_exit_code() const {
   return start_exit_code(facts_.failed_stage, facts_.failed_errno);
 }
@@ -246,6 +261,7 @@ Verdict Judge::decide() {
     if (!verdict_.lost_host) verdict_.root = find_root();
   }
   sort_others();
+  find_doubts();
   verdict_.exit_code = exit_code();
   return verdict_;
 }

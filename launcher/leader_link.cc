@@ -44,7 +44,7 @@ struct LeaderLink::Connection {
   FrameBuffer frames;
   std::array<char, 16384> input{};
   std::string unsent, sending;
-  TimePoint heard = steady_now();
+  TimePoint heard = steady_now(), origin = heard;
   bool open = false;    // proven
   bool closed = false;  // given up, or left
 };
@@ -133,6 +133,7 @@ bool LeaderLink::take(const ConnectionPtr& connection, std::string_view bytes) {
     bytes.remove_prefix(*used);
     if (!connection->handshake.done()) return true;
     connection->open = true;
+    connection->origin = steady_now();
     pause_ = kFirstPause;
     listener_.opened();
   }
@@ -160,6 +161,8 @@ std::string LeaderLink::local_address() const {
   const auto local = connection_ ? connection_->socket.local_endpoint(ec) : tcp::endpoint();
   return !connection_ || ec ? "" : local.address().to_string();
 }
+
+TimePoint LeaderLink::origin() const { return connection_->origin; }
 
 void LeaderLink::flush(const ConnectionPtr& connection) {
   if (connection->unsent.empty()) return;

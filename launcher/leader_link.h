@@ -45,6 +45,8 @@ class LeaderLink {
   void send(const std::string& frame);
   // Our own, by which the leader's host reaches us; "" while it is not connected.
   std::string local_address() const;
+  // Of the times in what is sent: when the connection was proven, or began to be tried.
+  TimePoint origin() const;
   // Nothing is heard of it any more. What was sent gets out.
   void stop();
 

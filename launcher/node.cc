@@ -103,7 +103,7 @@ bool Node::announce(const NodeAnnounce& announce) {
   }
   for (const auto& place : announce.places) {
     if (!processes_.running(place.slot)) continue;
-    processes_.move(place.slot, place.rank, *dir);
+    processes_.move(place.slot, place.rank, announce.round, *dir);
     channel_->send(processes_.place(place.slot).worker,
                    RoundNotice{.round = announce.round,
                                .rank = place.rank,

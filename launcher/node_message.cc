@@ -12,10 +12,12 @@ namespace {
 constexpr std::size_t kMaxText = 1 << 20;  // an error file
 constexpr std::size_t kMaxItems = 16384;   // as many workers as a job may have
 
+constexpr Duration kYear = std::chrono::hours(24 * 365);
+
 // One list of fields serves both directions.
 class Out {
  public:
-  explicit Out(TimePoint now) : now_(now) {}
+  explicit Out(TimePoint origin) : origin_(origin) {}
   template <std::integral T>
   void operator()(const T& value) {
     writer_.put(value);
@@ -24,7 +26,8 @@ class Out {
   void operator()(const std::string& text) {
     writer_.put_string(std::string_view(text).substr(0, kMaxText));
   }
-  void operator()(const TimePoint& time) { writer_.put((now_ - time).count()); }
+  void operator()(const Duration& time) { writer_.put(time.count()); }
+  void operator()(const TimePoint& time) { writer_.put((time - origin_).count()); }
   template <class T>
   void list(const std::vector<T>& items) {
     const auto size = std::min(items.size(), kMaxItems);
@@ -34,23 +37,26 @@ class Out {
   std::string take() { return writer_.take(); }
 
  private:
-  const TimePoint now_;
+  const TimePoint origin_;
   Writer writer_;
 };
 
 class In {
  public:
-  In(std::string_view bytes, TimePoint now) : now_(now), reader_(bytes) {}
+  In(std::string_view bytes, TimePoint origin) : origin_(origin), reader_(bytes) {}
   template <std::integral T>
   void operator()(T& value) {
     value = reader_.get<T>();
   }
   void operator()(bool& value) { value = reader_.get<std::uint8_t>() != 0; }
   void operator()(std::string& text) { text = reader_.get_string(kMaxText); }
-  // Not from the future, and not so long ago that sums overflow.
+  // Not so long that sums overflow.
+  void operator()(Duration& time) {
+    time = std::clamp<Duration>(Duration(reader_.get<Duration::rep>()), Duration::zero(), kYear);
+  }
   void operator()(TimePoint& time) {
-    const auto age = Duration(reader_.get<Duration::rep>());
-    time = now_ - std::clamp<Duration>(age, Duration::zero(), std::chrono::hours(24 * 365));
+    const auto since = Duration(reader_.get<Duration::rep>());
+    time = origin_ + std::clamp<Duration>(since, -kYear, kYear);
   }
   template <class T>
   void list(std::vector<T>& items) {
@@ -63,7 +69,7 @@ class In {
   bool done() const { return fits_ && reader_.done(); }
 
  private:
-  const TimePoint now_;
+  const TimePoint origin_;
   Reader reader_;
   bool fits_ = true;
 };
@@ -75,6 +81,53 @@ void as_byte(A& a, Enum& value, std::remove_const_t<Enum> last) {
   a(byte);
   if constexpr (!std::is_const_v<Enum>) {
     value = static_cast<Enum>(std::min(byte, static_cast<std::uint8_t>(last)));
+  }
+}
+
+// Of launcher/care_message.h.
+template <class A, class M>
+void care_fields(A& a, M& m) {
+  using T = std::remove_const_t<M>;
+  if constexpr (std::is_same_v<T, NodePing>) {
+    a(m.sent);
+  } else if constexpr (std::is_same_v<T, NodePong>) {
+    a(m.sent), a(m.since);
+  } else if constexpr (std::is_same_v<T, NodeLook>) {
+    a(m.look);
+  } else if constexpr (std::is_same_v<T, NodeCut> || std::is_same_v<T, NodeSpans>) {
+    a(m.look), a(m.first), a(m.last);
+  } else if constexpr (std::is_same_v<T, NodeRankTimes>) {
+    a(m.rank), a(m.entered), a(m.in_op), a(m.step);
+  } else if constexpr (std::is_same_v<T, NodeReceived>) {
+    a(m.from), a(m.to), a(m.bytes), a(m.time);
+  } else if constexpr (std::is_same_v<T, NodeTimes>) {
+    a(m.look), a.list(m.ranks), a.list(m.links);
+  } else if constexpr (std::is_same_v<T, NodePosition>) {
+    a(m.group), a(m.seq), a(m.inside), a(m.what), a(m.still);
+  } else if constexpr (std::is_same_v<T, NodeRank>) {
+    a(m.rank), a(m.round), a(m.pid);
+    as_byte(a, m.state, ProcessState::traced);
+    a(m.left), a(m.moves), a.list(m.positions);
+  } else if constexpr (std::is_same_v<T, NodeSeen>) {
+    a.list(m.ranks);
+  } else if constexpr (std::is_same_v<T, NodeDump>) {
+    a(m.errand), a(m.slot);
+  } else if constexpr (std::is_same_v<T, NodeStacks>) {
+    a(m.errand), a(m.slot), a(m.pid), a.list(m.lines);
+  } else if constexpr (std::is_same_v<T, NodeHung>) {
+    a(m.slot), a(m.pid), a(m.why);
+  } else if constexpr (std::is_same_v<T, NodeHurt>) {
+    a(m.slot), a(m.signal);
+  } else if constexpr (std::is_same_v<T, NodeSurvey>) {
+    a(m.errand);
+  } else if constexpr (std::is_same_v<T, NodeWorker>) {
+    a(m.slot), a(m.pid), a(m.started);
+    as_byte(a, m.state, ProcessState::traced);
+    a.list(m.operations);
+  } else if constexpr (std::is_same_v<T, NodeWorkers>) {
+    a(m.errand), a.list(m.workers);
+  } else {
+    a(m.slot);  // NodeSpawned, NodeNotStarted, NodeUnkillable
   }
 }
 
@@ -97,6 +150,7 @@ void fields(A& a, M& m) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
+    a(m.by_chaos);
   } else if constexpr (std::is_same_v<T, NodeFound>) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {
@@ -117,7 +171,7 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeSignal>) {
     a(m.number);
   } else if constexpr (std::is_same_v<T, NodeWelcome>) {
-    a(m.number), a(m.slots), a(m.run);
+    a(m.number), a(m.slots), a(m.run), a(m.led_by), a(m.still_after);
   } else if constexpr (std::is_same_v<T, NodeRefused>) {
     a(m.why);
   } else if constexpr (std::is_same_v<T, NodeStart>) {
@@ -138,7 +192,7 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeInput>) {
     a(m.bytes);
   } else {
-    a(m.slot);  // NodeSpawned, NodeNotStarted, NodeUnkillable
+    care_fields(a, m);
   }
 }
 
@@ -158,14 +212,16 @@ bool makes_sense(const NodeMessage& message) {
   if (const auto* start = std::get_if<NodeStart>(&message)) {
     return start->round > 0 && start->size > 0 && start->nodes > 0;
   }
+  if (const auto* cut = std::get_if<NodeCut>(&message)) return cut->first < cut->last;
+  if (const auto* spans = std::get_if<NodeSpans>(&message)) return spans->first <= spans->last;
   const auto* announce = std::get_if<NodeAnnounce>(&message);
   return announce == nullptr || (announce->round > 0 && announce->size > 0);
 }
 
 }  // namespace
 
-std::string encode(const NodeMessage& message, TimePoint now) {
-  Out out(now);
+std::string encode(const NodeMessage& message, TimePoint origin) {
+  Out out(origin);
   out(static_cast<std::uint8_t>(message.index()));
   std::visit([&](const auto& what) { fields(out, what); }, message);
   const std::string body = out.take();
@@ -174,8 +230,8 @@ std::string encode(const NodeMessage& message, TimePoint now) {
   return frame.take();
 }
 
-Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint now) {
-  In in(frame, now);
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin) {
+  In in(frame, origin);
   std::uint8_t kind = 0;
   in(kind);
   constexpr auto kKinds = std::variant_size_v<NodeMessage>;

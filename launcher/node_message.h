@@ -1,6 +1,8 @@
 // NodeMessage: what the leading dlaunch of a job on several hosts and the dlaunch of another host
 // tell each other, over a connection that both have proven (rendezvous/handshake.h). Slots are the
-// node's own, from 0. Durations cross the wire, never points in time.
+// node's own, from 0. Durations cross the wire, never points in time: a TimePoint is told as the
+// time since the sender's origin, and means the same where the receiver knows where that origin
+// lies on its own clock (launcher/host_clock.h).
 //
 // A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. A frame of no
 // bytes says only that its sender is alive: each end sends one every kBeat, and takes the other for
@@ -15,6 +17,7 @@
 
 #include "base/result.h"
 #include "elastic/job_core.h"
+#include "launcher/care_message.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
 
@@ -87,6 +90,8 @@ struct NodeWelcome {
   std::int32_t number = 0;  // of the node
   std::int32_t slots = 1;   // it has so many
   std::string run;          // "": without a journal, it ends with its leader
+  std::string led_by;       // the leader's host
+  Duration still_after{};   // a worker that has not moved for so long is told of; 0: none is
 };
 struct NodeClear {};  // end all workers, and join anew
 struct NodeRefused {
@@ -135,12 +140,13 @@ using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
-                 NodeInputWanted, NodeInput>;
+                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeHurt, NodeSurvey, NodePong,
+                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted, NodeInput>;
 
-// With the frame's size in front.
-std::string encode(const NodeMessage& message, TimePoint now);
-// Of a frame's inside. Errc::protocol for whatever does not fit exactly. Slots are not checked
-// against how many there are.
-Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint now);
+// With the frame's size in front. origin: the sender's.
+std::string encode(const NodeMessage& message, TimePoint origin);
+// Of a frame's inside. origin: the sender's, by the receiver's clock. Errc::protocol for whatever
+// does not fit exactly. Slots and ranks are not checked against how many there are.
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin);
 
 }  // namespace dlaunch

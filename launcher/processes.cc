@@ -98,8 +98,9 @@ SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
   return {};
 }
 
-void Processes::move(Slot slot, int rank, std::string round_dir) {
+void Processes::move(Slot slot, int rank, int round, std::string round_dir) {
   at(slot).waits = false;
+  at(slot).place.round = round;
   at(slot).place.rank = rank;
   at(slot).place.round_dir = std::move(round_dir);
   hub_.set_rank(slot, rank);
@@ -154,6 +155,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   end.signal_we_sent = process.signal_sent;
   end.hung = process.hung;
   note_wait_status(end, info);
+  end.by_chaos = process.by_chaos && end.signal == SIGKILL;
   if (end.signal == 0 && end.exit_code == 0) return end;
   note_out_of_memory(end, oom_before_);
   note_left_files(end, process.place);

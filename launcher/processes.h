@@ -38,7 +38,7 @@ class Processes {
   // stage == none on success.
   SpawnError start(Slot slot, const WorkerPlace& place);
   // The worker's place from now on: of a later round.
-  void move(Slot slot, int rank, std::string round_dir);
+  void move(Slot slot, int rank, int round, std::string round_dir);
   // To its process group; SIGKILL to all its descendants.
   void signal(Slot slot, int number);
   // Reaps it at once if it has ended already, which calls the listener.
@@ -58,6 +58,8 @@ class Processes {
   void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
   // Why the worker is about to be killed; stands in what is told of its end.
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
+  // --chaos is about to kill it; so does this.
+  void note_chaos(Slot slot) { at(slot).by_chaos = true; }
   const WorkerPlace& place(Slot slot) const;
   // Of those that run:
   std::vector<Slot> running_slots() const;
@@ -71,6 +73,7 @@ class Processes {
     pid_t pid = -1;
     pid_t program_pid = -1;
     std::string hung;
+    bool by_chaos = false;
     asio::posix::stream_descriptor exited;  // the pidfd
     TimePoint started{};
     int signal_sent = 0;

@@ -1,10 +1,7 @@
 #include "launcher/progress_watch.h"
 
 #include <algorithm>
-
-#include "base/flight.h"
-#include "launcher/process_tree.h"
-#include "launcher/worker_evidence.h"
+#include <utility>
 
 namespace dlaunch {
 namespace {
@@ -23,43 +20,54 @@ HangConfig config_of(std::optional<Duration> hang_timeout) {
   return {.hang_timeout = limit, .stop_limit = limit};
 }
 
-void add_samples(int rank, ProcessState state, const std::vector<FlightPosition>& positions,
-                 HangJudge::Samples& samples) {
-  const auto now = steady_now();
-  ProgressSample sample{.rank = rank, .state = state};
-  for (const auto& position : positions) {
-    sample.group = position.group;
-    sample.seq = position.seq;
-    sample.inside = position.inside;
-    sample.what = position.what;
-    sample.age = std::max(Duration::zero(), now - position.moved);
-    samples.push_back(sample);
-  }
-  if (positions.empty()) samples.push_back(sample);
+bool is_held(const NodeRank& rank) {
+  return rank.state == ProcessState::stopped || rank.state == ProcessState::traced;
+}
+
+RankSet ranks_of(const Slowness& slow) {
+  return slow.peer < 0 ? RankSet{slow.rank} : RankSet{slow.rank, slow.peer};
 }
 
 }  // namespace
 
-ProgressWatch::ProgressWatch(asio::io_context& loop, const Processes& processes,
-                             const Options& options, Listener listener)
-    : processes_(processes),
+ProgressWatch::ProgressWatch(asio::io_context& loop, const Options& options, Hands& hands)
+    : hands_(hands),
       looks_for_hangs_(options.hang_timeout.has_value()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
       interval_(interval_of(options)),
       hangs_(config_of(options.hang_timeout)),
       stragglers_(options.stragglers),
-      listener_(std::move(listener)),
       timer_(loop) {
   arm();
 }
 
-void ProgressWatch::new_round(const StragglerJudge::NewRound& round,
+// Warnings come after half of the time.
+Duration ProgressWatch::still_after(std::optional<Duration> hang_timeout) {
+  return hang_timeout ? std::max<Duration>(*hang_timeout / 8, std::chrono::milliseconds(1))
+                      : Duration::zero();
+}
+
+void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,
                               std::optional<Duration> recovered) {
+  round_ = round;
+  std::erase_if(ranks_, [=](const auto& known) { return known.second.rank.round < round; });
   feed(HangJudge::NewRound{});
-  left_.clear();
   digest_.reset();
-  feed(StragglerJudge::Event(round));
+  feed(StragglerJudge::Event(sizes));
   if (recovered) feed(StragglerJudge::Event(StragglerJudge::Recovered{*recovered}));
+}
+
+void ProgressWatch::gone(int rank) {
+  ranks_.erase(rank);
+  feed(HangJudge::Gone{rank});
+}
+
+void ProgressWatch::lost(int node) {
+  RankSet there;
+  for (const auto& [rank, known] : ranks_) {
+    if (known.node == node) there.insert(rank);
+  }
+  for (const int rank : there) gone(rank);
 }
 
 void ProgressWatch::arm() {
@@ -78,64 +86,105 @@ void ProgressWatch::stop() {
   timer_.cancel();
 }
 
+int ProgressWatch::pid_of(int rank) const {
+  const auto it = ranks_.find(rank);
+  return it == ranks_.end() ? 0 : it->second.rank.pid;
+}
+
+// -- Who hangs
+
 // Who waits for the next round hangs in none; one that does not leave the round it is in may.
-void ProgressWatch::note_leavers() {
-  for (const Slot slot : processes_.members()) {
-    const int rank = processes_.place(slot).rank;
-    if (processes_.waits(slot) && left_.insert(rank).second) feed(HangJudge::Gone{rank});
+void ProgressWatch::take(int node, const NodeSeen& seen) {
+  if (stopped_) return;
+  bool urgent = false;
+  for (const NodeRank& rank : seen.ranks) {
+    const auto before = ranks_.find(rank.rank);
+    if (rank.round < round_ || rank.rank < 0) continue;
+    if (rank.left) {
+      if (before != ranks_.end() && before->second.rank.pid == rank.pid) gone(rank.rank);
+      continue;
+    }
+    urgent = urgent || is_held(rank) || (before != ranks_.end() && is_held(before->second.rank));
+    Known& known = ranks_[rank.rank];
+    auto places = std::exchange(known.rank.positions, {});
+    const bool same = known.rank.round == rank.round && known.rank.pid == rank.pid;
+    known = {node, steady_now(), rank};
+    if (rank.moves && same) known.rank.positions = std::move(places);
   }
+  if (urgent) look();
 }
 
 void ProgressWatch::look() {
   if (stopped_) return;
-  note_leavers();
+  const auto now = steady_now();
   HangJudge::Samples samples;
-  for (const Slot slot : processes_.members()) {
-    const auto& place = processes_.place(slot);
-    if (left_.contains(place.rank)) continue;
-    const auto state = state_of_process(processes_.program_pid(slot));
-    if (state) add_samples(place.rank, *state, read_positions(flight_record_of(place)), samples);
+  for (const auto& [rank, known] : ranks_) {
+    if (known.rank.round == round_ && hands_.is_heard(known.node)) {
+      add_samples(now, known, samples);
+    }
   }
   feed(HangJudge::Event(samples));
   if (looks_for_hangs_) feed(HangJudge::Clock{});
 }
 
-// Where one rank has no record the program does not use libdlring, or not yet.
-void ProgressWatch::look_for_slow() {
-  std::map<int, StepDigest::Record> records;
-  for (const Slot slot : processes_.members()) {
-    const auto& place = processes_.place(slot);
-    const std::string flight = flight_record_of(place);
-    if (flight.empty()) return;
-    records[place.rank] = {read_spans(flight), read_received(flight)};
+void ProgressWatch::add_samples(TimePoint now, const Known& known,
+                                HangJudge::Samples& samples) const {
+  ProgressSample sample{.rank = known.rank.rank, .state = known.rank.state};
+  for (const NodePosition& at : known.rank.positions) {
+    sample.group = at.group;
+    sample.seq = at.seq;
+    sample.inside = at.inside;
+    sample.what = at.what;
+    sample.age = sample.seen = known.rank.moves ? Duration::zero() : at.still + (now - known.told);
+    samples.push_back(sample);
   }
-  if (const auto step = digest_.add(records)) feed(StragglerJudge::Event(*step));
+  if (known.rank.positions.empty()) samples.push_back(sample);
 }
 
 void ProgressWatch::feed(const HangJudge::Event& event) {
   for (const auto& action : hangs_.step(steady_now(), event)) {
     if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
-      listener_.warn(warn->sentence);
+      hands_.warn({warn->rank}, warn->sentence);
     } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
-      listener_.dump(dump->ranks);
+      hands_.dump(dump->ranks);
     } else if (const auto* replace = std::get_if<HangJudge::Replace>(&action)) {
-      listener_.replace(replace->ranks, replace->sentence);
+      hands_.replace_hung(replace->ranks, replace->sentence);
     }
   }
+}
+
+// -- Who is slow
+
+void ProgressWatch::look_for_slow() {
+  const std::set<int> nodes = hands_.nodes();
+  if (stopped_ || nodes.empty()) return;
+  const NodeLook look = digest_.begin(nodes);
+  for (const int node : nodes) hands_.ask(node, look);
+}
+
+void ProgressWatch::take(int node, const NodeSpans& spans) {
+  const auto cut = stopped_ ? std::nullopt : digest_.add(node, spans);
+  if (!cut) return;
+  for (const int each : hands_.nodes()) hands_.ask(each, *cut);
+}
+
+void ProgressWatch::take(int node, const NodeTimes& times) {
+  const auto step = stopped_ ? std::nullopt : digest_.add(node, times);
+  if (step) feed(StragglerJudge::Event(*step));
 }
 
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
   for (const auto& action : stragglers_.step(steady_now(), event)) {
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
-      listener_.warn(warn->slowness.sentence);
+      hands_.warn(ranks_of(warn->slowness), warn->slowness.sentence);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
-      listener_.warn(clear->slowness.sentence + ": this is over");
+      hands_.warn(ranks_of(clear->slowness), clear->slowness.sentence + ": this is over");
     } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
-      listener_.replace_slow(restart->rank, restart->why);
+      hands_.replace_slow(restart->rank, restart->why);
     } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {
-      listener_.replace_slow(evict->rank, evict->why);
+      hands_.replace_slow(evict->rank, evict->why);
     } else if (const auto* refrain = std::get_if<StragglerJudge::Refrain>(&action)) {
-      listener_.warn(refrain->why);
+      hands_.warn({refrain->rank}, refrain->why);
     }
   }
 }

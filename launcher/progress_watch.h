@@ -1,10 +1,12 @@
-// ProgressWatch: looks at how far the workers of this node have come, by their flight records and
-// /proc, and asks HangJudge and StragglerJudge what to make of it: every 200 ms with a hang
-// time-out, ten times in a window of the stragglers without, and at once when a child was stopped
-// or continued. One thread, the loop's.
+// ProgressWatch: how far all workers of the job have come, as their hosts tell, and what HangJudge
+// and StragglerJudge make of it: every 200 ms with a hang time-out, ten times in a window of the
+// stragglers without, and at once when a worker was stopped or continued. Where the job is led. One
+// thread, the loop's.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -13,49 +15,73 @@
 
 #include "elastic/hang.h"
 #include "elastic/straggler.h"
-#include "launcher/processes.h"
+#include "launcher/care_message.h"
+#include "launcher/node_message.h"
 #include "launcher/step_digest.h"
 
 namespace dlaunch {
 
 class ProgressWatch {
  public:
-  struct Listener {
-    std::function<void(const std::string& sentence)> warn;
-    std::function<void(const RankSet& ranks)> dump;
-    std::function<void(const RankSet& ranks, const std::string& sentence)> replace;
-    std::function<void(int rank, const std::string& why)> replace_slow;
+  class Hands {
+   public:
+    virtual ~Hands() = default;
+    // ranks: whom it is about.
+    virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
+    virtual void dump(const RankSet& ranks) = 0;
+    virtual void replace_hung(const RankSet& ranks, const std::string& sentence) = 0;
+    virtual void replace_slow(int rank, const std::string& why) = 0;
+    // The nodes that have ranks now; whether one was heard of within a second; a question to it,
+    // which may be answered at once.
+    virtual std::set<int> nodes() = 0;
+    virtual bool is_heard(int node) = 0;
+    virtual void ask(int node, const NodeMessage& question) = 0;
   };
   struct Options {
     std::optional<Duration> hang_timeout;  // none: hangs are not looked for
     StragglerJudgeConfig stragglers;
   };
-  ProgressWatch(asio::io_context& loop, const Processes& processes, const Options& options,
-                Listener listener);
+  // hands must outlive it.
+  ProgressWatch(asio::io_context& loop, const Options& options, Hands& hands);
+
+  // For how long a worker stands still until its host is to tell of it; 0: it never is.
+  static Duration still_after(std::optional<Duration> hang_timeout);
 
   // recovered: how long the job was without one.
-  void new_round(const StragglerJudge::NewRound& round, std::optional<Duration> recovered);
-  void gone(int rank) { feed(HangJudge::Gone{rank}); }
-  void look();  // at who was stopped, and with a hang time-out who hangs
+  void new_round(int round, const StragglerJudge::NewRound& sizes,
+                 std::optional<Duration> recovered);
+  void gone(int rank);
+  void lost(int node);
+  void take(int node, const NodeSeen& seen);
+  void take(int node, const NodeSpans& spans);
+  void take(int node, const NodeTimes& times);
+  // Of the worker of that rank, as its host told last; 0: not known.
+  int pid_of(int rank) const;
   // Nobody is watched any more.
   void stop();
 
  private:
-  void note_leavers();
+  struct Known {  // of a rank
+    int node = 0;
+    TimePoint told{};
+    NodeRank rank;
+  };
+  void arm();
+  void look();  // at who was stopped, and with a hang time-out who hangs
+  void look_for_slow();
+  void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
   void feed(const HangJudge::Event& event);
   void feed(const StragglerJudge::Event& event);
-  void arm();
-  void look_for_slow();
 
-  const Processes& processes_;
+  Hands& hands_;
   const bool looks_for_hangs_;
   const bool looks_for_slow_;
   const Duration interval_;
   HangJudge hangs_;
   StragglerJudge stragglers_;
-  std::set<int> left_;  // ranks that wait for the next round
+  int round_ = 0;
+  std::map<int, Known> ranks_;
   StepDigest digest_;
-  Listener listener_;
   asio::steady_timer timer_;
   bool stopped_ = false;
 };

@@ -21,12 +21,14 @@ struct WorkerEnd {
   int pid = 0;
   std::string host;  // "": the job's own
   TimePoint started{};
-  TimePoint ended{};  // when its pidfd told us
-  int exit_code = 0;  // valid if signal == 0
-  int signal = 0;     // that killed it; 0: it exited
+  TimePoint ended{};       // when its pidfd told its agent
+  Duration clock_error{};  // by which that may be wrong beside the leader's clock
+  int exit_code = 0;       // valid if signal == 0
+  int signal = 0;          // that killed it; 0: it exited
   bool core_dumped = false;
   std::string hung;           // why dlaunch killed it as hung, in words; "": it did not
   int signal_we_sent = 0;     // the last signal dlaunch had sent it before it ended; 0: none
+  bool by_chaos = false;      // --chaos sent the SIGKILL
   bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
@@ -61,7 +63,7 @@ struct JobFacts {
   Stage failed_stage = Stage::none;
   int failed_errno = 0;
   std::string failed_what;         // "exec 'trian.py': No such file or directory"
-  std::vector<WorkerEnd> workers;  // those that have ended, in the order they ended
+  std::vector<WorkerEnd> workers;  // those that have ended, in the order of `ended`
   // In this round: the first host that was lost with its workers, and how many had ended before.
   std::string lost_host;
   std::vector<int> lost_ranks;
@@ -75,6 +77,7 @@ struct Verdict {
   std::vector<std::size_t> consequences;  // that failed because the root did
   std::vector<std::size_t> stopped;       // ended by our own signals
   std::vector<std::size_t> own_failures;  // failed by themselves, later than the root
+  std::vector<std::size_t> maybe_first;   // of these: on other hosts, and earlier for all we know
   // libdlring told the root that it lost this peer, and yet no failure of that peer explains it:
   int left_early = -1;           // the peer had ended with code 0 before the others were done
   int lost_unseen = -1;          // the peer was alive, or is none of this node's
@@ -92,9 +95,11 @@ struct Verdict {
 // - if its last words are of a broken connection, and another worker failed by itself no more than
 //   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
 //   overrules anything but such a tie.
-// Of the others, the earliest is the root. The loss of a host with its workers is the cause where
-// none failed by itself before. Where nobody is left, what libdlring noted is followed
-// from peer to peer: a peer that we stopped while it was failing, or that had left with code 0.
+// Of the others, the earliest is the root, on the leader's clock; where another host's clock is not
+// known well enough to tell, the verdict says whose failures may have been the first. The loss of a
+// host with its workers is the cause where none failed by itself before. Where nobody is left, what
+// libdlring noted is followed from peer to peer: a peer that we stopped while it was failing, or
+// that had left with code 0.
 Verdict judge(const JobFacts& facts);
 
 // Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI.

@@ -57,6 +57,8 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
     out["exit_code"] = worker.exit_code;
   }
   if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
+  if (worker.clock_error > Duration::zero()) out["clock_error_s"] = seconds(worker.clock_error);
+  if (worker.by_chaos) out["by_chaos"] = true;
   if (!worker.hung.empty()) out["hung"] = worker.hung;
   if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
@@ -109,6 +111,11 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   if (verdict.lost_unseen >= 0) out["lost_unseen"] = verdict.lost_unseen;
   if (verdict.lost_host) out["lost_host"] = facts.lost_host;
   if (verdict.lost_each_other) out["lost_each_other"] = true;
+  if (!verdict.maybe_first.empty()) {
+    json ranks = json::array();
+    for (const auto i : verdict.maybe_first) ranks.push_back(facts.workers[i].rank);
+    out["maybe_first"] = std::move(ranks);
+  }
   if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();
   for (std::size_t i = 0; i < facts.workers.size(); ++i) {

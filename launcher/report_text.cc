@@ -34,6 +34,7 @@ std::string signal_name(int signal) {
 
 std::string how_it_ended(const WorkerEnd& worker) {
   if (!worker.hung.empty()) return "it hung, and dlaunch killed it";
+  if (worker.by_chaos) return fmt::format("--chaos sent it {}", describe_signal(SIGKILL));
   if (worker.oom_evidence) return "killed by SIGKILL (out of memory)";
   if (worker.signal != 0) {
     return fmt::format("killed by {}{}", describe_signal(worker.signal),
@@ -140,7 +141,7 @@ void add_evidence(Lines& out, const WorkerEnd& root) {
   if (root.oom_evidence) {
     out.push_back("  out of memory: " + root.oom_text +
                   "; give the job more memory or start fewer workers");
-  } else if (root.signal == SIGKILL && root.signal_we_sent != SIGKILL) {
+  } else if (root.signal == SIGKILL && root.signal_we_sent != SIGKILL && !root.by_chaos) {
     out.push_back(
         "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "
         "memory (see dmesg)");
@@ -210,6 +211,22 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
 
 // -- What became of the others because of it
 
+std::string on_other_host(const WorkerEnd& worker, const WorkerEnd* root) {
+  if (root == nullptr || worker.host == root->host || worker.host.empty()) return "";
+  return " on host " + worker.host;
+}
+
+// How well "later" is known of a worker on another host than the root.
+std::string clocks(const Verdict& verdict, std::size_t index, const WorkerEnd& worker,
+                   const WorkerEnd* root) {
+  if (root == nullptr || worker.host == root->host) return "";
+  const Duration error = worker.clock_error + root->clock_error;
+  const auto& doubts = verdict.maybe_first;
+  const bool doubt = std::find(doubts.begin(), doubts.end(), index) != doubts.end();
+  return fmt::format("; the clocks of these hosts were compared to within {}{}",
+                     format_duration(error), doubt ? ", so this may have been the first" : "");
+}
+
 void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdict,
                         const WorkerEnd* root) {
   const auto& failures = verdict.own_failures;
@@ -217,12 +234,13 @@ void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdic
     const auto& worker = facts.workers[failures[i]];
     const auto since = root != nullptr ? root->ended : facts.started;
     const auto gap = worker.ended - since;
-    out.push_back(fmt::format("  {} {}: rank {} (pid {}): {}",
+    out.push_back(fmt::format("  {} {}: rank {} (pid {}{}): {}{}",
                               format_duration(gap < Duration::zero() ? -gap : gap),
                               gap < Duration::zero() ? "before that"
                               : root != nullptr      ? "later"
                                                      : "after the start",
-                              worker.rank, worker.pid, how_it_ended(worker)));
+                              worker.rank, worker.pid, on_other_host(worker, root),
+                              how_it_ended(worker), clocks(verdict, failures[i], worker, root)));
   }
   if (failures.size() > kShownFailures) {
     RankSet ranks;

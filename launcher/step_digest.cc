@@ -5,76 +5,103 @@
 namespace dlaunch {
 namespace {
 
-// Sockets are all of one kind.
-constexpr int kSocket = 1;
 // What comes in one read takes no time that could be measured, but no link is faster than memory.
 constexpr double kFastest = 10e9;  // bytes a second
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-// The spans with these numbers, if all of them are there.
-std::vector<FlightSpan> cut(const std::vector<FlightSpan>& spans, std::uint64_t first,
-                            std::uint64_t last) {
-  std::vector<FlightSpan> part;
-  std::copy_if(spans.begin(), spans.end(), std::back_inserter(part),
-               [&](const FlightSpan& span) { return span.seq >= first && span.seq <= last; });
-  if (part.size() != last - first + 1) part.clear();
-  return part;
-}
+double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
 
-std::optional<StepTimes> StepDigest::add(const std::map<int, Record>& ranks) {
-  std::uint64_t first = done_ == 0 ? 1 : done_, last = UINT64_MAX;
-  for (const auto& [rank, record] : ranks) {
-    if (record.spans.empty()) return std::nullopt;
-    first = std::max(first, record.spans.front().seq);
-    last = std::min(last, record.spans.back().seq);
-  }
-  if (ranks.empty() || last == UINT64_MAX || last <= first) return std::nullopt;
-  done_ = last;
+void StepDigest::reset() {
+  const std::uint32_t look = look_;
+  *this = StepDigest();
+  look_ = look;
+}
 
-  std::vector<std::vector<FlightSpan>> parts;
-  for (const auto& [rank, record] : ranks) {
-    parts.push_back(cut(record.spans, first, last));
-    if (parts.back().empty()) return std::nullopt;
+NodeLook StepDigest::begin(std::set<int> nodes) {
+  ++look_;
+  nodes_ = std::move(nodes);
+  spans_.clear();
+  answers_.clear();
+  cut_.reset();
+  return {look_};
+}
+
+std::optional<NodeCut> StepDigest::add(int node, const NodeSpans& spans) {
+  if (spans.look != look_ || !nodes_.contains(node) || cut_) return std::nullopt;
+  spans_[node] = spans;
+  if (spans_.size() < nodes_.size()) return std::nullopt;
+  NodeCut cut{look_, done_ == 0 ? 1 : done_, UINT64_MAX};
+  for (const auto& [from, known] : spans_) {
+    cut.first = std::max(cut.first, known.first);
+    cut.last = std::min(cut.last, known.last);
   }
-  const auto steps = static_cast<double>(last - first);
-  StepTimes digest{.steps = static_cast<int>(last - first), .ranks = {}, .links = {}};
-  for (const auto& part : parts) {
-    RankTimes times;
-    // From the entry into the first to that into the last: the time outside belongs to the entry
-    // that follows it.
-    for (std::size_t i = 1; i < part.size(); ++i) {
-      TimePoint earliest = part[i].entered;
-      for (const auto& other : parts) earliest = std::min(earliest, other[i].entered);
-      times.late += seconds(part[i].entered - earliest) / steps;
-      times.in_op += seconds(part[i - 1].left - part[i - 1].entered) / steps;
+  if (cut.last <= cut.first || cut.last - cut.first >= kFlightRecords) return std::nullopt;
+  cut_ = cut;
+  return cut_;
+}
+
+std::optional<StepTimes> StepDigest::add(int node, const NodeTimes& times) {
+  if (times.look != look_ || !cut_ || !nodes_.contains(node)) return std::nullopt;
+  answers_[node] = times;
+  if (answers_.size() < nodes_.size()) return std::nullopt;
+  auto step = digest();
+  cut_.reset();
+  return step;
+}
+
+std::optional<StepTimes> StepDigest::digest() {
+  std::map<int, NodeRankTimes> ranks;
+  std::map<int, int> nodes;  // by rank
+  TimePoint earliest = TimePoint::max();
+  for (const auto& [node, answer] : answers_) {
+    for (const NodeRankTimes& times : answer.ranks) {
+      if (!ranks.emplace(times.rank, times).second) return std::nullopt;
+      nodes[times.rank] = node;
+      earliest = std::min(earliest, times.entered);
     }
-    times.step = seconds(part.back().entered - part.front().entered) / steps;
-    digest.ranks.push_back(times);
   }
-  digest.links = links(ranks);
-  return digest;
+  const bool all = !ranks.empty() && ranks.begin()->first == 0 &&
+                   ranks.rbegin()->first == static_cast<int>(ranks.size()) - 1;
+  if (!all) return std::nullopt;
+  done_ = cut_->last;
+  StepTimes step{.steps = static_cast<int>(cut_->last - cut_->first), .ranks = {}, .links = {}};
+  for (const auto& [rank, times] : ranks) {
+    step.ranks.push_back({.late = in_seconds(times.entered - earliest),
+                          .in_op = in_seconds(times.in_op),
+                          .step = in_seconds(times.step)});
+  }
+  step.links = links(nodes);
+  return step;
 }
 
 // For one collective; the records of those done meanwhile may have been overwritten.
-std::vector<LinkTimes> StepDigest::links(const std::map<int, Record>& ranks) {
-  std::vector<LinkTimes> links;
-  for (const auto& [rank, record] : ranks) {
-    for (const auto& now : record.received) {
-      const Look before = std::exchange(looks_[{now.peer, rank}], Look{now, done_});
+std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
+  std::map<int, int> lowest;  // rank, by node
+  for (const auto& [rank, node] : nodes) lowest.emplace(node, rank);
+  std::map<std::pair<int, int>, LinkTimes> found;  // by receiver and sender
+  for (const auto& [node, answer] : answers_) {
+    for (const NodeReceived& now : answer.links) {
+      const auto sender = nodes.find(now.from);
+      if (sender == nodes.end()) continue;
+      const Seen before = std::exchange(links_[{now.from, now.to}], Seen{now, done_});
       if (before.done == 0 || done_ <= before.done || now.bytes <= before.received.bytes) continue;
       const auto calls = static_cast<double>(done_ - before.done);
       const auto bytes = static_cast<double>(now.bytes - before.received.bytes);
-      const double time = seconds(now.time - before.received.time);
-      links.push_back({.from = now.peer,
-                       .to = rank,
-                       .kind = kSocket,
-                       .bytes = bytes / calls,
-                       .seconds = std::max(time, bytes / kFastest) / calls});
+      const double time = in_seconds(now.time - before.received.time);
+      const bool near = sender->second == node;
+      const int from = near ? now.from : lowest.at(sender->second);
+      const int to = near ? now.to : lowest.at(node);
+      LinkTimes& link = found[{to, from}];
+      link.from = from;
+      link.to = to;
+      link.kind = near ? kWithinHost : kBetweenHosts;
+      link.bytes += bytes / calls;
+      link.seconds += std::max(time, bytes / kFastest) / calls;
     }
   }
+  std::vector<LinkTimes> links;
+  for (const auto& [ends, link] : found) links.push_back(link);
   return links;
 }
 

@@ -40,7 +40,7 @@ std::string flight_record_of(const WorkerPlace& place) {
 }
 
 void note_out_of_memory(WorkerEnd& end, OomCounter& before) {
-  if (end.signal != SIGKILL || end.signal_we_sent == SIGKILL) return;
+  if (end.signal != SIGKILL || end.signal_we_sent == SIGKILL || end.by_chaos) return;
   end.oom_text = describe_oom(before, read_oom_counter());
   end.oom_evidence = !end.oom_text.empty();
   if (end.oom_evidence) ++before.kills;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -60,12 +61,26 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
   }
 }
 
+json answer_of(const std::string& folder, const ControlRequest& request) {
+  const std::string text = exchange(folder, request);
+  if (text.empty()) throw no_answer(folder, "it has just ended");
+  json answer = json::parse(text, nullptr, false);
+  if (!answer.is_object() || !answer.contains("ok")) {
+    throw Failure{kExitInternal, "the job's answer makes no sense: is it of another version?"};
+  }
+  return answer;
+}
+
+std::string id_of(const RunningJob& job) {
+  return job.status.is_null() ? job.led.id : job.status["job_id"].get<std::string>();
+}
+
 std::string names(const std::vector<RunningJob>& jobs) {
   std::string text;
   for (const auto& job : jobs) {
     text += text.empty() ? "" : ", ";
-    text += job.status.is_null() ? fmt::format("one that does not answer ({})", job.folder)
-                                 : job.status["job_id"].get<std::string>();
+    const std::string id = id_of(job);
+    text += id.empty() ? fmt::format("one that does not answer ({})", job.folder) : id;
   }
   return text;
 }
@@ -73,12 +88,7 @@ std::string names(const std::vector<RunningJob>& jobs) {
 }  // namespace
 
 json ask(const std::string& folder, const ControlRequest& request) {
-  const std::string text = exchange(folder, request);
-  if (text.empty()) throw no_answer(folder, "it has just ended");
-  json answer = json::parse(text, nullptr, false);
-  if (!answer.is_object() || !answer.contains("ok")) {
-    throw Failure{kExitInternal, "the job's answer makes no sense: is it of another version?"};
-  }
+  json answer = answer_of(folder, request);
   if (!answer["ok"].get<bool>()) throw Failure{kExitRefused, answer.value("error", "refused")};
   return answer;
 }
@@ -86,20 +96,28 @@ json ask(const std::string& folder, const ControlRequest& request) {
 std::vector<RunningJob> running_jobs() {
   std::vector<RunningJob> jobs;
   for (const auto& folder : running_job_dirs(folder_for_jobs())) {
-    RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr});
+    RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr, {}});
     try {
-      job.status = ask(folder, {Command::status, {}}).value("status", json());
+      const json answer = answer_of(folder, {Command::status, {}});
+      job.status = answer.value("status", json());
+      job.led = {answer.value("job_id", ""), answer.value("led_by", "")};
     } catch (const Failure&) {
       // It is listed all the same.
     }
   }
+  // Where hosts elect a leader its own has a dlaunch that follows, too.
+  std::set<std::string> led_here;
+  for (const auto& job : jobs) {
+    if (!job.status.is_null()) led_here.insert(id_of(job));
+  }
+  std::erase_if(jobs, [&](const RunningJob& job) { return led_here.contains(job.led.id); });
   return jobs;
 }
 
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id) {
   std::vector<const RunningJob*> fitting;
   for (const auto& job : jobs) {
-    const bool fits = id.empty() || (!job.status.is_null() && job.status["job_id"] == id);
+    const bool fits = id.empty() || id_of(job) == id;
     if (fits) fitting.push_back(&job);
   }
   if (fitting.size() == 1) return *fitting[0];

@@ -13,6 +13,9 @@ namespace dlaunch::ctl {
 struct RunningJob {
   std::string folder;
   nlohmann::json status;  // as of dlaunchctl(1); null: it does not answer
+  struct Elsewhere {
+    std::string id, by;  // the job's; the host; "": it is led here
+  } led = {};
 };
 
 // Asks each for its status.

@@ -121,7 +121,10 @@ std::string render_list(const std::vector<RunningJob>& jobs) {
   if (jobs.empty()) return "";
   std::vector<Row> rows = {{"JOB", "STATE", "FOR", "SIZE", "PROGRAM"}};
   for (const auto& job : jobs) {
-    if (job.status.is_null()) {
+    if (!job.led.id.empty()) {
+      rows.push_back({escaped(job.led.id), "led from host " + escaped(job.led.by), "-", "-",
+                      "ask dlaunchctl there"});
+    } else if (job.status.is_null()) {
       rows.push_back({"?", "does not answer", "-", "-", job.folder});
     } else {
       rows.push_back({plain(job.status, "job_id"), plain(job.status, "state"),

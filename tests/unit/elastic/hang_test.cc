@@ -579,3 +579,28 @@ TEST_CASE("a collective this version has no name for") {
   }
   CHECK(world.take_log().back().find("not entered collective #4,") != std::string::npos);
 }
+
+TEST_CASE("what a host has seen stand still before it told of it counts") {
+  HangJudge judge({.hang_timeout = 60s, .stop_limit = 60s, .dump_time = 2s});
+  TimePoint now(1000s);
+  const auto sample = [](int rank, std::uint64_t seq, bool inside, Duration age) {
+    return ProgressSample{
+        .rank = rank, .group = 0, .seq = seq, .inside = inside, .what = 0, .age = age, .seen = age};
+  };
+  std::vector<Duration> warned, replaced;
+  // Rank 1 is of another host, which says after 20 s that it stands, and only that it moves before.
+  for (const TimePoint began = now; now < began + 70s; now += 200ms) {
+    const Duration at = now - began;
+    const bool told = at >= 20s;
+    HangJudge::Samples samples = {sample(0, 9, true, at),
+                                  sample(1, told ? 8 : 0, false, told ? at : 0s)};
+    for (const auto& action : judge.step(now, HangJudge::Event(samples))) {
+      if (std::holds_alternative<HangJudge::Warn>(action)) warned.push_back(at);
+      if (std::holds_alternative<HangJudge::Replace>(action)) replaced.push_back(at);
+    }
+  }
+  REQUIRE(warned.size() == 1);
+  CHECK(warned[0] == 30s);
+  REQUIRE(replaced.size() == 1);
+  CHECK(replaced[0] == 60s);
+}

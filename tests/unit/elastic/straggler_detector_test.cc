@@ -386,6 +386,35 @@ TEST_CASE("where a rank takes its time, none of its links is slow") {
   CHECK(raised[0].sentence.find("100 MB/s, they 1 GB/s") != std::string::npos);
 }
 
+TEST_CASE("the line of a host is slow where all links from it, or to it, are") {
+  StragglerConfig config;
+  config.line_kind = 1;
+  for (const bool out : {true, false}) {
+    Steady steady(4, config);
+    steady.links = full_mesh(4);
+    steady.warm_up();
+    for (auto& link : steady.links) {
+      if ((out ? link.from : link.to) == 2) link.seconds = 0.1;
+    }
+    std::vector<Slowness> raised;
+    for (int i = 0; i < 4; ++i) {
+      const auto window = steady.window();
+      raised.insert(raised.end(), window.raised.begin(), window.raised.end());
+    }
+    REQUIRE(raised.size() == 1);
+    CHECK(raised[0].rank == 2);
+    CHECK(raised[0].peer == (out ? kToAll : kFromAll));
+    CHECK(raised[0].sentence.starts_with(
+        out ? "the links from rank 2 to all others are 10.00x as slow as the rest: 100 MB/s, they "
+              "1 "
+              "GB/s; "
+            : "the links to rank 2 from all others are 10.00x as slow as the rest: "));
+    steady.links = full_mesh(4);
+    for (int i = 0; i < 2; ++i) CHECK(steady.window().cleared.empty());
+    CHECK(steady.window().cleared.size() == 1);
+  }
+}
+
 TEST_CASE("links need not be told in every step, but in half of them to be judged") {
   for (const bool often : {true, false}) {
     CAPTURE(often);

@@ -79,6 +79,36 @@ TEST_CASE("a host that is lost is the cause where nobody had failed by himself b
   CHECK((!failed.lost_host && failed.root == 1u && failed.exit_code == 1));
 }
 
+TEST_CASE("of failures on two hosts the first is the root, with doubts where clocks leave any") {
+  const auto on = [](WorkerEnd w, const char* host, Duration error) {
+    w.host = host;
+    w.clock_error = error;
+    return w;
+  };
+  using namespace std::chrono_literals;
+  JobFacts clear = facts({on(exited(0, 500, 3), "", 0ms), on(exited(2, 503, 4), "b", 2ms)});
+  const Verdict first = judge(clear);
+  CHECK(first.root == 0u);
+  CHECK(first.maybe_first.empty());
+  CHECK(render_text(clear, first, false).at(1) ==
+        "  3 ms later: rank 2 (pid 102 on host b): exit code 4; the clocks of these hosts were "
+        "compared to within 2 ms");
+  // Each host's clock is compared with the leader's, so the errors of two others add up.
+  JobFacts doubtful = facts({on(exited(1, 500, 3), "c", 2ms), on(exited(2, 503, 4), "b", 2ms),
+                             on(exited(3, 503, 5), "c", 2ms), on(exited(4, 505, 6), "b", 2ms)});
+  const Verdict doubt = judge(doubtful);
+  CHECK(doubt.root == 0u);
+  CHECK(doubt.maybe_first == std::vector<std::size_t>{1});  // on c one clock tells
+  const auto text = render_text(doubtful, doubt, false);
+  CHECK(text.at(1).ends_with("to within 4 ms, so this may have been the first"));
+  CHECK(text.at(2) == "  3 ms later: rank 3 (pid 103): exit code 5");
+  CHECK(render_json(doubtful, doubt).find("\"maybe_first\"") != std::string::npos);
+  // What a peer had told the other of explains it, whatever the clocks say.
+  JobFacts told =
+      facts({on(exited(1, 500, 3), "c", 2ms), lost(1, on(exited(2, 501, 4), "b", 2ms))});
+  CHECK(judge(told).maybe_first.empty());
+}
+
 TEST_CASE("what ended after a signal of ours did not fail by itself, unless it shows so") {
   const Case cases[] = {
       {"by that signal, by a code for it, by any code, by SIGKILL after the grace",

@@ -33,6 +33,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.core_dumped = true;
   end.hung = "hung";
   end.signal_we_sent = 15;
+  end.by_chaos = true;
   end.oom_evidence = true;
   end.oom_text = "oom";
   end.stderr_tail = {"one", "two"};
@@ -49,6 +50,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.hung == "hung");
   CHECK(got.signal_we_sent == 15);
   CHECK(got.oom_evidence);
+  CHECK(got.by_chaos);
   CHECK(got.stderr_tail == end.stderr_tail);
   CHECK(got.error_file == "{}");
   REQUIRE(got.flight.size() == 1);
@@ -99,6 +101,65 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeInput{std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
 }
 
+TEST_CASE("questions about workers and their answers survive the way") {
+  const auto welcome = over(NodeWelcome{1, 3, "", "leader", 5s});
+  CHECK(welcome.led_by == "leader");
+  CHECK(welcome.still_after == 5s);
+  CHECK(over(NodePing{7ms}).sent == 7ms);
+  CHECK(over(NodePong{7ms, 8ms}).sent == 7ms);
+  CHECK(over(NodePong{7ms, 8ms}).since == 8ms);
+  CHECK(over(NodeLook{9}).look == 9);
+  CHECK(over(NodeCut{9, 3, 20}).last == 20);
+  CHECK(over(NodeSpans{9, 3, 20}).first == 3);
+  CHECK(over(NodeDump{5, 2}).errand == 5);
+  CHECK(over(NodeHung{2, 77, "why"}).why == "why");
+  CHECK(over(NodeHurt{2, 9}).signal == 9);
+  CHECK(over(NodeSurvey{6}).errand == 6);
+  const auto stacks = over(NodeStacks{5, 2, 77, {"thread", "#0 main"}});
+  CHECK(stacks.pid == 77);
+  CHECK(stacks.lines == std::vector<std::string>{"thread", "#0 main"});
+
+  NodeRank rank{4, 2, 77, ProcessState::stopped, true, true, {}};
+  rank.positions.push_back({3, 17, true, 1, 250ms});
+  const auto seen = over(NodeSeen{{rank, {}}});
+  REQUIRE(seen.ranks.size() == 2);
+  CHECK(seen.ranks[0].rank == 4);
+  CHECK(seen.ranks[0].round == 2);
+  CHECK(seen.ranks[0].pid == 77);
+  CHECK(seen.ranks[0].state == ProcessState::stopped);
+  CHECK(seen.ranks[0].left);
+  CHECK(seen.ranks[0].moves);
+  REQUIRE(seen.ranks[0].positions.size() == 1);
+  CHECK(seen.ranks[0].positions[0].group == 3);
+  CHECK(seen.ranks[0].positions[0].seq == 17);
+  CHECK(seen.ranks[0].positions[0].inside);
+  CHECK(seen.ranks[0].positions[0].what == 1);
+  CHECK(seen.ranks[0].positions[0].still == 250ms);
+
+  const auto times = over(NodeTimes{9, {{4, kHere + 3ms, 1ms, 10ms}}, {{0, 4, 1000, 2ms}}});
+  REQUIRE(times.ranks.size() == 1);
+  CHECK(times.ranks[0].entered == kThere + 3ms);
+  CHECK(times.ranks[0].in_op == 1ms);
+  CHECK(times.ranks[0].step == 10ms);
+  REQUIRE(times.links.size() == 1);
+  CHECK(times.links[0].to == 4);
+  CHECK(times.links[0].bytes == 1000);
+  CHECK(times.links[0].time == 2ms);
+
+  const FlightEntry operation{"barrier #1", FlightState::running, kHere - 1s, kHere};
+  const auto workers =
+      over(NodeWorkers{6, {{2, 77, kHere - 5s, ProcessState::traced, {operation}}}});
+  REQUIRE(workers.workers.size() == 1);
+  CHECK(workers.workers[0].started == kThere - 5s);
+  CHECK(workers.workers[0].state == ProcessState::traced);
+  CHECK(workers.workers[0].operations.at(0).started == kThere - 1s);
+}
+
+TEST_CASE("times that would overflow are cut short") {
+  CHECK(over(NodePing{-1s}).sent == 0s);
+  CHECK(over(NodePing{Duration::max()}).sent == std::chrono::hours(24 * 365));
+}
+
 TEST_CASE("what makes no sense is refused") {
   const auto refused = [](std::string_view frame) {
     const auto got = decode_node_message(frame, kHere);
@@ -112,6 +173,8 @@ TEST_CASE("what makes no sense is refused") {
   CHECK(refused(encode(NodeStart{0, 8, 2, 1, 4, "a", 1, {}}, kHere).substr(4)));
   CHECK(refused(encode(NodeWelcome{1, 0, ""}, kHere).substr(4)));
   CHECK(refused(encode(NodeJoin{"h", 1, 0, ""}, kHere).substr(4)));
+  CHECK(refused(encode(NodeCut{1, 5, 5}, kHere).substr(4)));
+  CHECK(refused(encode(NodeSpans{1, 5, 4}, kHere).substr(4)));
   // A list that claims to be longer than the frame costs nothing.
   std::string stop = encode(NodeStop{{1}, 9}, kHere).substr(4);
   stop[1] = stop[2] = '\x7f';

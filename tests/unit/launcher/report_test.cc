@@ -61,6 +61,13 @@ TEST_CASE("how it ended") {
   CHECK(describe_signal(64) == "signal 64");
 }
 
+TEST_CASE("a SIGKILL of --chaos is told as one") {
+  auto root = killed(1, 5, SIGKILL);
+  root.by_chaos = true;
+  CHECK(text(facts({root})) == Lines{"rank 1 (pid 101 on host h) failed first: --chaos sent it "
+                                     "SIGKILL (killed) after 5 ms"});
+}
+
 TEST_CASE("out of memory is told with its evidence; an unexplained SIGKILL says so") {
   auto root = killed(1, 5, SIGKILL);
   CHECK(text(facts({root}))[1] ==

@@ -1,0 +1,125 @@
+// What the job wants of its nodes.
+
+#include <algorithm>
+
+#include "launcher/crew.h"
+
+namespace dlaunch {
+
+void Crew::order(int node, const NodeMessage& message) {
+  if (node == own()) return static_cast<void>(own_care_->take(message));
+  links_.send(node_at(node).link, message);
+}
+
+// ranks: of all slots of the job.
+std::vector<NodePlace> Crew::places_on(int node, const std::vector<JobCore::Place>& places,
+                                       const std::vector<int>& ranks) const {
+  std::vector<NodePlace> found;
+  for (const auto& place : places) {
+    const Home& home = home_of(place.slot);
+    if (home.node != node) continue;
+    int below = place.rank < 0 ? -1 : 0;  // of its node
+    for (std::size_t slot = 0; place.rank >= 0 && slot < ranks.size(); ++slot) {
+      below += homes_[slot].node == node && ranks[slot] >= 0 && ranks[slot] < place.rank;
+    }
+    found.push_back({home.slot, place.rank, below});
+  }
+  return found;
+}
+
+void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
+  std::vector<int> ranks, members(roster_.nodes().size());
+  for (Slot slot = 0; slot < job.slots(); ++slot) {
+    ranks.push_back(job.rank_of(slot));
+    if (ranks.back() >= 0) ++members[static_cast<std::size_t>(home_of(slot).node)];
+  }
+  NodeStart to{.round = start.round, .size = job.size()};
+  to.nodes = static_cast<int>(members.size()) -
+             static_cast<int>(std::count(members.begin(), members.end(), 0));
+  for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
+    if (ranks[slot] != 0) continue;
+    const Endpoint master = master_of(homes_[slot].node);
+    to.master_addr = master.host;
+    to.master_port = master.port;
+  }
+  for (const int node : own_last()) {
+    to.node_rank = 0;  // among those that have members
+    for (int other = 0; other < node; ++other) {
+      to.node_rank += members[static_cast<std::size_t>(other)] > 0;
+    }
+    to.local_size = members[static_cast<std::size_t>(node)];
+    to.places = places_on(node, start.places, ranks);
+    if (to.places.empty()) continue;
+    node == own() ? own_->start(to) : order(node, to);
+  }
+}
+
+void Crew::stop(const JobCore::StopWorkers& stop) {
+  for (int node = 0; node < nodes(); ++node) {
+    NodeStop to{.slots = {}, .signal = stop.signal};
+    for (const Slot slot : stop.slots) {
+      const Home& home = home_of(slot);
+      if (home.node == node) to.slots.push_back(home.slot);
+    }
+    if (to.slots.empty()) continue;
+    node == own() ? own_->driver().stop(to.slots, to.signal) : order(node, to);
+  }
+}
+
+void Crew::hand_on(const JobCore::HandOn& pass) {
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeHandOn{pass.signal});
+  }
+  own_->driver().hand_on(pass.signal);
+}
+
+void Crew::fence(const JobCore::Fence& fence) {
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeFence{fence.round, fence.lost});
+  }
+  own_->fence(fence.round, fence.lost);
+}
+
+bool Crew::announce(const JobCore::Announce& announce) {
+  const int size = static_cast<int>(announce.slots.size());
+  for (const int node : own_last()) {
+    NodeAnnounce to{announce.round, size, {}};
+    for (int rank = 0; rank < size; ++rank) {
+      const Home& home = home_of(announce.slots[static_cast<std::size_t>(rank)]);
+      if (home.node == node) to.places.push_back({home.slot, rank, -1});
+    }
+    if (to.places.empty()) continue;
+    if (node != own())
+      order(node, to);
+    else if (!own_->announce(to))
+      return false;
+  }
+  return true;
+}
+
+// What fails on the own node stops the others.
+std::vector<int> Crew::own_last() const {
+  std::vector<int> order;
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order.push_back(node);
+  }
+  if (own() >= 0) order.push_back(own());
+  return order;
+}
+
+Endpoint Crew::master_of(int node) const {
+  const auto it = remotes_.find(node_at(node).link);
+  return node == own() || it == remotes_.end() ? master_ : it->second.master;
+}
+
+void Crew::finish(int exit_code, const std::string& why) {
+  finished_ = true;
+  links_.stop();
+  roster_timer_.cancel();
+  for (int node = 0; node < nodes(); ++node) {
+    if (node != own()) order(node, NodeFinish{exit_code, why});
+  }
+  links_.close_all();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,161 @@
+#include "launcher/node_care.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "launcher/process_tree.h"
+#include "launcher/report.h"
+#include "launcher/stacks.h"
+#include "launcher/worker_evidence.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kInterval = std::chrono::milliseconds(200);
+
+// Of what is carried to the leader.
+constexpr std::size_t kMaxLines = 500, kMaxLine = 400;
+
+std::vector<std::string> bounded(std::vector<std::string> lines) {
+  const std::size_t all = lines.size();
+  if (all > kMaxLines) {
+    lines.resize(kMaxLines);
+    lines.push_back("… " + std::to_string(all - kMaxLines) + " more lines");
+  }
+  for (auto& line : lines) {
+    if (line.size() > kMaxLine) line.resize(kMaxLine);
+  }
+  return lines;
+}
+
+}  // namespace
+
+NodeCare::NodeCare(asio::io_context& loop, Processes& processes,
+                   std::function<void(const NodeMessage&)> tell)
+    : loop_(loop), processes_(processes), tell_(std::move(tell)), timer_(loop) {}
+
+void NodeCare::begin(std::optional<Duration> still_after) {
+  news_.emplace(still_after);
+  watches_ = still_after.has_value();
+  arm();
+}
+
+void NodeCare::arm() {
+  timer_.cancel();
+  if (!watches_) return;
+  timer_.expires_after(kInterval);
+  timer_.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    look();
+    arm();
+  });
+}
+
+void NodeCare::stop() {
+  news_.reset();
+  watches_ = false;
+  timer_.cancel();
+}
+
+bool NodeCare::runs(Slot slot) const {
+  const auto running = processes_.running_slots();
+  return std::find(running.begin(), running.end(), slot) != running.end();
+}
+
+void NodeCare::look() {
+  if (!news_) return;
+  std::vector<RankNews::Worker> workers;
+  for (const Slot slot : processes_.members()) {
+    const auto& place = processes_.place(slot);
+    const pid_t pid = processes_.program_pid(slot);
+    const auto state = state_of_process(pid);
+    if (!state) continue;
+    workers.push_back({.slot = slot,
+                       .rank = place.rank,
+                       .round = place.round,
+                       .pid = pid,
+                       .state = *state,
+                       .left = processes_.waits(slot),
+                       .positions = {}});
+    if (watches_) workers.back().positions = read_positions(flight_record_of(place));
+  }
+  const NodeSeen seen = news_->look(steady_now(), workers);
+  if (!seen.ranks.empty()) tell_(seen);
+}
+
+bool NodeCare::take(const NodeMessage& message) {
+  return std::visit(
+      [this](const auto& what) {
+        if constexpr (requires { on(what); }) {
+          on(what);
+          return true;
+        }
+        return false;
+      },
+      message);
+}
+
+void NodeCare::on(const NodeLook& look) {
+  std::map<int, NodeSteps::Record> records;
+  for (const Slot slot : processes_.members()) {
+    const auto& place = processes_.place(slot);
+    const std::string flight = flight_record_of(place);
+    records[place.rank] = {read_spans(flight), read_received(flight)};
+  }
+  if (const auto spans = steps_.look(look.look, std::move(records))) tell_(*spans);
+}
+
+void NodeCare::on(const NodeCut& cut) {
+  if (const auto times = steps_.cut(cut)) tell_(*times);
+}
+
+void NodeCare::on(const NodeDump& dump) {
+  NodeStacks stacks{.errand = dump.errand, .slot = dump.slot, .pid = 0, .lines = {}};
+  if (!runs(dump.slot)) {
+    stacks.lines = {"it has no process any more"};
+    return tell_(stacks);
+  }
+  stacks.pid = processes_.program_pid(dump.slot);
+  dump_stacks(loop_, stacks.pid, [this, stacks](std::vector<std::string> lines) mutable {
+    stacks.lines = bounded(std::move(lines));
+    tell_(stacks);
+  });
+}
+
+// Unless that process is gone already.
+void NodeCare::on(const NodeHung& hung) {
+  if (!runs(hung.slot) || processes_.program_pid(hung.slot) != hung.pid) return;
+  processes_.call_hung(hung.slot, hung.why);
+  tell_(NodeReplace{hung.slot, FailureKind::hung});
+}
+
+void NodeCare::on(const NodeHurt& hurt) {
+  if (!runs(hurt.slot)) return;
+  const pid_t pid = processes_.program_pid(hurt.slot);
+  log_info("chaos: {} to rank {} (pid {})", describe_signal(hurt.signal),
+           processes_.place(hurt.slot).rank, pid);
+  if (hurt.signal == SIGKILL) processes_.note_chaos(hurt.slot);
+  ::kill(pid, hurt.signal);
+}
+
+void NodeCare::on(const NodeSurvey& survey) {
+  NodeWorkers all{.errand = survey.errand, .workers = {}};
+  for (const Slot slot : processes_.running_slots()) {
+    const auto& place = processes_.place(slot);
+    const pid_t pid = processes_.program_pid(slot);
+    NodeWorker worker{.slot = slot,
+                      .pid = pid,
+                      .started = processes_.started(slot),
+                      .state = state_of_process(pid).value_or(ProcessState::running),
+                      .operations = {}};
+    auto flight = read_flight(flight_record_of(place));
+    if (!flight.empty() && place.rank >= 0) worker.operations = {std::move(flight.back())};
+    all.workers.push_back(std::move(worker));
+  }
+  tell_(all);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,53 @@
+// NodeCare: looks after the workers of one host on behalf of the dlaunch that leads the job: tells
+// it how far they have come, shows their stacks, and hurts one where --chaos asks for it. On the
+// leader's own host, too. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "launcher/node_message.h"
+#include "launcher/node_steps.h"
+#include "launcher/processes.h"
+#include "launcher/rank_news.h"
+
+namespace dlaunch {
+
+class NodeCare {
+ public:
+  // Answers and news go to `tell`. processes must outlive it.
+  NodeCare(asio::io_context& loop, Processes& processes,
+           std::function<void(const NodeMessage&)> tell);
+
+  // Whoever leads from now on knows nothing yet. still_after: as RankNews; nullopt: only who was
+  // stopped is told of.
+  void begin(std::optional<Duration> still_after);
+  // A question or an order; false: it is neither.
+  bool take(const NodeMessage& message);
+  // A child was stopped or continued, or a round began.
+  void look();
+  void stop();
+
+ private:
+  void arm();
+  void on(const NodeLook& look);
+  void on(const NodeCut& cut);
+  void on(const NodeDump& dump);
+  void on(const NodeHung& hung);
+  void on(const NodeHurt& hurt);
+  void on(const NodeSurvey& survey);
+  bool runs(Slot slot) const;
+
+  asio::io_context& loop_;
+  Processes& processes_;
+  const std::function<void(const NodeMessage&)> tell_;
+  std::optional<RankNews> news_;
+  NodeSteps steps_;
+  bool watches_ = false;
+  asio::steady_timer timer_;
+};
+
+}  // namespace dlaunch
