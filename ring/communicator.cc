@@ -42,6 +42,16 @@ Result<void> run_alone(const Call& call) {
   return {};
 }
 
+// The buffers that tell where a call's memory is; null where the call moves nothing on any rank.
+std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
+  const bool moves = call.counts == nullptr
+                         ? call.count > 0
+                         : std::any_of(call.counts, call.counts + ranks, [](auto n) { return n; });
+  if (!moves) return {};
+  if (call.list == nullptr) return {call.in, call.out};
+  return {call.list->in.front(), call.list->out.front()};
+}
+
 // What a plane throws is the standard library's, for want of memory.
 template <class Body>
 Result<void> without_exceptions(Body body) {
@@ -313,6 +323,7 @@ Result<void> Communicator::check(const Message& message) {
 Result<void> Communicator::collective(Call call) {
   if (!collectives_.busy()) {
     if (auto ok = check(call); !ok) return ok;
+    if (auto ok = attach(call, true); !ok) return ok;
     call.seq = ++seq_;
     return run(call);
   }
@@ -329,26 +340,67 @@ Result<std::string> Communicator::explain(const Call& call) const {
   return plane_ ? plane_->explain(call) : std::string("alone: a copy");
 }
 
-void Communicator::explain_once(const Call& call) {
+void Communicator::explain_once(const Call& call, const Plane& plane) {
   if (job_.rank != 0) return;
-  std::string what = fmt::format("{} of {} {}", collective_name(call.collective), call.count,
-                                 dtype_name(call.dtype));
+  std::string what = fmt::format("{} of {} {}{}", collective_name(call.collective), call.count,
+                                 dtype_name(call.dtype), &plane == plane_.get() ? "" : " on a GPU");
   if (explained_.size() < 1000 && explained_.insert(what).second) {
-    log_info("{}: {}", what, plane_->explain(call));
+    log_info("{}: {}", what, plane.explain(call));
   }
+}
+
+// Finds out whether the call is on device memory. Of one that is it notes what it comes after.
+Result<void> Communicator::attach(Call& call, bool at_once) {
+  const auto [in, out] = buffers_of(call, job_.size);
+  const int device = device_of(in != nullptr ? in : out);
+  if (in != nullptr && out != nullptr && in != out && device_of(out) != device) {
+    return usage(
+        fmt::format("{}: one buffer is in a GPU's memory and the other is not, or in that "
+                    "of another one",
+                    collective_name(call.collective)));
+  }
+  if (device < 0) return {};
+  if (!device_) {
+    device_ = make_device_plane({.rank = job_.rank,
+                                 .size = job_.size,
+                                 .use_nccl = job_.use_nccl,
+                                 .init_timeout = job_.init_timeout,
+                                 .on_host = [this](const Call& step) { return run_step(step); }},
+                                abort_);
+  }
+  return device_->attach(call, device, stream_, at_once);
+}
+
+Result<void> Communicator::set_stream(void* stream) {
+  if (const auto missing = device_support_missing(); !missing.empty()) {
+    return Error{.code = Errc::unsupported, .what = std::string(missing)};
+  }
+  stream_ = stream;
+  return {};
+}
+
+// A call, or a step of one, on the host's plane, which counts by itself.
+Result<void> Communicator::run_step(const Call& call) {
+  Call step = call;
+  step.seq = ++plane_seq_;
+  step.step_of = &users_call(call);
+  return plane_->run(step);
 }
 
 // On the thread that carries it out.
 Result<void> Communicator::run(Call call) {
-  if (job_.size == 1) return run_alone(call);
+  const bool on_device = call.task.device >= 0;
+  if (job_.size == 1) return on_device ? finish(device_->run(call)) : run_alone(call);
   const TimePoint now = steady_now();
   call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq);
-  if (job_.explains) explain_once(call);
+  if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
-  auto done = without_exceptions([&] { return plane_->run(call); });
-  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
-  if (!done && done.error().code == Errc::timeout && exchange_) {
+  auto done = without_exceptions([&] { return on_device ? device_->run(call) : run_step(call); });
+  if (job_.explains && on_device) explain_once(call, *device_);
+  // In shared memory, and in that of GPUs, nobody sees whether a rank that has arrived stands
+  // still, or waits itself.
+  if (!done && done.error().code == Errc::timeout && (exchange_ || on_device)) {
     done = blame_absent(call, steady_now() - now, done.error());
   }
   flight_->end(ticket, !done);
@@ -378,6 +430,7 @@ Communicator::Started Communicator::pushed(Background& background,
 
 Communicator::Started Communicator::start(Call call) {
   if (auto ok = check(call); !ok) return ok.error();
+  if (auto ok = attach(call, false); !ok) return ok.error();
   call.seq = ++seq_;
   auto operation = std::make_shared<Operation>(completions_);
   operation->call = call;
