@@ -1,6 +1,6 @@
 // Collectives on device memory, through the C API, over the fake driver and the fake NCCL: buffers,
 // offsets, types, ops and order; not what a GPU does.
-#include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "device_world.h"

@@ -29,13 +29,16 @@ struct Fault {
 
 // Three calls, of which the third fails everywhere; then the communicator is over, in time, and the
 // process can make another one.
-int suffer(const Fault& fault, const std::string& next_url, int rank, dl_comm*& comm) {
-  // In the fault's own case it is a new communicator that works again.
+int suffer(const Fault& fault, const std::string& next_url, Gate (&done)[kWorldSize], int rank,
+           dl_comm*& comm) {
   DeviceVector<float> x(100, gpu_of(fault.gpus, rank), 1);
   const bool early = std::string(fault.command).find("init") != std::string::npos;
   for (int i = 0; i < (early ? 0 : 2); ++i) {
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == DL_OK);
   }
+  // A rank that is done with a call says nothing of the others: nobody fails before all are.
+  done[rank].open(kWorldSize);
+  for (Gate& gate : done) gate.pass();
   if (rank == fault.killed) ::raise(SIGKILL);
   const auto begun = std::chrono::steady_clock::now();
   const dl_result result = dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM);
@@ -62,9 +65,10 @@ void check(const Fault& fault) {
     CAPTURE(trial);
     ::setenv("FAKE_NCCL", fault.command, 1);
     const TempFolder next;
+    Gate done[kWorldSize];
     const double limit = fault.expected == DL_ERR_TIMEOUT ? kShort : kLong;
     const auto codes = run({kWorldSize, "shm", 30, limit}, [&](int rank, dl_comm*& comm) {
-      return suffer(fault, next.url(), rank, comm);
+      return suffer(fault, next.url(), done, rank, comm);
     });
     ::unsetenv("FAKE_NCCL");
     for (int rank = 0; rank < kWorldSize; ++rank) {

@@ -3,7 +3,7 @@
 
 #include <cuda.h>
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "fake_gpu.h"
@@ -39,7 +39,7 @@ class DeviceVector {
     return std::vector<T>(begin, begin + count_);
   }
   void set(const std::vector<T>& values) {
-    std::memcpy(fake_gpu_view(data()), values.data(), values.size() * sizeof(T));
+    std::copy(values.begin(), values.end(), static_cast<T*>(fake_gpu_view(data())));
   }
 
  private:
