@@ -42,16 +42,6 @@ Result<void> run_alone(const Call& call) {
   return {};
 }
 
-// The buffers that tell where a call's memory is; null where the call moves nothing on any rank.
-std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
-  const bool moves = call.counts == nullptr
-                         ? call.count > 0
-                         : std::any_of(call.counts, call.counts + ranks, [](auto n) { return n; });
-  if (!moves) return {};
-  if (call.list == nullptr) return {call.in, call.out};
-  return {call.list->in.front(), call.list->out.front()};
-}
-
 // What a plane throws is the standard library's, for want of memory.
 template <class Body>
 Result<void> without_exceptions(Body body) {
@@ -349,36 +339,6 @@ void Communicator::explain_once(const Call& call, const Plane& plane) {
   }
 }
 
-// Finds out whether the call is on device memory. Of one that is it notes what it comes after.
-Result<void> Communicator::attach(Call& call, bool at_once) {
-  const auto [in, out] = buffers_of(call, job_.size);
-  const int device = device_of(in != nullptr ? in : out);
-  if (in != nullptr && out != nullptr && in != out && device_of(out) != device) {
-    return usage(
-        fmt::format("{}: one buffer is in a GPU's memory and the other is not, or in that "
-                    "of another one",
-                    collective_name(call.collective)));
-  }
-  if (device < 0) return {};
-  if (!device_) {
-    device_ = make_device_plane({.rank = job_.rank,
-                                 .size = job_.size,
-                                 .use_nccl = job_.use_nccl,
-                                 .init_timeout = job_.init_timeout,
-                                 .on_host = [this](const Call& step) { return run_step(step); }},
-                                abort_);
-  }
-  return device_->attach(call, device, stream_, at_once);
-}
-
-Result<void> Communicator::set_stream(void* stream) {
-  if (const auto missing = device_support_missing(); !missing.empty()) {
-    return Error{.code = Errc::unsupported, .what = std::string(missing)};
-  }
-  stream_ = stream;
-  return {};
-}
-
 // A call, or a step of one, on the host's plane, which counts by itself.
 Result<void> Communicator::run_step(const Call& call) {
   Call step = call;
@@ -448,7 +408,10 @@ Communicator::Started Communicator::start(Call call) {
 Result<void> Communicator::transfer(Message& message) {
   if (!messages_.busy()) {
     if (auto ok = check(message); !ok) return ok;
-    return run(message);
+    const auto staged = stage(message);
+    if (!staged) return staged.error();
+    auto done = run(message);
+    return done ? unstage(*staged) : done;
   }
   auto started = start(message);
   if (!started) return started.error();
@@ -478,17 +441,21 @@ Error Communicator::blame_silent(Error error) const {
 
 Communicator::Started Communicator::start(Message message) {
   if (auto ok = check(message); !ok) return ok.error();
+  auto staged = stage(message);
+  if (!staged) return staged.error();
   message.deadline = deadline_after(steady_now(), job_.op_timeout);
   auto operation = std::make_shared<Operation>(completions_);
   operation->is_message = true;
+  operation->staged = std::move(*staged);
   operation->message = message;
   return pushed(messages_, std::move(operation));
 }
 
 Result<void> Communicator::wait(const Operation& operation) {
   completions_.wait([&] { return operation.done(); });
-  return operation.is_message ? finish(operation.message, operation.outcome())
-                              : operation.outcome();
+  if (!operation.is_message) return operation.outcome();
+  auto done = finish(operation.message, operation.outcome());
+  return done ? unstage(operation.staged) : done;
 }
 
 void Communicator::wait_any(const std::vector<const Operation*>& operations) {

@@ -98,7 +98,10 @@ class Communicator : private ProcessEvents {
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
+  DevicePlane& device_plane();
   Result<void> attach(Call& call, bool at_once);
+  Result<StagedMessage> stage(Message& message);
+  Result<void> unstage(const StagedMessage& staged);
   Result<void> run_step(const Call& call);
   Result<void> run(Call call);
   Result<void> run(Message& message);

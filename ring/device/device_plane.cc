@@ -27,6 +27,12 @@ std::string nccl_version_text(int code) {
   return fmt::format("NCCL {}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
+void nap(Duration pause) {
+  if (pause == Duration::zero()) return;
+  const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
+  ::ppoll(nullptr, 0, &time, nullptr);
+}
+
 class CudaPlane final : public DevicePlane {
  public:
   CudaPlane(DeviceSettings settings, AbortFlag& abort)
@@ -35,6 +41,9 @@ class CudaPlane final : public DevicePlane {
 
   const char* name() const override { return way_ && way_->nccl ? "nccl" : "host"; }
   Result<void> attach(Call& call, int device, void* stream, bool at_once) override;
+  Result<std::shared_ptr<void>> stage(int device, std::size_t bytes) override;
+  Result<void> copy(void* to, const void* from, std::size_t bytes, To where, void* stream,
+                    TimePoint deadline) override;
   Result<void> run(const Call& call) override;
   std::string explain(const Call& call) const override;
 
@@ -173,6 +182,58 @@ std::string CudaPlane::explain(const Call& call) const {
                      HostPath::explain(call, settings_.size));
 }
 
+// -- Messages
+
+Result<std::shared_ptr<void>> CudaPlane::stage(int device, std::size_t bytes) {
+  if (auto ok = open(device); !ok) return ok.error();
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok.error();
+  auto memory = make_pinned_memory(bytes);
+  if (!memory) return memory.error();
+  return std::shared_ptr<void>(memory->release(),
+                               [](void* old) { PinnedCloser()(static_cast<char*>(old)); });
+}
+
+Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To where, void* given,
+                             TimePoint deadline) {
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok;
+  const auto event = make_device_event();
+  if (!event) return event.error();
+  const CudaDriver& cuda = *cuda_driver();
+  const auto stream = static_cast<CUstream>(given);
+  auto ok =
+      where == To::host
+          ? cuda_done("cuMemcpyDtoHAsync",
+                      cuda.copy_to_host(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream))
+          : cuda_done("cuMemcpyHtoDAsync",
+                      cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream));
+  if (ok) ok = cuda_done("cuEventRecord", cuda.event_record(event->get(), stream));
+  if (!ok) return ok;
+  const TimePoint begun = steady_now();
+  for (TimePoint now = begun;; now = steady_now()) {
+    const CUresult queried = cuda.event_query(event->get());
+    const DeviceSight sight{.done = queried == CUDA_SUCCESS,
+                            .over = abort_.raised(),
+                            .failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY};
+    switch (judge_device(now, deadline, sight)) {
+      case DeviceVerdict::done:
+        return {};
+      case DeviceVerdict::over:
+        return abort_.error();
+      case DeviceVerdict::failed:
+        return cuda_error("copy of a message", queried);
+      case DeviceVerdict::late:
+        return Error{.code = Errc::timeout,
+                     .what = fmt::format("copy of a message timed out after {}: the GPU does not "
+                                         "get on with it",
+                                         format_duration(now - begun))};
+      case DeviceVerdict::wait:
+        nap(device_pause(now - begun));
+    }
+  }
+}
+
 // -- Who the others are
 
 DeviceFacts CudaPlane::own_facts() const {
@@ -256,10 +317,7 @@ Result<void> CudaPlane::watch(const Call& call, TimePoint deadline, Look look) {
     const DeviceVerdict verdict = judge_device(now, deadline, sight);
     if (verdict == DeviceVerdict::done) return {};
     if (verdict != DeviceVerdict::wait) return end(call, verdict, now - begun, failure);
-    const Duration pause = device_pause(now - begun);
-    if (pause == Duration::zero()) continue;
-    const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
-    ::ppoll(nullptr, 0, &time, nullptr);
+    nap(device_pause(now - begun));
   }
 }
 

@@ -41,6 +41,16 @@ class DevicePlane : public Plane {
   // Fills in `task` of a call on device memory: it begins after what `stream` (a CUstream) holds
   // now. at_once: run() follows on this thread, with nothing in between.
   virtual Result<void> attach(Call& call, int device, void* stream, bool at_once) = 0;
+
+  // For messages, which go by the host whatever their buffers are, so that tags, any source and a
+  // peer with its buffer elsewhere are as ever. Beside a run() on another thread.
+  // Pinned memory.
+  virtual Result<std::shared_ptr<void>> stage(int device, std::size_t bytes) = 0;
+  // Copies between memory of the device and such memory, after what `stream` holds; returns when it
+  // is done.
+  enum class To { host, device };
+  virtual Result<void> copy(void* to, const void* from, std::size_t bytes, To where, void* stream,
+                            TimePoint deadline) = 0;
 };
 
 // Null where device_support_missing(). The flag must outlive the plane.

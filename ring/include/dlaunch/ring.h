@@ -302,6 +302,8 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  * NCCL (libnccl.so.2, found when first needed) moves the data where every rank has it, in one
  * version, and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, and with
  * DLAUNCH_BACKEND=cpu, it goes through the host's memory and the ways that dl_transport() names.
+ * So do messages, of which each side's buffer may be where it likes; dl_isend() returns when the
+ * buffer has been read, dl_irecv() writes it when it is waited for.
  * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
  * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come. A rank that
  * is lost ends the calls of the others as on the host, and NCCL's communicator with them.

@@ -282,3 +282,39 @@ TEST_CASE("device: DLAUNCH_BACKEND=cpu keeps NCCL out of it") {
   });
   ::unsetenv("DLAUNCH_BACKEND");
 }
+
+TEST_CASE("device: messages come from and go to device memory, whatever the peer's is") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    constexpr std::size_t kCount = 1000;
+    DeviceVector<std::int32_t> device(kCount, rank), more(kCount, rank, 7);
+    std::vector<std::int32_t> host(kCount);
+    std::vector<std::int32_t> values(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<std::int32_t>(i);
+    if (rank == 0) {
+      device.set(values);
+      EXPECT(dl_send(comm, device.data(), kCount, DL_INT32, 1, 0) == DL_OK);
+      EXPECT(dl_send(comm, device.data(), kCount, DL_INT32, 1, 1) == DL_OK);
+      EXPECT(dl_send(comm, values.data(), kCount, DL_INT32, 1, 2) == DL_OK);
+      dl_request* request = nullptr;
+      EXPECT(dl_isend(comm, device.data(), kCount, DL_INT32, 1, 3, &request) == DL_OK);
+      device[0] = 99;  // it has been read
+      EXPECT(dl_wait(&request) == DL_OK);
+      return 0;
+    }
+    // The last first, and beside a collective's worth of other work.
+    dl_request* requests[2] = {};
+    int source = -1;
+    EXPECT(dl_irecv_any(comm, more.data(), kCount, DL_INT32, 3, &source, &requests[0]) == DL_OK);
+    EXPECT(dl_irecv(comm, device.data(), kCount, DL_INT32, 0, 2, &requests[1]) == DL_OK);
+    EXPECT(dl_wait_all(2, requests) == DL_OK);
+    EXPECT(source == 0);
+    EXPECT(more.copy() == values);
+    EXPECT(device.copy() == values);
+    EXPECT(dl_recv(comm, host.data(), kCount, DL_INT32, 0, 0) == DL_OK);
+    EXPECT(host == values);
+    DeviceVector<std::int32_t> last(kCount, rank);
+    EXPECT(dl_recv(comm, last.data(), kCount, DL_INT32, 0, 1) == DL_OK);
+    EXPECT(last.copy() == values);
+    return 0;
+  });
+}
