@@ -327,3 +327,17 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, 
   fake_gpu_enqueue(stream, [=] { std::memmove(view, source, bytes); });
   return CUDA_SUCCESS;
 }
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
+  void* const view = fake_gpu_view(reinterpret_cast<const void*>(to));
+  if (view == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(view, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
+  const void* const view = fake_gpu_view(reinterpret_cast<const void*>(from));
+  if (view == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(to, view, bytes);
+  return CUDA_SUCCESS;
+}
