@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/result.h"
+#include "launcher/gpus.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -25,6 +26,8 @@ struct Machine {
 
   // Costs some milliseconds: called only where placement is asked for.
   std::function<Result<Topology>()> topology;
+  // Those that the driver's files tell of.
+  std::function<std::vector<GpuFiles>()> gpus;
   // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
   // not ours or not known is an Error.
   std::function<Result<std::string>(const std::string& host)> local_address;

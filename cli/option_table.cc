@@ -8,8 +8,9 @@ namespace {
 
 constexpr OptionRow kTable[] = {
     // --- workers
-    {"nproc", "", "nproc-per-node ppn npernode ntasks-per-node tasks-per-node", "N|auto|numa", "1",
-     Group::workers, "workers on each host: a number, one per usable CPU, or one per NUMA node",
+    {"nproc", "", "nproc-per-node ppn npernode ntasks-per-node tasks-per-node", "N|auto|numa|gpu",
+     "1", Group::workers,
+     "workers on each host: a number, or one for each usable CPU, NUMA node or GPU",
      &Options::nproc},
     {"np", "n", "ntasks num-proc", "N", "", Group::workers,
      "workers in total, as mpirun means it; fills the hosts in their order, on one machine the "
@@ -28,10 +29,15 @@ constexpr OptionRow kTable[] = {
      &Options::no_python},
 
     // --- placement
-    {"bind", "", "bind-to", "none|core|l3|numa|socket", "none", Group::placement,
-     "give each worker its own share of the cores, whole objects of that kind", &Options::bind},
+    {"bind", "", "bind-to", "none|core|l3|numa|socket|gpu", "none", Group::placement,
+     "give each worker its own share of the cores, whole objects of that kind; gpu: those near the "
+     "GPU of its local rank",
+     &Options::bind},
     {"report-bindings", "", "", "", "", Group::placement, "draw which worker sits on which core",
      &Options::report_bindings},
+    {"isolate-gpus", "", "", "", "", Group::placement,
+     "let each worker see only the GPU of its local rank, by CUDA_VISIBLE_DEVICES",
+     &Options::isolate_gpus},
     {"omp-threads", "", "", "auto|keep|N", "auto", Group::placement,
      "OMP_NUM_THREADS of the workers: the share of the usable CPUs (if it is not set already), as "
      "it is, or a number",

@@ -59,6 +59,7 @@ struct Options {
   // placement
   Text bind;
   Switch report_bindings;
+  Switch isolate_gpus;
   Text omp_threads;
   Text map_by;
   // output

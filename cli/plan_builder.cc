@@ -18,6 +18,17 @@ Result<void> PlanDraft::need_topology() {
   return {};
 }
 
+Result<void> PlanDraft::need_gpus(const std::string& why) {
+  if (!gpus.empty()) return {};
+  auto found = usable_gpus(machine.gpus(), machine.environment("CUDA_VISIBLE_DEVICES"));
+  if (!found) return refuse("{}: {}", why, found.error().what);
+  gpus = std::move(*found);
+  if (!gpus.empty()) return {};
+  return refuse("{}: there is no GPU here: {}", why,
+                machine.gpus().empty() ? "no driver says so in /proc/driver/nvidia/gpus"
+                                       : "CUDA_VISIBLE_DEVICES hides them");
+}
+
 Result<void> set_duration(const Text& option, Duration& field) {
   if (!option) return {};
   auto duration = parse_duration(*option);

@@ -79,7 +79,11 @@ int cpus_of(const PlanDraft& draft, const HostEntry& entry) {
 // The workers of each host, and this one's own; --nproc auto is asked for on each.
 Result<void> plan_shares(PlanDraft& draft) {
   const Options& options = draft.options;
-  auto asked = asked_nproc(draft);
+  // A host that only starts the others may have no GPU.
+  const bool theirs = options.nproc && *options.nproc == "gpu" &&
+                      std::none_of(draft.hosts.begin(), draft.hosts.end(),
+                                   [&](const auto& entry) { return draft.is_own(entry.host); });
+  auto asked = theirs ? std::optional(1) : asked_nproc(draft);
   if (!asked) return asked.error();
   const bool each_itself = *asked && !parse_int(*options.nproc, 1, kMaxWorkers, "");
   std::optional<int> total;

@@ -29,6 +29,7 @@ struct PlanDraft {
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it
   bool discovers = false;            // which hosts there are, while the job runs
+  std::vector<Gpu> gpus;             // likewise
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;
@@ -42,6 +43,8 @@ struct PlanDraft {
   // Workers that the job may have at the start, as far as is known.
   int most_workers() const { return plan().nodes.total > 0 ? plan().nodes.total : kMaxWorkers; }
   Result<void> need_topology();
+  // An error where there are none. `why`: the option that asks for them.
+  Result<void> need_gpus(const std::string& why);
 };
 
 Result<void> plan_hosts(PlanDraft& draft);       // --hosts …
@@ -60,7 +63,7 @@ Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, ch
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);
 
-// --nproc: what was said by name, by number, or by "auto" and "numa".
+// --nproc: what was said by name, by number, or by "auto", "numa" and "gpu".
 Result<std::optional<int>> asked_nproc(PlanDraft& draft);
 
 // Of --rdzv tcp://HOST:PORT.

@@ -16,26 +16,52 @@ Result<void> plan_binding(PlanDraft& draft) {
                                                                 {"l3", BindPolicy::l3},
                                                                 {"numa", BindPolicy::numa},
                                                                 {"socket", BindPolicy::socket},
+                                                                {"gpu", BindPolicy::gpu},
                                                                 {"l3cache", BindPolicy::l3},
                                                                 {"package", BindPolicy::socket}});
-    auto policy = one_of(options.bind, kPolicies, 5);
+    auto policy = one_of(options.bind, kPolicies, 6);
     if (!policy) return policy.error();
     plan.bind = *policy;
   }
   plan.report_bindings = options.report_bindings.on;
   if (plan.bind == BindPolicy::none && !plan.report_bindings) return {};
   if (auto done = draft.need_topology(); !done) return done.error();
-  if (plan.bind != BindPolicy::none && plan.nproc > 0) {
+  if (plan.bind == BindPolicy::gpu && plan.nproc > 0) {
+    if (auto done = draft.need_gpus(options.bind.source); !done) return done;
+    plan.cpusets = bind_to_gpus(*draft.topology, plan.nproc, draft.gpus);
+    const auto unknown = std::count(plan.cpusets.begin(), plan.cpusets.end(), std::vector<int>());
+    if (unknown > 0) {
+      draft.built.warnings.push_back(fmt::format(
+          "{} gpu: which CPUs are near is not known for {} of {} workers, which are not bound",
+          options.bind.source, unknown, plan.nproc));
+    }
+  } else if (plan.bind != BindPolicy::none && plan.nproc > 0) {
     plan.cpusets = bind_ranks(*draft.topology, plan.nproc, plan.bind);
   }
   if (plan.report_bindings) draft.built.bindings = draw_bindings(*draft.topology, plan.cpusets);
   return {};
 }
 
-bool user_sets_omp(const PlanDraft& draft) {
+bool user_sets(const PlanDraft& draft, std::string_view name) {
   const auto& env = draft.plan().env;
-  return std::any_of(env.begin(), env.end(),
-                     [](const auto& item) { return item.first == "OMP_NUM_THREADS"; });
+  return std::any_of(env.begin(), env.end(), [&](const auto& item) { return item.first == name; });
+}
+
+Result<void> plan_gpus(PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (!options.isolate_gpus) return {};
+  if (user_sets(draft, "CUDA_VISIBLE_DEVICES")) {
+    return refuse("{} and {} CUDA_VISIBLE_DEVICES set the same thing", options.isolate_gpus.source,
+                  options.env.source);
+  }
+  if (options.spares) {
+    return refuse("{} and {} contradict each other: a spare has no GPU until it has a rank",
+                  options.isolate_gpus.source, options.spares.source);
+  }
+  if (draft.plan().nproc == 0) return {};  // the workers are other hosts'
+  if (auto done = draft.need_gpus(options.isolate_gpus.source); !done) return done;
+  for (const Gpu& gpu : draft.gpus) draft.plan().gpus.push_back(gpu.name);
+  return {};
 }
 
 // A worker's share of what all may use, but never more threads than the smallest cpuset has CPUs.
@@ -50,7 +76,7 @@ int share_of_cpus(const PlanDraft& draft) {
 Result<void> plan_omp(PlanDraft& draft) {
   const Text& omp = draft.options.omp_threads;
   Plan& plan = draft.plan();
-  if (user_sets_omp(draft)) {
+  if (user_sets(draft, "OMP_NUM_THREADS")) {
     if (omp) {
       return refuse("{} and {} OMP_NUM_THREADS set the same thing", omp.source,
                     draft.options.env.source);
@@ -85,6 +111,7 @@ Result<void> plan_placement(PlanDraft& draft) {
                   map_by.source);
   }
   if (auto done = plan_binding(draft); !done) return done.error();
+  if (auto done = plan_gpus(draft); !done) return done.error();
   return plan_omp(draft);
 }
 

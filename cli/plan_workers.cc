@@ -63,7 +63,10 @@ Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
   const Text& nproc = draft.options.nproc;
   if (!nproc) return std::optional<int>();
   if (*nproc == "auto" || *nproc == "cpu") return std::optional(draft.machine.cpus.usable());
-  if (*nproc == "gpu") return refuse("{}: this version places no workers on GPUs", nproc.source);
+  if (*nproc == "gpu") {
+    if (auto done = draft.need_gpus(nproc.source); !done) return done.error();
+    return std::optional(static_cast<int>(draft.gpus.size()));
+  }
   if (*nproc == "numa") {
     if (auto done = draft.need_topology(); !done) return done.error();
     std::set<int> nodes;
@@ -71,7 +74,7 @@ Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
     return std::optional(static_cast<int>(nodes.size()));
   }
   auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
-  if (!number) return refuse("{}, auto or numa", number.error().what);
+  if (!number) return refuse("{}, auto, numa or gpu", number.error().what);
   return std::optional(*number);
 }
 

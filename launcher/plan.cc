@@ -22,7 +22,7 @@ const char* name(OutputMode mode) {
 }
 
 const char* name(BindPolicy policy) {
-  static constexpr const char* kNames[] = {"none", "core", "l3", "numa", "socket"};
+  static constexpr const char* kNames[] = {"none", "core", "l3", "numa", "socket", "gpu"};
   return kNames[static_cast<int>(policy)];
 }
 
@@ -101,6 +101,9 @@ std::string describe(const Plan& plan) {
       line(fmt::format("rank {}", r).c_str(),
            fmt::format("cpus {}", fmt::join(plan.cpusets[r], ",")));
     }
+  }
+  for (std::size_t r = 0; r < plan.gpus.size(); ++r) {
+    line(fmt::format("rank {}", r).c_str(), "GPU " + plan.gpus[r]);
   }
   return out;
 }

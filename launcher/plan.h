@@ -41,7 +41,7 @@ struct OutputPlan {
 
 enum class StdinPlan { none, one_rank, all };
 
-enum class BindPolicy { none, core, l3, numa, socket };
+enum class BindPolicy { none, core, l3, numa, socket, gpu };
 
 // A host that dlaunch starts the job on, by ssh or srun unless it is the one that leads.
 struct HostPlan {
@@ -104,6 +104,7 @@ struct Plan {
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
   std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
+  std::vector<std::string> gpus;          // CUDA_VISIBLE_DEVICES by local rank; empty: as inherited
   OutputPlan output;
   StdinPlan stdin_to = StdinPlan::one_rank;
   int stdin_rank = 0;

@@ -123,6 +123,13 @@ void set_other_worlds(Variables& env, const WorkerPlace& place) {
   set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
 }
 
+// And not an address or a network.
+bool names_interface(const std::string& text) {
+  const bool address = text.find_first_of(":/") != std::string::npos ||
+                       text.find_first_not_of("0123456789.") == std::string::npos;
+  return !text.empty() && !address;
+}
+
 void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_JOB_ID"] = plan.job_id;
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
@@ -134,6 +141,12 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_TRANSPORT"] = plan.transport;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
   if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
+  if (!plan.gpus.empty() && place.local_rank >= 0) {
+    const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
+    env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
+  }
+  // An address tells NCCL nothing, but a name does; a user's own choice stands.
+  if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
   env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

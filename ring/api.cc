@@ -473,6 +473,10 @@ dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dty
   });
 }
 
+dl_result dl_set_stream(dl_comm* comm, void* stream) {
+  return with(comm, [&](Communicator& impl) { return impl.set_stream(stream); });
+}
+
 dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (group == nullptr) return Error{.code = Errc::usage, .what = "dl_split: group is null"};

@@ -97,6 +97,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
     return bad("transport '" + job.transport + "' is not auto, shm or tcp");
   }
   const auto codec = text(options.wire_codec, "DLAUNCH_WIRE_CODEC", "none");
+  const auto backend = text(nullptr, "DLAUNCH_BACKEND", "auto");
+  if (backend != "auto" && backend != "cpu")
+    return bad("backend '" + backend + "' is not auto or cpu");
+  job.use_nccl = backend == "auto";
   const auto known = wire_codec_named(codec);
   if (!known) return bad("wire codec '" + codec + "' is not none, bf16 or int8");
   job.codec = *known;

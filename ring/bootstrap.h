@@ -29,7 +29,8 @@ struct JobView {
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   std::string transport = "auto";
   WireCodec codec = WireCodec::none;
-  std::string plan;  // DLAUNCH_PLAN, the same on all ranks, and what it says
+  bool use_nccl = true;  // for device memory
+  std::string plan;      // DLAUNCH_PLAN, the same on all ranks, and what it says
   PlanRules plan_rules;
   int sockets = 0;        // to each rank that TCP leads to; 0: found out, and one on this host
   bool explains = false;  // rank 0 says how it does what

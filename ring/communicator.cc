@@ -325,6 +325,7 @@ Result<void> Communicator::check(const Message& message) {
 Result<void> Communicator::collective(Call call) {
   if (!collectives_.busy()) {
     if (auto ok = check(call); !ok) return ok;
+    if (auto ok = attach(call, true); !ok) return ok;
     call.seq = ++seq_;
     return run(call);
   }
@@ -341,26 +342,37 @@ Result<std::string> Communicator::explain(const Call& call) const {
   return plane_ ? plane_->explain(call) : std::string("alone: a copy");
 }
 
-void Communicator::explain_once(const Call& call) {
+void Communicator::explain_once(const Call& call, const Plane& plane) {
   if (job_.rank != 0) return;
-  std::string what = fmt::format("{} of {} {}", collective_name(call.collective), call.count,
-                                 dtype_name(call.dtype));
+  std::string what = fmt::format("{} of {} {}{}", collective_name(call.collective), call.count,
+                                 dtype_name(call.dtype), &plane == plane_.get() ? "" : " on a GPU");
   if (explained_.size() < 1000 && explained_.insert(what).second) {
-    log_info("{}: {}", what, plane_->explain(call));
+    log_info("{}: {}", what, plane.explain(call));
   }
+}
+
+// A call, or a step of one, on the host's plane, which counts by itself.
+Result<void> Communicator::run_step(const Call& call) {
+  Call step = call;
+  step.seq = ++plane_seq_;
+  step.step_of = &users_call(call);
+  return plane_->run(step);
 }
 
 // On the thread that carries it out.
 Result<void> Communicator::run(Call call) {
-  if (job_.size == 1) return run_alone(call);
+  const bool on_device = call.task.device >= 0;
+  if (job_.size == 1) return on_device ? finish(device_->run(call)) : run_alone(call);
   const TimePoint now = steady_now();
   call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq);
-  if (job_.explains) explain_once(call);
+  if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
-  auto done = without_exceptions([&] { return plane_->run(call); });
-  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
-  if (!done && done.error().code == Errc::timeout && exchange_) {
+  auto done = without_exceptions([&] { return on_device ? device_->run(call) : run_step(call); });
+  if (job_.explains && on_device) explain_once(call, *device_);
+  // In shared memory, and in that of GPUs, nobody sees whether a rank that has arrived stands
+  // still, or waits itself.
+  if (!done && done.error().code == Errc::timeout && (exchange_ || on_device)) {
     done = blame_absent(call, steady_now() - now, done.error());
   }
   flight_->end(ticket, !done);
@@ -390,6 +402,7 @@ Communicator::Started Communicator::pushed(Background& background,
 
 Communicator::Started Communicator::start(Call call) {
   if (auto ok = check(call); !ok) return ok.error();
+  if (auto ok = attach(call, false); !ok) return ok.error();
   call.seq = ++seq_;
   auto operation = std::make_shared<Operation>(completions_);
   operation->call = call;
@@ -407,7 +420,10 @@ Communicator::Started Communicator::start(Call call) {
 Result<void> Communicator::transfer(Message& message) {
   if (!messages_.busy()) {
     if (auto ok = check(message); !ok) return ok;
-    return run(message);
+    const auto staged = stage(message);
+    if (!staged) return staged.error();
+    auto done = run(message);
+    return done ? unstage(*staged) : done;
   }
   auto started = start(message);
   if (!started) return started.error();
@@ -437,17 +453,21 @@ Error Communicator::blame_silent(Error error) const {
 
 Communicator::Started Communicator::start(Message message) {
   if (auto ok = check(message); !ok) return ok.error();
+  auto staged = stage(message);
+  if (!staged) return staged.error();
   message.deadline = deadline_after(steady_now(), job_.op_timeout);
   auto operation = std::make_shared<Operation>(completions_);
   operation->is_message = true;
+  operation->staged = std::move(*staged);
   operation->message = message;
   return pushed(messages_, std::move(operation));
 }
 
 Result<void> Communicator::wait(const Operation& operation) {
   completions_.wait([&] { return operation.done(); });
-  return operation.is_message ? finish(operation.message, operation.outcome())
-                              : operation.outcome();
+  if (!operation.is_message) return operation.outcome();
+  auto done = finish(operation.message, operation.outcome());
+  return done ? unstage(operation.staged) : done;
 }
 
 void Communicator::wait_any(const std::vector<const Operation*>& operations) {

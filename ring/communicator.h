@@ -17,6 +17,7 @@
 #include "ring/abort_flag.h"
 #include "ring/background.h"
 #include "ring/bootstrap.h"
+#include "ring/device/device_plane.h"
 #include "ring/flight_recorder.h"
 #include "ring/links.h"
 #include "ring/meeting.h"
@@ -74,6 +75,9 @@ class Communicator : private ProcessEvents {
   // Ordinary from now on. On all ranks at the same place among their collectives.
   void release(const void* memory);
 
+  // The CUstream that later calls on device memory come after; null: the legacy default stream.
+  Result<void> set_stream(void* stream);
+
   // Buffers of the call are not looked at.
   Result<std::string> explain(const Call& call) const;
 
@@ -94,10 +98,15 @@ class Communicator : private ProcessEvents {
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
+  DevicePlane& device_plane();
+  Result<void> attach(Call& call, bool at_once);
+  Result<StagedMessage> stage(Message& message);
+  Result<void> unstage(const StagedMessage& staged);
+  Result<void> run_step(const Call& call);
   Result<void> run(Call call);
   Result<void> run(Message& message);
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
-  void explain_once(const Call& call);
+  void explain_once(const Call& call, const Plane& plane);
   void serve_collectives(OperationQueue& queue);
   Error named_in_job(Error error) const;
   Result<void> finish(Result<void> done);
@@ -110,7 +119,8 @@ class Communicator : private ProcessEvents {
   // Destroyed from the bottom up: links first (their thread raises the flag), then the planes
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
-  std::unique_ptr<Plane> plane_;  // of the collectives
+  std::unique_ptr<Plane> plane_;         // of the collectives
+  std::unique_ptr<DevicePlane> device_;  // of those on device memory; made by the first
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
   std::shared_ptr<FlightRecorder> flight_;
@@ -121,6 +131,8 @@ class Communicator : private ProcessEvents {
   std::shared_ptr<ShmRegions> regions_;    // of allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
   std::uint64_t seq_ = 0;
+  std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none
+  void* stream_ = nullptr;
   std::uint64_t splits_ = 0;
   std::uint32_t group_hash_ = 0;  // FlightRecord::group
   std::atomic<bool> noted_{false};

@@ -113,7 +113,7 @@ Result<void> LayeredPlane::run(const Call& call) {
   }
   if (call.collective == Collective::broadcast && call.count > 0 && local_) return broadcast(call);
   Call flat = call;
-  flat.step_of = &call;
+  flat.step_of = &users_call(call);
   return over_sockets(flat, nullptr);
 }
 

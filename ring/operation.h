@@ -32,6 +32,13 @@ struct Message {
   int source = -1;  // of a receive, once done: who sent it
 };
 
+// Memory of the host in place of a message's buffer on a GPU.
+struct StagedMessage {
+  std::shared_ptr<void> host;  // null: the buffer is the host's own
+  void* device = nullptr;      // of a receive: where it goes to in the end
+  std::size_t bytes = 0;
+};
+
 // Who waits for operations, and what they wait on: one per communicator.
 class Completions {
  public:
@@ -65,6 +72,7 @@ struct Operation {
   // What the call points to, where the caller's own may be gone before it is carried out.
   std::vector<std::size_t> counts;
   TensorList list;
+  StagedMessage staged;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   const Result<void>& outcome() const { return outcome_; }  // once done

@@ -56,6 +56,13 @@ struct TensorList {
 Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
                                     const std::size_t* counts);
 
+// Of a call whose buffers are on a GPU; ring/device fills it in.
+struct DeviceTask {
+  int device = -1;         // CUDA's number of it; -1: the buffers are the host's
+  void* stream = nullptr;  // CUstream to work in, unless there is
+  void* after = nullptr;  // a CUevent that is to be waited for, elsewhere than in the user's stream
+};
+
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
   Collective collective = Collective::barrier;
@@ -77,6 +84,7 @@ struct Call {
   const std::vector<int>* members = nullptr;
   // The user's call that this one is a step of; null: it is one itself. For error texts.
   const Call* step_of = nullptr;
+  DeviceTask task;
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so

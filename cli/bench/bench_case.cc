@@ -243,11 +243,23 @@ double bus_factor(Kind kind, int ranks) {
   }
 }
 
-Buffers::Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm)
+Buffers::Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm, bool on_gpu)
     : rank_(rank),
       ranks_(ranks),
-      in_(make_memory(max_bytes + 64, comm)),
-      out_(make_memory(max_bytes + 64, comm)) {}
+      bytes_(max_bytes + 64),
+      in_(make_memory(bytes_, comm)),
+      out_(make_memory(bytes_, comm)) {
+  if (!on_gpu) return;
+  gpu_in_ = std::make_unique<GpuMemory>(bytes_);
+  gpu_out_ = std::make_unique<GpuMemory>(bytes_);
+}
+
+// What the collective gets in place of this address of a buffer.
+void* Buffers::given(char* host) const {
+  if (!gpu_in_) return host;
+  const bool in = host >= in_.get() && host < in_.get() + bytes_;
+  return in ? gpu_in_->get() + (host - in_.get()) : gpu_out_->get() + (host - out_.get());
+}
 
 // In place, the smaller of the two buffers is this rank's part of the larger one.
 char* Buffers::output(const Case& c, bool in_place) {
@@ -277,15 +289,19 @@ bool Buffers::gets_output(const Case& c) const {
 void Buffers::fill(const Case& c, bool in_place) {
   std::memset(out_.get(), 0x5a, c.bytes);
   if (in_place) std::memset(in_.get(), 0x5a, c.bytes);
-  if (!gives_input(c)) return;
-  const std::size_t parts = info(c.kind).in_parts ? static_cast<std::size_t>(ranks_) : 1;
-  fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, c.count * parts,
-            dl_dtype_bytes(c.dtype));
+  if (gives_input(c)) {
+    const std::size_t parts = info(c.kind).in_parts ? static_cast<std::size_t>(ranks_) : 1;
+    fill_from(input(c, in_place), input_period(c, rank_, ranks_), 0, c.count * parts,
+              dl_dtype_bytes(c.dtype));
+  }
+  if (!gpu_in_) return;
+  gpu_in_->write(in_.get());
+  gpu_out_->write(out_.get());
 }
 
 dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
-  void* in = input(c, in_place);
-  void* out = output(c, in_place);
+  void* in = given(input(c, in_place));
+  void* out = given(output(c, in_place));
   switch (c.kind) {
     case Kind::all_reduce:
       return dl_all_reduce(comm, in, out, c.count, c.dtype, c.op);
@@ -301,7 +317,7 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
       return dl_gather(comm, in, out, c.count, c.dtype, c.root);
     case Kind::scatter:
       // In place on the root; the others write to the start.
-      if (in_place && rank_ != c.root) out = in_.get();
+      if (in_place && rank_ != c.root) out = given(in_.get());
       return dl_scatter(comm, in, out, c.count, c.dtype, c.root);
     case Kind::all_to_all:
       return dl_all_to_all(comm, in, out, c.count, c.dtype);
@@ -317,12 +333,16 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
 }
 
 dl_result Buffers::start(dl_comm* comm, const Case& c, bool in_place, dl_request** request) {
-  return dl_iall_reduce(comm, input(c, in_place), output(c, in_place), c.count, c.dtype, c.op,
-                        request);
+  return dl_iall_reduce(comm, given(input(c, in_place)), given(output(c, in_place)), c.count,
+                        c.dtype, c.op, request);
 }
 
 std::size_t Buffers::wrong(const Case& c, bool in_place) const {
   if (!gets_output(c)) return 0;
+  if (gpu_in_) {
+    gpu_in_->read(in_.get());
+    gpu_out_->read(out_.get());
+  }
   const std::size_t element = dl_dtype_bytes(c.dtype);
   const char* got = const_cast<Buffers*>(this)->output(c, in_place);
   const std::size_t own_part = c.count * static_cast<std::size_t>(rank_);

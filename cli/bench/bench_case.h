@@ -10,6 +10,8 @@
 
 #include <dlaunch/ring.h>
 
+#include "cli/bench/gpu_memory.h"
+
 namespace bench {
 
 enum class Kind {
@@ -65,7 +67,8 @@ class Buffers {
  public:
   // comm: whose dl_alloc() they come from, collectively; null: from nobody's.
   // Throws std::bad_alloc, then on all ranks alike.
-  Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm = nullptr);
+  // on_gpu: the collectives get twins of them in device memory, after use_gpu().
+  Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm = nullptr, bool on_gpu = false);
 
   // Writes the input where this form of the collective takes it, and something else into the
   // output.
@@ -78,13 +81,16 @@ class Buffers {
   std::size_t wrong(const Case& c, bool in_place) const;
 
  private:
+  void* given(char* host) const;
   bool gives_input(const Case& c) const;
   bool gets_output(const Case& c) const;
   char* input(const Case& c, bool in_place);
   char* output(const Case& c, bool in_place);
 
   int rank_, ranks_;
+  std::size_t bytes_;
   Memory in_, out_;
+  std::unique_ptr<GpuMemory> gpu_in_, gpu_out_;
 };
 
 }  // namespace bench

@@ -18,6 +18,7 @@
 #include "cli/bench/bench_case.h"
 #include "cli/bench/bench_output.h"
 #include "cli/bench/calibrate.h"
+#include "cli/bench/gpu_memory.h"
 #include "cli/bench/machine_limits.h"
 #include "cli/bench/measure.h"
 #include "cli/bench/options.h"
@@ -102,7 +103,8 @@ std::optional<Limits> measure_limits(dl_comm* comm) {
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
 int start_printer(dl_comm* comm, const Options& options, const Plan& plan,
                   std::optional<Printer>& printer) {
-  Header header{.transport = dl_transport(comm),
+  const std::string where = options.device == "cuda" ? ", buffers on GPUs" : "";
+  Header header{.transport = dl_transport(comm) + where,
                 .ranks = dl_size(comm),
                 .places = places(comm),
                 .checked = options.check != 0,
@@ -173,6 +175,19 @@ int tell_plan(dl_comm* comm, const Plan& plan, int root) {
   return 0;
 }
 
+// Collective. 0, or the exit code where some rank has no GPU to measure on.
+int find_gpus(dl_comm* comm) {
+  const char* const local_rank = std::getenv("LOCAL_RANK");
+  std::string lacks;
+  if (dl_set_stream(comm, nullptr) != DL_OK) lacks = dl_last_error(comm);
+  if (lacks.empty()) lacks = use_gpu(local_rank != nullptr ? std::atoi(local_rank) : 0);
+  std::int32_t lacking = lacks.empty() ? 0 : 1;
+  require(dl_all_reduce(comm, &lacking, &lacking, 1, DL_INT32, DL_MAX), comm);
+  if (lacking == 0) return 0;
+  return refuse(comm, {dlaunch::kExitSystem,
+                       "--device cuda: " + (lacks.empty() ? "another rank lacks a GPU" : lacks)});
+}
+
 int run(const Options& options, dl_comm* comm, const Plan& plan) {
   if (options.root >= dl_size(comm)) {
     return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
@@ -183,6 +198,9 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
                          "--calibrate: bounds are known for shared memory, and "
                          "these ranks have transport " +
                              std::string(dl_transport(comm))});
+  }
+  if (options.device == "cuda") {
+    if (const int refused = find_gpus(comm); refused != 0) return refused;
   }
   std::optional<Bench> bench;
   std::int32_t lacking = 0;

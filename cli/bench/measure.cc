@@ -40,7 +40,7 @@ Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
     : comm_(comm), options_(options), skew_us_(plan.skew_us) {
   for (int i = 0; i < options.rotate; ++i) {
     buffers_.emplace_back(dl_rank(comm), dl_size(comm), plan.sizes.back(),
-                          options.alloc ? comm : nullptr);
+                          options.alloc ? comm : nullptr, options.device == "cuda");
   }
 }
 

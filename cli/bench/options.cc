@@ -63,7 +63,7 @@ double parse_skew(const std::string& text) {
 void check_plan(const CLI::App& app, const KindInfo& kind) {
   if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
-                           "--calibrate", "--csv", "--json"}) {
+                           "--calibrate", "--device", "--csv", "--json"}) {
     if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
   }
 }
@@ -82,6 +82,10 @@ void check_modes(const Options& options, const KindInfo& kind) {
   }
   if ((options.rotate > 1 || options.alloc) && kind.kind == Kind::barrier) {
     throw usage(std::string(options.alloc ? "--alloc" : "--rotate") + ": a barrier has no buffers");
+  }
+  if (options.device == "cuda" && (options.alloc || options.calibrate)) {
+    throw usage(std::string(options.alloc ? "--alloc" : "--calibrate") +
+                " is about the host's memory: leave out --device cuda");
   }
   if (options.alloc && kind.kind == Kind::sendrecv) {
     throw usage("--alloc: messages do not gain by memory of dl_alloc");
@@ -114,6 +118,9 @@ void declare_sizes(CLI::App& app, Options& options) {
 }
 
 void declare_modes(CLI::App& app, Options& options) {
+  app.add_option("--device", options.device,
+                 "where buffers are: host, or cuda: on the GPU of the rank's LOCAL_RANK (host)")
+      ->check(CLI::IsMember({"host", "cuda"}));
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));
   app.add_flag("--plan", options.plan, "tell how each size would be done, and measure nothing");

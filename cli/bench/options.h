@@ -19,6 +19,7 @@ struct Options {
   double factor = 2;
   int iterations = 0, warmup = 5, check = 1, root = 0;
   std::string dtype = "float", op = "sum";
+  std::string device = "host";
   int rotate = 1;
   std::string skew;  // "": none
   bool plan = false, alloc = false, calibrate = false, overlap = false, cpu = false;

@@ -24,6 +24,23 @@ python3 -c 'import json; assert len(json.load(open("a.json"))["results"]) == 4' 
 run dlaunch --nproc 13 --output raw dlaunch-bench all_reduce -b 4K -d all -o all -n 1 -w 0
 expect_code 0; expect_out 'Out of bounds values : 0 OK'
 
+# Buffers on GPUs, by the look-alikes of CUDA and NCCL where they are built (tests/support/fake_gpu).
+fake=$BUILD/tests/support/fake_gpu
+if [ -e "$fake/libcuda.so.1" ]; then
+  for backend in auto cpu; do
+    for c in all_reduce all_gather scatter sendrecv; do
+      LD_LIBRARY_PATH=$fake:$LD_LIBRARY_PATH DLAUNCH_BACKEND=$backend run dlaunch --nproc 2 --output raw dlaunch-bench \
+        --device cuda $c -b 4 -e 64K -f 64 -d all -r 1 -n 2 -w 0
+      expect_code 0; expect_out 'Out of bounds values : 0 OK'
+    done
+  done
+fi
+if ! ldconfig -p | grep -q libcuda.so.1; then
+  run dlaunch --nproc 2 dlaunch-bench all_reduce --device cuda
+  expect_code 71; expect_err 'dlaunch-bench: --device cuda: th'
+fi
+run dlaunch --nproc 2 dlaunch-bench all_reduce --device cuda --alloc; expect_code 64
+
 run dlaunch --nproc 2 dlaunch-bench nothing; expect_code 64; expect_err "'nothing' is none of"
 run dlaunch --nproc 2 dlaunch-bench all_reduce -n -3; expect_code 64; expect_err 'not in range'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T; expect_code 71; expect_err 'no memory for the buffers'

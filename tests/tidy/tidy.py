@@ -27,6 +27,8 @@ CONFINED = {
     "hwloc": r"launcher/topology_hwloc\.cc",
     "elfutils": r"launcher/native_stacks\.cc",
     "CLI": r"cli/",
+    "cuda": r"ring/device/libraries\.h",
+    "nccl": r"ring/device/libraries\.h",
     "curl": r"rendezvous/http_client\.cc",
     "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
     "openssl": r"base/secret\.cc",
@@ -35,7 +37,7 @@ CONFINED = {
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
-    r"rendezvous/(store_core|wire|handshake|etcd_message)\.|ring/(schedule|frame|plane)\.|"
+    r"rendezvous/(store_core|wire|handshake|etcd_message)\.|ring/(schedule|frame|plane|device/(device_way|host_granules|nccl_steps))\.|"
     r"launcher/(line_|report|control_request|job_status|binding|hostfile|worker_env|macros))"
 )
 BANNED_IN_CORES = [

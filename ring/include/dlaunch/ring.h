@@ -295,6 +295,26 @@ DL_API dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory);
  * for: giving memory that another rank has freed already is DL_ERR_MISMATCH. NULL is allowed. */
 DL_API dl_result dl_free(dl_comm* comm, void* memory);
 
+/* Memory on GPUs. Every collective takes buffers in the memory of a CUDA device in place of the
+ * host's: `in` and `out` in that of one GPU, the same one in all calls on a communicator, and all
+ * ranks alike. A rank that has no elements in such a call gives some pointer to device memory all
+ * the same. Where a process has a CUDA driver (libcuda.so.1) such buffers are recognised.
+ * NCCL (libnccl.so.2, found when first needed) moves the data where every rank has it, in one
+ * version, and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, and with
+ * DLAUNCH_BACKEND=cpu, it goes through the host's memory and the ways that dl_transport() names.
+ * So do messages, of which each side's buffer may be where it likes; dl_isend() returns when the
+ * buffer has been read, dl_irecv() writes it when it is waited for.
+ * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
+ * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come. A rank that
+ * is lost ends the calls of the others as on the host, and NCCL's communicator with them.
+ *
+ * A call begins when what was in `stream` (a cudaStream_t or CUstream of that GPU; NULL: the legacy
+ * default stream) at the call is done, and the result is there when it returns, or when its request
+ * has been waited for. The stream is set for all later calls and not given with each: one program
+ * serves host and device memory, and a communicator is for one thread at a time anyway.
+ * DL_ERR_UNSUPPORTED: this library was built without the headers of CUDA and NCCL. */
+DL_API dl_result dl_set_stream(dl_comm* comm, void* stream);
+
 /* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of
  * their keys, then of their ranks in comm. With a negative color *group is NULL. It may take as
  * long as the shorter of comm's two time limits. Groups are independent of comm and of each other:

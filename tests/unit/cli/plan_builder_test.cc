@@ -22,6 +22,7 @@ struct FakeMachine {
   std::map<std::string, FileKind> kinds;
   std::string topology = "package:2 numa:1 l3:2 core:2 pu:1";
   UsableCpus cpus{8, 0};
+  std::vector<GpuFiles> gpus;
   bool terminal = false;
   int topology_asked = 0;
   std::optional<Duration> time_left;  // of a Slurm job
@@ -35,6 +36,7 @@ struct FakeMachine {
       ++topology_asked;
       return synthetic_topology(topology);
     };
+    m.gpus = [this] { return gpus; };
     m.local_address = [](const std::string& host) -> Result<std::string> {
       if (host == "here") return std::string("10.0.0.1");
       if (host == "localhost" || host == "127.0.0.1") return std::string("127.0.0.1");
@@ -133,9 +135,10 @@ TEST_CASE("workers: per node, in total, both, by machine") {
   CHECK(fake.refused({"-n", "4", "--nproc", "2", "p"}) ==
         "64 --nproc asks for 2 workers and -n for 4, on one machine these are the same");
   CHECK(fake.refused({"--nproc", "0", "p"}) ==
-        "64 --nproc: '0' is not a whole number from 1 to 16384, auto or numa");
+        "64 --nproc: '0' is not a whole number from 1 to 16384, auto, numa or gpu");
   CHECK(fake.refused({"-np", "-1", "p"}) == "64 -np: '-1' is not a whole number from 1 to 16384");
-  CHECK(fake.refused({"--nproc", "gpu", "p"}).starts_with("64 --nproc: this version places no"));
+  CHECK(fake.refused({"--nproc", "gpu", "p"}) ==
+        "64 --nproc: there is no GPU here: no driver says so in /proc/driver/nvidia/gpus");
   CHECK(fake.refused({"--nproc", "99999999999", "p"}).starts_with("64 --nproc: '99999999999'"));
 }
 
@@ -425,6 +428,32 @@ TEST_CASE("job and secret") {
   CHECK(fake.refused({"--secret-file", "no", "p"}) == "66 --secret-file: open secret file no");
 }
 
+TEST_CASE("workers by GPU: as many, near theirs, and each seeing only its own") {
+  FakeMachine fake;
+  fake.gpus = {{"0000:17:00.0", "GPU UUID: \t GPU-a\n", "4-7\n"},
+               {"0000:65:00.0", "GPU UUID: \t GPU-b\n", "0-3\n"}};
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).nproc == 2);
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).gpus.empty());
+  CHECK(fake.plan({"--nproc", "gpu", "--isolate-gpus", "p"}).gpus ==
+        std::vector<std::string>{"GPU-a", "GPU-b"});
+  using Cpus = std::vector<std::vector<int>>;
+  CHECK(fake.plan({"--nproc", "gpu", "--bind", "gpu", "p"}).cpusets ==
+        Cpus{{4, 5, 6, 7}, {0, 1, 2, 3}});
+  CHECK(
+      fake.refused({"--isolate-gpus", "--spares", "1", "p"}).starts_with("64 --isolate-gpus and"));
+  CHECK(fake.refused({"--isolate-gpus", "--env", "CUDA_VISIBLE_DEVICES=1", "p"})
+            .starts_with("64 --isolate-gpus and --env CUDA_VISIBLE_DEVICES set"));
+  fake.env["CUDA_VISIBLE_DEVICES"] = "1";
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).nproc == 1);
+  fake.env["CUDA_VISIBLE_DEVICES"] = "";
+  CHECK(fake.refused({"--bind", "gpu", "p"}) ==
+        "64 --bind: there is no GPU here: CUDA_VISIBLE_DEVICES hides them");
+  // A host that only starts the others need not have one.
+  fake.gpus.clear();
+  const auto away = fake.plan({"--hosts", "there", "--nproc", "gpu", "--bind", "gpu", "p"});
+  CHECK(away.nodes.hosts.at(0).nproc == 0);
+}
+
 TEST_CASE("binding") {
   FakeMachine fake;
   const auto plan = fake.plan({"--nproc", "2", "--bind", "socket", "p"});
@@ -435,7 +464,7 @@ TEST_CASE("binding") {
   CHECK(fake.plan({"--bind-to", "package", "p"}).bind == BindPolicy::socket);
   CHECK(fake.plan({"-bind-to", "none", "-map-by", "slot", "p"}).bind == BindPolicy::none);
   CHECK(fake.refused({"--bind-to", "hwthread", "p"}) ==
-        "64 --bind-to: 'hwthread' is not one of none, core, l3, numa, socket");
+        "64 --bind-to: 'hwthread' is not one of none, core, l3, numa, socket, gpu");
   CHECK(fake.refused({"--map-by", "node", "p"}).starts_with("64 --map-by: ranks are placed"));
   const auto reported = fake.built({"-n", "2", "--bind", "l3", "--report-bindings", "p"});
   CHECK(reported.plan.report_bindings);

@@ -94,11 +94,11 @@ TEST_CASE("unknown flags get the nearest name or what to do instead") {
 }
 
 TEST_CASE("a missing value is told with what belongs there") {
-  CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|numa");
+  CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|numa|gpu");
   CHECK(scan_error({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
   CHECK(scan_error({"-np", "--", "a"}) == "-np needs a value: N");
   CHECK(scan_error({"--nproc=", "a"}) == "--nproc needs a value after '='");
-  CHECK(scan_error({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa");
+  CHECK(scan_error({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa|gpu");
 }
 
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {

@@ -1,0 +1,81 @@
+#include "cli/bench/gpu_memory.h"
+
+#include <dlfcn.h>
+
+#include <new>
+#include <stdexcept>
+#include <type_traits>
+
+namespace bench {
+namespace {
+
+// The few functions of the driver that are needed here, with the types of its stable binary
+// interface: so the benchmark is built without CUDA's headers.
+struct Driver {
+  int (*init)(unsigned);
+  int (*device_get_count)(int*);
+  int (*device_get)(int*, int);
+  int (*primary_ctx_retain)(void**, int);
+  int (*ctx_push)(void*);
+  int (*mem_alloc)(unsigned long long*, std::size_t);
+  int (*mem_free)(unsigned long long);
+  int (*to_device)(unsigned long long, const void*, std::size_t);
+  int (*to_host)(void*, unsigned long long, std::size_t);
+};
+
+Driver g_driver;  // by use_gpu()
+
+bool load(Driver& driver) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  bool all = true;
+  const auto read = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    all = all && function != nullptr;
+  };
+  read(driver.init, "cuInit");
+  read(driver.device_get_count, "cuDeviceGetCount");
+  read(driver.device_get, "cuDeviceGet");
+  read(driver.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  read(driver.ctx_push, "cuCtxPushCurrent_v2");
+  read(driver.mem_alloc, "cuMemAlloc_v2");
+  read(driver.mem_free, "cuMemFree_v2");
+  read(driver.to_device, "cuMemcpyHtoD_v2");
+  read(driver.to_host, "cuMemcpyDtoH_v2");
+  return all;
+}
+
+}  // namespace
+
+std::string use_gpu(int local_rank) {
+  if (!load(g_driver)) return "there is no CUDA driver here (libcuda.so.1)";
+  int gpus = 0, device = 0;
+  void* context = nullptr;
+  if (g_driver.init(0) != 0 || g_driver.device_get_count(&gpus) != 0 || gpus == 0) {
+    return "the CUDA driver finds no GPU";
+  }
+  const bool made = g_driver.device_get(&device, local_rank % gpus) == 0 &&
+                    g_driver.primary_ctx_retain(&context, device) == 0 &&
+                    g_driver.ctx_push(context) == 0;
+  return made ? "" : "the CUDA driver gives no context on GPU " + std::to_string(local_rank % gpus);
+}
+
+GpuMemory::GpuMemory(std::size_t bytes) : bytes_(bytes) {
+  if (g_driver.mem_alloc(&address_, bytes) != 0) throw std::bad_alloc();
+}
+
+GpuMemory::~GpuMemory() { g_driver.mem_free(address_); }
+
+void GpuMemory::write(const void* host) {
+  if (g_driver.to_device(address_, host, bytes_) != 0) {
+    throw std::runtime_error("the CUDA driver does not copy to the GPU");
+  }
+}
+
+void GpuMemory::read(void* host) const {
+  if (g_driver.to_host(host, address_, bytes_) != 0) {
+    throw std::runtime_error("the CUDA driver does not copy from the GPU");
+  }
+}
+
+}  // namespace bench

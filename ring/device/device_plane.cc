@@ -1,0 +1,389 @@
+#include "ring/device/device_plane.h"
+
+#include <poll.h>
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "ring/device/device_memory.h"
+#include "ring/device/device_way.h"
+#include "ring/device/host_path.h"
+#include "ring/device/nccl_comm.h"
+#include "ring/stream_errors.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kCauseMs = 100;  // as in ring/socket_group.cc
+
+std::string nccl_version_text(int code) {
+  return fmt::format("NCCL {}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+void nap(Duration pause) {
+  if (pause == Duration::zero()) return;
+  const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
+  ::ppoll(nullptr, 0, &time, nullptr);
+}
+
+class CudaPlane final : public DevicePlane {
+ public:
+  CudaPlane(DeviceSettings settings, AbortFlag& abort)
+      : settings_(std::move(settings)), abort_(abort) {}
+  ~CudaPlane() override;
+
+  const char* name() const override { return way_ && way_->nccl ? "nccl" : "host"; }
+  Result<void> attach(Call& call, int device, void* stream, bool at_once) override;
+  Result<std::shared_ptr<void>> stage(int device, std::size_t bytes) override;
+  Result<void> copy(void* to, const void* from, std::size_t bytes, To where, void* stream,
+                    TimePoint deadline) override;
+  Result<void> run(const Call& call) override;
+  std::string explain(const Call& call) const override;
+
+ private:
+  Result<void> open(int device);
+  Result<void> agree(const Call& call);
+  DeviceFacts own_facts() const;
+  Result<void> make_comm(const Call& call, const ncclUniqueId& id);
+  Result<void> run_here(const Call& call, CUstream stream);
+  Result<void> end(const Call& call, DeviceVerdict verdict, Duration waited, const Error& failure);
+  template <class Look>
+  Result<void> watch(const Call& call, TimePoint deadline, Look look);
+  Result<void> await_nccl(const Call& call, TimePoint deadline);
+  Result<void> await_event(const Call& call, CUevent event);
+
+  const DeviceSettings settings_;
+  AbortFlag& abort_;
+  std::mutex opening_;  // attach() may come while another thread runs a call
+  std::unique_ptr<DeviceContext> context_;
+  int device_ = -1;
+  DeviceStream own_;
+  DeviceEvent passed_;
+  std::optional<DeviceWay> way_;
+  int version_ = 0;
+  std::unique_ptr<NcclComm> comm_;
+  std::unique_ptr<HostPath> host_;
+};
+
+CudaPlane::~CudaPlane() {
+  if (!context_) return;
+  const CurrentContext current(context_->get());
+  if (comm_ && !abort_.raised()) comm_->leave();
+  comm_.reset();
+  host_.reset();
+  passed_.reset();
+  own_.reset();
+}
+
+// -- Calls
+
+Result<void> CudaPlane::open(int device) {
+  const std::lock_guard lock(opening_);
+  if (context_ && device == device_) return {};
+  if (context_) {
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("this communicator works on GPU {}: the buffer is on GPU {}",
+                                     device_, device)};
+  }
+  auto context = DeviceContext::retain(device);
+  if (!context) return context.error();
+  const CurrentContext current((*context)->get());
+  if (auto ok = current.made(); !ok) return ok;
+  auto stream = make_device_stream();
+  if (!stream) return stream.error();
+  auto event = make_device_event();
+  if (!event) return event.error();
+  own_ = std::move(*stream);
+  passed_ = std::move(*event);
+  device_ = device;
+  context_ = std::move(*context);
+  return {};
+}
+
+Result<void> CudaPlane::attach(Call& call, int device, void* stream, bool at_once) {
+  if (auto ok = open(device); !ok) return ok;
+  call.task = {.device = device, .stream = stream, .after = nullptr};
+  if (at_once) return {};
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok;
+  auto event = make_device_event();
+  if (!event) return event.error();
+  const CUresult recorded =
+      cuda_driver()->event_record(event->get(), static_cast<CUstream>(stream));
+  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
+  call.task.after = event->release();
+  return {};
+}
+
+Result<void> CudaPlane::run(const Call& call) {
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok;
+  const DeviceEvent after(static_cast<CUevent>(call.task.after));
+  if (abort_.raised()) return abort_.error();
+  if (!way_ && settings_.size > 1) {
+    if (auto ok = agree(call); !ok) return ok;
+  }
+  CUstream stream = static_cast<CUstream>(call.task.stream);
+  if (after) {
+    const CUresult waits = cuda_driver()->stream_wait_event(own_.get(), after.get(), 0);
+    if (waits != CUDA_SUCCESS) return cuda_error("cuStreamWaitEvent", waits);
+    stream = own_.get();
+  }
+  const bool here = settings_.size == 1 || (way_->nccl && nccl_serves(call));
+  if (here) return run_here(call, stream);
+  if (!host_) {
+    const auto wait = [this](const Call& of, CUevent event) { return await_event(of, event); };
+    host_ = std::make_unique<HostPath>(settings_.rank, settings_.size, settings_.on_host, wait);
+  }
+  return host_->run(call, stream);
+}
+
+// By NCCL, or in a world of one, where there are only copies.
+Result<void> CudaPlane::run_here(const Call& call, CUstream stream) {
+  const auto steps = nccl_steps(call, settings_.rank, settings_.size);
+  if (steps.empty()) return {};
+  bool alone = true;
+  for (const NcclStep& step : steps) {
+    if (step.kind != NcclStep::Kind::copy) {
+      alone = false;
+      continue;
+    }
+    const CUresult copied = cuda_driver()->copy_on_device(
+        reinterpret_cast<CUdeviceptr>(step.out), reinterpret_cast<CUdeviceptr>(step.in),
+        step.count * dtype_bytes(call.dtype), stream);
+    if (copied != CUDA_SUCCESS) return cuda_error("cuMemcpyDtoDAsync", copied);
+  }
+  if (!alone) {
+    const ncclResult_t launched = comm_->launch(steps, call, stream);
+    if (launched != ncclSuccess && launched != ncclInProgress) {
+      return end(call, DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched));
+    }
+    // NCCL wants this before anything waits for the stream.
+    if (auto ok = await_nccl(call, call.deadline); !ok) return ok;
+  }
+  const CUresult recorded = cuda_driver()->event_record(passed_.get(), stream);
+  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
+  return await_event(call, passed_.get());
+}
+
+std::string CudaPlane::explain(const Call& call) const {
+  if (settings_.size == 1) return "alone: a copy on the GPU";
+  if (!way_) return "on a GPU: the first call finds out how";
+  if (way_->nccl && nccl_serves(call)) return nccl_version_text(version_);
+  return fmt::format("through the host's memory, because {}; {}",
+                     way_->nccl ? "NCCL lacks this op" : way_->why_not,
+                     HostPath::explain(call, settings_.size));
+}
+
+// -- Messages
+
+Result<std::shared_ptr<void>> CudaPlane::stage(int device, std::size_t bytes) {
+  if (auto ok = open(device); !ok) return ok.error();
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok.error();
+  auto memory = make_pinned_memory(bytes);
+  if (!memory) return memory.error();
+  return std::shared_ptr<void>(memory->release(),
+                               [](void* old) { PinnedCloser()(static_cast<char*>(old)); });
+}
+
+Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To where, void* given,
+                             TimePoint deadline) {
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok;
+  const auto event = make_device_event();
+  if (!event) return event.error();
+  const CudaDriver& cuda = *cuda_driver();
+  const auto stream = static_cast<CUstream>(given);
+  auto ok =
+      where == To::host
+          ? cuda_done("cuMemcpyDtoHAsync",
+                      cuda.copy_to_host(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream))
+          : cuda_done("cuMemcpyHtoDAsync",
+                      cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream));
+  if (ok) ok = cuda_done("cuEventRecord", cuda.event_record(event->get(), stream));
+  if (!ok) return ok;
+  const TimePoint begun = steady_now();
+  for (TimePoint now = begun;; now = steady_now()) {
+    const CUresult queried = cuda.event_query(event->get());
+    const DeviceSight sight{.done = queried == CUDA_SUCCESS,
+                            .over = abort_.raised(),
+                            .failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY};
+    switch (judge_device(now, deadline, sight)) {
+      case DeviceVerdict::done:
+        return {};
+      case DeviceVerdict::over:
+        return abort_.error();
+      case DeviceVerdict::failed:
+        return cuda_error("copy of a message", queried);
+      case DeviceVerdict::late:
+        return Error{.code = Errc::timeout,
+                     .what = fmt::format("copy of a message timed out after {}: the GPU does not "
+                                         "get on with it",
+                                         format_duration(now - begun))};
+      case DeviceVerdict::wait:
+        nap(device_pause(now - begun));
+    }
+  }
+}
+
+// -- Who the others are
+
+DeviceFacts CudaPlane::own_facts() const {
+  DeviceFacts facts;
+  CUuuid uuid{};
+  cuda_driver()->device_get_uuid(&uuid, context_->device());
+  std::memcpy(facts.gpu, uuid.bytes, sizeof facts.gpu);
+  const auto nccl = nccl_library();
+  std::string why_not;
+  int version = 0;
+  if (!settings_.use_nccl) {
+    why_not = "DLAUNCH_BACKEND is cpu";
+  } else if (!nccl) {
+    why_not = nccl.error().what;
+  } else if ((*nccl)->get_version(&version) != ncclSuccess || version <= 0) {
+    why_not = "NCCL does not say its version";
+  }
+  if (why_not.empty()) facts.nccl = version;
+  facts.why_not[why_not.copy(facts.why_not, sizeof facts.why_not - 1)] = '\0';
+  return facts;
+}
+
+// All ranks tell each other what they have, and rank 0 what NCCL needs to bring them together.
+Result<void> CudaPlane::agree(const Call& call) {
+  const auto step = [&](Collective collective, const void* in, void* out, std::size_t bytes) {
+    Call told{.collective = collective, .in = in, .out = out, .count = bytes, .dtype = DL_UINT8};
+    told.root = collective == Collective::broadcast ? 0 : -1;
+    told.deadline = call.deadline;
+    told.step_of = &users_call(call);
+    return settings_.on_host(told);
+  };
+  const DeviceFacts own = own_facts();
+  std::vector<DeviceFacts> all(static_cast<std::size_t>(settings_.size));
+  if (auto ok = step(Collective::all_gather, &own, all.data(), sizeof own); !ok) return ok;
+  DeviceWay way = choose_device_way(all);
+  if (way.nccl) {
+    struct {
+      ncclUniqueId id{};
+      std::int32_t failed = 0;
+    } meeting;
+    if (settings_.rank == 0) {
+      meeting.failed = (*nccl_library())->get_unique_id(&meeting.id) != ncclSuccess;
+    }
+    if (auto ok = step(Collective::broadcast, &meeting, &meeting, sizeof meeting); !ok) return ok;
+    if (meeting.failed != 0) {
+      way = {.nccl = false, .why_not = "NCCL finds no network on rank 0"};
+    } else if (auto ok = make_comm(call, meeting.id); !ok) {
+      return ok;
+    }
+  }
+  version_ = own.nccl;
+  way_ = std::move(way);
+  if (settings_.rank == 0) {
+    if (way_->nccl) {
+      log_info("GPU memory: {}", nccl_version_text(version_));
+    } else {
+      log_info("GPU memory goes through the host's: {}", way_->why_not);
+    }
+  }
+  return {};
+}
+
+Result<void> CudaPlane::make_comm(const Call& call, const ncclUniqueId& id) {
+  auto begun = NcclComm::begin(**nccl_library(), id, settings_.rank, settings_.size);
+  if (!begun) return end(call, DeviceVerdict::failed, {}, begun.error());
+  comm_ = std::move(*begun);
+  return await_nccl(call,
+                    std::min(call.deadline, deadline_after(steady_now(), settings_.init_timeout)));
+}
+
+// -- Waiting
+
+// Looks until there is a verdict. look(sight, failure) fills in both.
+template <class Look>
+Result<void> CudaPlane::watch(const Call& call, TimePoint deadline, Look look) {
+  const TimePoint begun = steady_now();
+  for (TimePoint now = begun;; now = steady_now()) {
+    DeviceSight sight{.done = false, .over = abort_.raised(), .failed = false};
+    Error failure;
+    look(sight, failure);
+    const DeviceVerdict verdict = judge_device(now, deadline, sight);
+    if (verdict == DeviceVerdict::done) return {};
+    if (verdict != DeviceVerdict::wait) return end(call, verdict, now - begun, failure);
+    nap(device_pause(now - begun));
+  }
+}
+
+// Until NCCL is through with what it does in the background.
+Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
+  return watch(call, deadline, [&](DeviceSight& sight, Error& failure) {
+    const ncclResult_t state = comm_->state();
+    sight.done = state == ncclSuccess;
+    sight.failed = state != ncclSuccess && state != ncclInProgress;
+    if (sight.failed) failure = comm_->error(activity_of(users_call(call)), state);
+  });
+}
+
+Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
+  return watch(call, call.deadline, [&](DeviceSight& sight, Error& failure) {
+    const CUresult queried = cuda_driver()->event_query(event);
+    // A stream also gets on when NCCL gives up: its word counts more than the event.
+    const ncclResult_t state = comm_ ? comm_->state() : ncclSuccess;
+    const bool sound = state == ncclSuccess || state == ncclInProgress;
+    sight.done = queried == CUDA_SUCCESS && sound;
+    sight.failed = !sound || (queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY);
+    if (!sound)
+      failure = comm_->error(activity_of(users_call(call)), state);
+    else if (sight.failed)
+      failure = cuda_error(activity_of(users_call(call)), queried);
+  });
+}
+
+// The call has failed, and with it NCCL's communicator, which is ended before anybody goes on.
+Result<void> CudaPlane::end(const Call& call, DeviceVerdict verdict, Duration waited,
+                            const Error& failure) {
+  if (comm_) comm_->abort();
+  comm_.reset();
+  if (verdict == DeviceVerdict::over) return abort_.error();
+  if (verdict == DeviceVerdict::late) {
+    return Error{.code = Errc::timeout,
+                 .what = fmt::format("{} timed out after {}: the GPUs do not get on with it",
+                                     activity_of(call), format_duration(waited))};
+  }
+  // Whoever was lost is soon known on the control links, and NCCL's error follows from it.
+  for (int ms = 0; ms < kCauseMs && !abort_.raised(); ++ms) ::poll(nullptr, 0, 1);
+  return abort_.raised() ? abort_.error() : failure;
+}
+
+}  // namespace
+
+std::string_view device_support_missing() { return ""; }
+
+int device_of(const void* memory) {
+  const CudaDriver* const driver = cuda_driver();
+  if (driver == nullptr || memory == nullptr) return -1;
+  unsigned type = 0;
+  int device = -1;
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  void* values[] = {&type, &device};
+  // Fails where the program has not initialized the driver: then it has no memory on a GPU.
+  if (driver->pointer_get_attributes(2, wanted, values, reinterpret_cast<CUdeviceptr>(memory)) !=
+      CUDA_SUCCESS) {
+    return -1;
+  }
+  return type == CU_MEMORYTYPE_DEVICE ? device : -1;
+}
+
+std::unique_ptr<DevicePlane> make_device_plane(DeviceSettings settings, AbortFlag& abort) {
+  return std::make_unique<CudaPlane>(std::move(settings), abort);
+}
+
+}  // namespace dlaunch

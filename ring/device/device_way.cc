@@ -1,0 +1,47 @@
+#include "ring/device/device_way.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+
+DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].nccl == 0) return {false, fmt::format("rank {}: {}", r, ranks[r].why_not)};
+  }
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    if (ranks[r].nccl == ranks[0].nccl) continue;
+    return {false,
+            fmt::format("rank 0 has NCCL {} and rank {} has {}", ranks[0].nccl, r, ranks[r].nccl)};
+  }
+  for (std::size_t a = 0; a < ranks.size(); ++a) {
+    for (std::size_t b = a + 1; b < ranks.size(); ++b) {
+      if (std::memcmp(ranks[a].gpu, ranks[b].gpu, sizeof ranks[a].gpu) != 0) continue;
+      return {false, fmt::format("rank {} and rank {} share one GPU", a, b)};
+    }
+  }
+  return {true, ""};
+}
+
+bool nccl_serves(const Call& call) {
+  if (!traits_of(call.collective).reduces) return true;
+  if (call.op == DL_AVG) return dtype_is_float(call.dtype);
+  return call.op != DL_BAND && call.op != DL_BOR && call.op != DL_BXOR;
+}
+
+DeviceVerdict judge_device(TimePoint now, TimePoint deadline, const DeviceSight& sight) {
+  if (sight.done) return DeviceVerdict::done;
+  if (sight.over) return DeviceVerdict::over;
+  if (sight.failed) return DeviceVerdict::failed;
+  return now >= deadline ? DeviceVerdict::late : DeviceVerdict::wait;
+}
+
+Duration device_pause(Duration waited) {
+  constexpr Duration kSpin = std::chrono::microseconds(100);
+  if (waited < kSpin) return Duration::zero();
+  return std::min<Duration>(waited / 8, std::chrono::milliseconds(1));
+}
+
+}  // namespace dlaunch

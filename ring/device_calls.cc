@@ -1,0 +1,92 @@
+// What a communicator does about memory on GPUs: finds out which calls are on it, and gives them to
+// the device plane, made by the first.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ring/communicator.h"
+
+namespace dlaunch {
+namespace {
+
+// The buffers that tell where a call's memory is; null where the call moves nothing on any rank.
+std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
+  const bool moves = call.counts == nullptr
+                         ? call.count > 0
+                         : std::any_of(call.counts, call.counts + ranks, [](auto n) { return n; });
+  if (!moves) return {};
+  if (call.list == nullptr) return {call.in, call.out};
+  return {call.list->in.front(), call.list->out.front()};
+}
+
+}  // namespace
+
+// Finds out whether the call is on device memory. Of one that is it notes what it comes after.
+Result<void> Communicator::attach(Call& call, bool at_once) {
+  const auto [in, out] = buffers_of(call, job_.size);
+  const int device = device_of(in != nullptr ? in : out);
+  if (in != nullptr && out != nullptr && in != out && device_of(out) != device) {
+    return Error{
+        .code = Errc::usage,
+        .what = fmt::format("{}: one buffer is in a GPU's memory and the other is not, or in that "
+                            "of another one",
+                            collective_name(call.collective))};
+  }
+  if (device < 0) return {};
+  return device_plane().attach(call, device, stream_, at_once);
+}
+
+// Where device memory was seen.
+DevicePlane& Communicator::device_plane() {
+  if (!device_) {
+    device_ = make_device_plane({.rank = job_.rank,
+                                 .size = job_.size,
+                                 .use_nccl = job_.use_nccl,
+                                 .init_timeout = job_.init_timeout,
+                                 .on_host = [this](const Call& step) { return run_step(step); }},
+                                abort_);
+  }
+  return *device_;
+}
+
+// A message whose buffer is on a GPU gets one on the host; what is sent is there already.
+Result<StagedMessage> Communicator::stage(Message& message) {
+  const void* const buffer = message.is_send ? message.send : message.recv;
+  const int device = message.count > 0 ? device_of(buffer) : -1;
+  if (device < 0) return StagedMessage{};
+  StagedMessage staged{.host = nullptr,
+                       .device = message.is_send ? nullptr : message.recv,
+                       .bytes = message.count * dtype_bytes(message.dtype)};
+  auto host = device_plane().stage(device, staged.bytes);
+  if (!host) return host.error();
+  staged.host = std::move(*host);
+  if (message.is_send) {
+    auto copied =
+        device_->copy(staged.host.get(), message.send, staged.bytes, DevicePlane::To::host, stream_,
+                      deadline_after(steady_now(), job_.op_timeout));
+    if (!copied) return finish(copied).error();
+    message.send = staged.host.get();
+  } else {
+    message.recv = staged.host.get();
+  }
+  return staged;
+}
+
+Result<void> Communicator::unstage(const StagedMessage& staged) {
+  if (staged.device == nullptr) return {};
+  return finish(device_->copy(staged.device, staged.host.get(), staged.bytes,
+                              DevicePlane::To::device, stream_,
+                              deadline_after(steady_now(), job_.op_timeout)));
+}
+
+Result<void> Communicator::set_stream(void* stream) {
+  if (const auto missing = device_support_missing(); !missing.empty()) {
+    return Error{.code = Errc::unsupported, .what = std::string(missing)};
+  }
+  stream_ = stream;
+  return {};
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,34 @@
+// What the two fakes have in common, and what tests ask them beside CUDA's own functions.
+//
+// libcuda.so.1 and libnccl.so.2 of this folder are look-alikes for tests: built for nothing else
+// and never installed. They do what the device plane needs, slowly and in order, and fail on
+// command. Nothing that they do says anything about a GPU or about NCCL.
+//
+// "Device memory" is memory of the process that nobody may touch at the addresses that programs
+// get: code that takes it for the host's dies at once. Every stream has a thread, which does one
+// thing after the other.
+//
+// FAKE_NCCL="RANK:OP:WHAT", read at each call: what happens to that rank in that group (from 0):
+//   async_error   NCCL reports ncclRemoteError, and the device's work stands still
+//   wedge         the device's work stands still, and nobody says anything
+//   launch_error  the launch is refused
+//   init_wedge    the communicator is never ready (OP is of no account, as below)
+//   init_error    it ends with ncclSystemError in place of being ready
+//   abort_hang    ncclCommAbort never returns, and the work goes on standing still: use with a
+//   wedge,
+//                 "1:0:wedge,1:0:abort_hang"
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <functional>
+
+// Where the fakes see the bytes behind an address of device memory; null: it is none.
+void* fake_gpu_view(const void* memory);
+// Runs `work` in the stream's order.
+void fake_gpu_enqueue(CUstream stream, std::function<void()> work);
+// The GPU whose context is current on this thread; -1: none is.
+int fake_gpu_current();
+// Groups that this process has launched in NCCL.
+int fake_nccl_launches();

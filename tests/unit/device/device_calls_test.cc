@@ -1,0 +1,320 @@
+// Collectives on device memory, through the C API, over the fake driver and the fake NCCL: buffers,
+// offsets, types, ops and order; not what a GPU does.
+#include <cstring>
+#include <thread>
+
+#include "device_world.h"
+
+using namespace dlaunch;
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+// Small whole numbers, of which every sum, product and average here is exact in every type.
+template <class T>
+void fill(Bytes& bytes, int rank, bool alike) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    const T value = static_cast<T>((i + (alike ? 0 : static_cast<std::size_t>(rank))) % 4 + 1);
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
+}
+
+Bytes input(std::size_t count, dl_dtype dtype, int rank, bool alike) {
+  Bytes bytes(count * dl_dtype_bytes(dtype));
+  if (dtype == DL_FLOAT32)
+    fill<float>(bytes, rank, alike);
+  else if (dtype == DL_FLOAT64)
+    fill<double>(bytes, rank, alike);
+  else if (dtype == DL_FLOAT16 || dtype == DL_BFLOAT16) {
+    const std::uint16_t half[] = {0x3c00, 0x4000, 0x4200, 0x4400};
+    const std::uint16_t brain[] = {0x3f80, 0x4000, 0x4040, 0x4080};
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = (i + (alike ? 0 : static_cast<std::size_t>(rank))) % 4;
+      std::memcpy(&bytes[2 * i], dtype == DL_FLOAT16 ? &half[at] : &brain[at], 2);
+    }
+  } else if (dl_dtype_bytes(dtype) == 1) {
+    fill<std::uint8_t>(bytes, rank, alike);
+  } else if (dl_dtype_bytes(dtype) == 4) {
+    fill<std::uint32_t>(bytes, rank, alike);
+  } else {
+    fill<std::uint64_t>(bytes, rank, alike);
+  }
+  return bytes;
+}
+
+constexpr int kRanks = 3;
+
+// Makes the call on the host and on the GPU; the results must be equal. in_count and out_count in
+// elements.
+template <class Make>
+int same_as_on_host(int rank, dl_comm* comm, int gpu, std::size_t in_count, std::size_t out_count,
+                    dl_dtype dtype, bool alike, Make make) {
+  Bytes in = input(in_count, dtype, rank, alike);
+  const auto before = static_cast<unsigned char>(0x50 + rank);
+  Bytes out(out_count * dl_dtype_bytes(dtype), before);
+  DeviceVector<unsigned char> device_in(in.size() + 1, gpu),
+      device_out(out.size() + 1, gpu, before);
+  device_in.set(in);
+  EXPECT(make(in.data(), out.data()) == DL_OK);
+  EXPECT(make(device_in.data(), device_out.data()) == DL_OK);
+  out.push_back(before);  // nothing is written behind it
+  EXPECT(device_out.copy() == out);
+  return 0;
+}
+
+int all_calls(int rank, dl_comm* comm, int gpu, std::size_t count, dl_dtype dtype, dl_op op) {
+  const bool alike = op == DL_AVG;
+  const std::size_t all = count * kRanks;
+  const std::size_t counts[] = {count, 0, 2 * count};
+  int code = 0;
+  const auto check = [&](std::size_t in_count, std::size_t out_count, auto make) {
+    if (code == 0) code = same_as_on_host(rank, comm, gpu, in_count, out_count, dtype, alike, make);
+  };
+  check(count, count,
+        [&](void* in, void* out) { return dl_all_reduce(comm, in, out, count, dtype, op); });
+  check(all, count,
+        [&](void* in, void* out) { return dl_reduce_scatter(comm, in, out, count, dtype, op); });
+  check(count, count,
+        [&](void* in, void* out) { return dl_reduce(comm, in, out, count, dtype, op, 1); });
+  if (op != DL_SUM) return code;
+  check(count, all,
+        [&](void* in, void* out) { return dl_all_gather(comm, in, out, count, dtype); });
+  check(counts[rank], all,
+        [&](void* in, void* out) { return dl_all_gather_v(comm, in, out, counts, dtype); });
+  check(count, all, [&](void* in, void* out) { return dl_gather(comm, in, out, count, dtype, 2); });
+  check(counts[rank], all,
+        [&](void* in, void* out) { return dl_gather_v(comm, in, out, counts, dtype, 0); });
+  check(all, count,
+        [&](void* in, void* out) { return dl_scatter(comm, in, out, count, dtype, 1); });
+  check(all, all, [&](void* in, void* out) { return dl_all_to_all(comm, in, out, count, dtype); });
+  check(0, count, [&](void*, void* out) { return dl_broadcast(comm, out, count, dtype, 2); });
+  return code;
+}
+
+}  // namespace
+
+TEST_CASE("device: every collective, type and op gives on a GPU what it gives on the host") {
+  for (const Gpus gpus : kGpus) {
+    for (const char* transport : kTransports) {
+      all_well({kRanks, transport}, [gpus](int rank, dl_comm*& comm) {
+        for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
+          for (int op = DL_SUM; op <= DL_BXOR; ++op) {
+            if (dtype >= DL_FLOAT16 && op >= DL_BAND) continue;
+            const int code = all_calls(rank, comm, gpu_of(gpus, rank), 5,
+                                       static_cast<dl_dtype>(dtype), static_cast<dl_op>(op));
+            EXPECT(code == 0);
+          }
+        }
+        EXPECT((fake_nccl_launches() > 0) == (gpus == Gpus::own));
+        EXPECT(dl_barrier(comm) == DL_OK);
+        return 0;
+      });
+    }
+  }
+}
+
+TEST_CASE("device: large calls, in place and as lists, of several granules through the host") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    constexpr std::size_t kCount = 2'500'000;
+    DeviceVector<float> x(2 * kCount, 0);
+    const auto refill = [&] {
+      std::vector<float> values(2 * kCount);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i % 1000) + static_cast<float>(rank);
+      }
+      x.set(values);
+    };
+    const auto value = [](std::size_t i, int of) {
+      return static_cast<float>(i % 1000) + static_cast<float>(of);
+    };
+    refill();
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), kCount, DL_FLOAT32, DL_SUM) == DL_OK);
+    auto all = x.copy();
+    for (std::size_t i = 0; i < kCount; ++i) EXPECT(all[i] == value(i, 0) + value(i, 1));
+
+    refill();
+    float* const own = x.data() + static_cast<std::size_t>(rank) * kCount;
+    EXPECT(dl_reduce_scatter(comm, x.data(), own, kCount, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(dl_all_gather(comm, own, x.data(), kCount, DL_FLOAT32) == DL_OK);
+    all = x.copy();
+    for (std::size_t i = 0; i < 2 * kCount; ++i) EXPECT(all[i] == value(i, 0) + value(i, 1));
+
+    refill();
+    void* tensors[] = {x.data(), x.data() + 3, x.data() + kCount};
+    const std::size_t counts[] = {3, kCount - 3, kCount};
+    EXPECT(dl_all_reduce_list(comm, 3, tensors, tensors, counts, DL_FLOAT32, DL_SUM) == DL_OK);
+    all = x.copy();
+    for (std::size_t i = 0; i < 2 * kCount; ++i) EXPECT(all[i] == value(i, 0) + value(i, 1));
+
+    refill();
+    EXPECT(dl_broadcast(comm, x.data(), 2 * kCount, DL_FLOAT32, 1) == DL_OK);
+    all = x.copy();
+    for (std::size_t i = 0; i < 2 * kCount; ++i) EXPECT(all[i] == value(i, 1));
+    EXPECT(fake_nccl_launches() == 0);
+    return 0;
+  });
+}
+
+TEST_CASE("device: a call begins after what its stream holds, and no earlier") {
+  for (const Gpus gpus : kGpus) {
+    all_well({2, "shm"}, [gpus](int rank, dl_comm*& comm) {
+      const int gpu = gpu_of(gpus, rank);
+      DeviceVector<std::int32_t> x(4, gpu, 1);
+      CUcontext context = nullptr;
+      cuDevicePrimaryCtxRetain(&context, gpu);
+      cuCtxPushCurrent(context);
+      CUstream stream = nullptr;
+      EXPECT(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+      cuCtxPopCurrent(&context);
+      EXPECT(dl_set_stream(comm, stream) == DL_OK);
+      for (int turn = 0; turn < 5; ++turn) {
+        // Work of the user's that is still to come when the call is made, or started.
+        Gate gate;
+        fake_gpu_enqueue(stream, [&] {
+          gate.pass();
+          for (std::size_t i = 0; i < 4; ++i) x[i] = 10 + turn;
+        });
+        dl_request* request = nullptr;
+        if (turn % 2 == 0) {
+          EXPECT(dl_iall_reduce(comm, x.data(), x.data(), 4, DL_INT32, DL_SUM, &request) == DL_OK);
+          int done = 1;
+          EXPECT(dl_test(&request, &done) == DL_OK);
+          EXPECT(done == 0);
+          gate.open();
+          EXPECT(dl_wait(&request) == DL_OK);
+        } else {
+          std::thread opener([&] { gate.open(); });
+          const dl_result result = dl_all_reduce(comm, x.data(), x.data(), 4, DL_INT32, DL_SUM);
+          opener.join();
+          EXPECT(result == DL_OK);
+        }
+        EXPECT(x.copy() == std::vector<std::int32_t>(4, 20 + 2 * turn));
+      }
+      EXPECT(dl_set_stream(comm, nullptr) == DL_OK);
+      cuStreamDestroy(stream);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("device: operations in the background, of host and device memory, keep their order") {
+  for (const Gpus gpus : kGpus) {
+    all_well({3, "shm"}, [gpus](int rank, dl_comm*& comm) {
+      constexpr std::size_t kOps = 30;
+      const int gpu = gpu_of(gpus, rank);
+      DeviceVector<std::int64_t> on_device(kOps, gpu);
+      std::vector<std::int64_t> on_host(kOps);
+      std::vector<dl_request*> requests(kOps);
+      for (std::size_t i = 0; i < kOps; ++i) {
+        on_host[i] = on_device[i] = static_cast<std::int64_t>(i) + rank;
+        void* const x = i % 3 == 0 ? on_host.data() + i : on_device.data() + i;
+        EXPECT(dl_iall_reduce(comm, x, x, 1, DL_INT64, DL_SUM, &requests[i]) == DL_OK);
+      }
+      std::int64_t one = 1;
+      EXPECT(dl_all_reduce(comm, &one, &one, 1, DL_INT64, DL_SUM) == DL_OK);
+      EXPECT(one == 3);
+      EXPECT(dl_wait_all(kOps, requests.data()) == DL_OK);
+      for (std::size_t i = 0; i < kOps; ++i) {
+        EXPECT((i % 3 == 0 ? on_host[i] : on_device[i]) == 3 * static_cast<std::int64_t>(i) + 3);
+      }
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("device: groups have NCCL communicators of their own") {
+  all_well({4, "shm"}, [](int rank, dl_comm*& comm) {
+    DeviceVector<std::int32_t> x(2, rank, 1 + rank);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 2, DL_INT32, DL_SUM) == DL_OK);
+    EXPECT(x.copy() == std::vector<std::int32_t>(2, 10));
+    dl_comm* group = nullptr;
+    EXPECT(dl_split(comm, rank % 2, 0, &group) == DL_OK);
+    DeviceVector<std::int32_t> y(1, rank, 1 + rank);
+    const dl_result result = dl_all_reduce(group, y.data(), y.data(), 1, DL_INT32, DL_SUM);
+    dl_finalize(group);
+    EXPECT(result == DL_OK);
+    EXPECT(y[0] == (rank % 2 == 0 ? 4 : 6));
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 2, DL_INT32, DL_MAX) == DL_OK);
+    return 0;
+  });
+}
+
+TEST_CASE("device: one rank alone copies on its GPU") {
+  const TempFolder folder;
+  CHECK(end_of(start_rank(folder.url(), {1}, 0, [](int rank, dl_comm*& comm) {
+          DeviceVector<float> x(3, 5, 2), y(3, 5);
+          EXPECT(dl_all_reduce(comm, x.data(), y.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+          EXPECT(y.copy() == std::vector<float>(3, 2));
+          dl_request* request = nullptr;
+          DeviceVector<float> z(3, 5);
+          EXPECT(dl_iall_gather(comm, x.data(), z.data(), 3, DL_FLOAT32, &request) == DL_OK);
+          EXPECT(dl_wait(&request) == DL_OK);
+          EXPECT(z.copy() == std::vector<float>(3, 2));
+          return 0;
+        })) == 0);
+}
+
+TEST_CASE("device: wrong buffers are refused, and the communicator goes on") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(3, rank, 1), elsewhere(3, rank + 4);
+    std::vector<float> host(3);
+    EXPECT(dl_all_reduce(comm, x.data(), host.data(), 3, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, host.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(dl_all_reduce(comm, elsewhere.data(), elsewhere.data(), 3, DL_FLOAT32, DL_SUM) ==
+           DL_ERR_INVALID);
+    EXPECT(std::string(dl_last_error(comm)).find("is on GPU") != std::string::npos);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(x[0] == 4);
+    return 0;
+  });
+}
+
+TEST_CASE("device: DLAUNCH_BACKEND=cpu keeps NCCL out of it") {
+  ::setenv("DLAUNCH_BACKEND", "cpu", 1);
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(3, rank, 1);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(x[2] == 2);
+    EXPECT(fake_nccl_launches() == 0);
+    return 0;
+  });
+  ::unsetenv("DLAUNCH_BACKEND");
+}
+
+TEST_CASE("device: messages come from and go to device memory, whatever the peer's is") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    constexpr std::size_t kCount = 1000;
+    DeviceVector<std::int32_t> device(kCount, rank), more(kCount, rank, 7);
+    std::vector<std::int32_t> host(kCount);
+    std::vector<std::int32_t> values(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<std::int32_t>(i);
+    if (rank == 0) {
+      device.set(values);
+      EXPECT(dl_send(comm, device.data(), kCount, DL_INT32, 1, 0) == DL_OK);
+      EXPECT(dl_send(comm, device.data(), kCount, DL_INT32, 1, 1) == DL_OK);
+      EXPECT(dl_send(comm, values.data(), kCount, DL_INT32, 1, 2) == DL_OK);
+      dl_request* request = nullptr;
+      EXPECT(dl_isend(comm, device.data(), kCount, DL_INT32, 1, 3, &request) == DL_OK);
+      device[0] = 99;  // it has been read
+      EXPECT(dl_wait(&request) == DL_OK);
+      return 0;
+    }
+    // The last first, and beside a collective's worth of other work.
+    dl_request* requests[2] = {};
+    int source = -1;
+    EXPECT(dl_irecv_any(comm, more.data(), kCount, DL_INT32, 3, &source, &requests[0]) == DL_OK);
+    EXPECT(dl_irecv(comm, device.data(), kCount, DL_INT32, 0, 2, &requests[1]) == DL_OK);
+    EXPECT(dl_wait_all(2, requests) == DL_OK);
+    EXPECT(source == 0);
+    EXPECT(more.copy() == values);
+    EXPECT(device.copy() == values);
+    EXPECT(dl_recv(comm, host.data(), kCount, DL_INT32, 0, 0) == DL_OK);
+    EXPECT(host == values);
+    DeviceVector<std::int32_t> last(kCount, rank);
+    EXPECT(dl_recv(comm, last.data(), kCount, DL_INT32, 0, 1) == DL_OK);
+    EXPECT(last.copy() == values);
+    return 0;
+  });
+}

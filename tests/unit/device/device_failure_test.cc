@@ -1,0 +1,139 @@
+// Calls on device memory that fail: by what NCCL reports, by what it does not, by a rank that dies.
+// All ranks' calls end, in time, and say what is known. DEVICE_TRIALS=100 plays each one so often.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "device_world.h"
+
+using namespace dlaunch;
+
+namespace {
+
+constexpr int kWorldSize = 3;
+constexpr double kShort = 2, kLong = 60;  // limits of calls: to be waited for, and not
+
+int trials() {
+  const char* const asked = std::getenv("DEVICE_TRIALS");
+  return asked != nullptr ? std::atoi(asked) : 1;
+}
+
+struct Fault {
+  const char* command;    // FAKE_NCCL
+  int killed = -1;        // this rank kills itself in place of its third call
+  dl_result expected;     // of every rank that lives
+  const char* text = "";  // in what rank 0 is told
+  Gpus gpus = Gpus::own;
+};
+
+// Three calls, of which the third fails everywhere; then the communicator is over, in time, and the
+// process can make another one.
+int suffer(const Fault& fault, const std::string& next_url, Gate (&done)[kWorldSize], int rank,
+           dl_comm*& comm) {
+  DeviceVector<float> x(100, gpu_of(fault.gpus, rank), 1);
+  const bool early = std::string(fault.command).find("init") != std::string::npos;
+  for (int i = 0; i < (early ? 0 : 2); ++i) {
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == DL_OK);
+  }
+  // A rank that is done with a call says nothing of the others: nobody fails before all are.
+  done[rank].open(kWorldSize);
+  for (Gate& gate : done) gate.pass();
+  if (rank == fault.killed) ::raise(SIGKILL);
+  const auto begun = std::chrono::steady_clock::now();
+  const dl_result result = dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM);
+  const std::string told = dl_last_error(comm);
+  EXPECT(result == fault.expected);
+  if (fault.killed >= 0) EXPECT(dl_peer_lost(comm) == fault.killed);
+  if (rank == 0) EXPECT(told.find(fault.text) != std::string::npos);
+  EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == fault.expected);
+  dl_finalize(comm);
+  comm = nullptr;
+  // 5 s for an abort that hangs; the rest is for a machine under load.
+  EXPECT(std::chrono::steady_clock::now() - begun < std::chrono::seconds(30));
+  if (fault.killed >= 0) return 0;
+  ::unsetenv("FAKE_NCCL");
+  EXPECT(join(next_url, {kWorldSize, "shm", 30, 30}, rank, comm) == DL_OK);
+  DeviceVector<float> y(100, gpu_of(fault.gpus, rank), 1);
+  EXPECT(dl_all_reduce(comm, y.data(), y.data(), 100, DL_FLOAT32, DL_SUM) == DL_OK);
+  EXPECT(y[99] == kWorldSize);
+  return 0;
+}
+
+void check(const Fault& fault) {
+  for (int trial = 0; trial < trials(); ++trial) {
+    CAPTURE(trial);
+    ::setenv("FAKE_NCCL", fault.command, 1);
+    const TempFolder next;
+    Gate done[kWorldSize];
+    const double limit = fault.expected == DL_ERR_TIMEOUT ? kShort : kLong;
+    const auto codes = run({kWorldSize, "shm", 30, limit}, [&](int rank, dl_comm*& comm) {
+      return suffer(fault, next.url(), done, rank, comm);
+    });
+    ::unsetenv("FAKE_NCCL");
+    for (int rank = 0; rank < kWorldSize; ++rank) {
+      CAPTURE(rank);
+      CHECK(codes[static_cast<std::size_t>(rank)] == (rank == fault.killed ? 128 + SIGKILL : 0));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("device failure: an error that NCCL reports on one rank ends the call on all") {
+  check({.command = "1:2:async_error", .expected = DL_ERR_PEER_LOST, .text = "NCCL: remote"});
+}
+
+TEST_CASE("device failure: a rank that dies is named, whatever NCCL makes of it") {
+  check({.command = "", .killed = 1, .expected = DL_ERR_PEER_LOST, .text = "rank 1"});
+  check({.command = "0:2:async_error", .killed = 2, .expected = DL_ERR_PEER_LOST});
+}
+
+TEST_CASE("device failure: work that stands still ends with the call's deadline") {
+  check({.command = "1:2:wedge", .expected = DL_ERR_TIMEOUT, .text = "all_reduce #3 timed out"});
+}
+
+TEST_CASE("device failure: an abort in which NCCL hangs keeps nobody") {
+  check({.command = "1:2:wedge,1:0:abort_hang", .expected = DL_ERR_TIMEOUT});
+}
+
+TEST_CASE("device failure: a refused launch ends the call on all ranks") {
+  check({.command = "1:2:launch_error", .expected = DL_ERR_IO, .text = "NCCL"});
+}
+
+TEST_CASE("device failure: NCCL that does not come together ends the first call") {
+  check({.command = "1:0:init_wedge", .expected = DL_ERR_TIMEOUT, .text = "all_reduce #1"});
+  check({.command = "1:0:init_error", .expected = DL_ERR_PEER_LOST, .text = "NCCL"});
+}
+
+TEST_CASE("device failure: a rank that dies is named where its memory goes through the host's") {
+  check({.command = "",
+         .killed = 1,
+         .expected = DL_ERR_PEER_LOST,
+         .text = "rank 1",
+         .gpus = Gpus::shared});
+}
+
+TEST_CASE("device failure: a frozen rank is named when the others' time is up") {
+  const TempFolder folder;
+  const World world{2, "shm", 30, kShort};
+  Gate frozen;
+  const auto body = [&](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(10, rank, 1);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
+    if (rank == 1) {
+      frozen.open();
+      ::raise(SIGSTOP);
+      return 0;
+    }
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_ERR_TIMEOUT);
+    EXPECT(std::string(dl_last_error(comm)).find("rank 1 (no answer)") != std::string::npos);
+    return 0;
+  };
+  const pid_t first = start_rank(folder.url(), world, 0, body);
+  const pid_t second = start_rank(folder.url(), world, 1, body);
+  frozen.pass();
+  CHECK(end_of(first) == 0);
+  ::kill(second, SIGKILL);
+  end_of(second);
+}

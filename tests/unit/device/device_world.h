@@ -1,0 +1,50 @@
+// Ranks as processes whose device memory the fakes of tests/support/fake_gpu make.
+#pragma once
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "fake_gpu.h"
+#include "tests/unit/ring/process_world.h"
+
+namespace dlaunch {
+
+// How a test's ranks have their GPUs: one each, for NCCL, or one for all, for the host's memory.
+enum class Gpus { own, shared };
+inline constexpr Gpus kGpus[] = {Gpus::own, Gpus::shared};
+inline int gpu_of(Gpus gpus, int rank) { return gpus == Gpus::own ? rank : 0; }
+
+// Elements in device memory. Nobody but the fakes may touch them at data().
+template <class T>
+class DeviceVector {
+ public:
+  DeviceVector(std::size_t count, int gpu, T value = T()) : count_(count) {
+    CUcontext context = nullptr;
+    cuDevicePrimaryCtxRetain(&context, gpu);
+    cuCtxPushCurrent(context);
+    cuMemAlloc(&memory_, count * sizeof(T));
+    cuCtxPopCurrent(&context);
+    for (std::size_t i = 0; i < count; ++i) (*this)[i] = value;
+  }
+  ~DeviceVector() { cuMemFree(memory_); }
+  DeviceVector(const DeviceVector&) = delete;
+  DeviceVector& operator=(const DeviceVector&) = delete;
+
+  T* data() { return reinterpret_cast<T*>(memory_); }
+  T& operator[](std::size_t i) { return static_cast<T*>(fake_gpu_view(data()))[i]; }
+  std::vector<T> copy() {
+    const T* const begin = static_cast<T*>(fake_gpu_view(data()));
+    return std::vector<T>(begin, begin + count_);
+  }
+  void set(const std::vector<T>& values) {
+    std::copy(values.begin(), values.end(), static_cast<T*>(fake_gpu_view(data())));
+  }
+
+ private:
+  std::size_t count_;
+  CUdeviceptr memory_ = 0;
+};
+
+}  // namespace dlaunch
