@@ -273,10 +273,10 @@ void Agent::begin() {
   const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
   care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
   crew_.set_own(*node_, *node_care_);
-  auto control = JobControl::open(
-      loop_, job_dir_.path(),
-      {plan_, job(), *care_, [this](Slot slot) { return crew_.host_of(slot); },
-       [this] { return hosts_in_words(); }, feed_job});
+  auto control =
+      JobControl::open(loop_, job_dir_.path(),
+                       {plan_, job(), *care_, [this](Slot slot) { return crew_.host_of(slot); },
+                        [this] { return hosts_in_words(); }, feed_job});
   if (!control) return give_up(kExitCannotCreate, control.error().what);
   control_ = std::move(*control);
   if (plan_.stdin_to == StdinPlan::all) {

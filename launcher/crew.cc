@@ -204,10 +204,10 @@ void Crew::feed(const NodeRoster::Event& event) {
 void Crew::welcome(int node) {
   if (node == own() || !is_here(node)) return;
   order(node, NodeWelcome{.number = node,
-                           .slots = slots_of(node),
-                           .run = plan_.nodes.outlives_leader() ? run_ : "",
-                           .led_by = plan_.host,
-                           .still_after = ProgressWatch::still_after(plan_.hang_timeout)});
+                          .slots = slots_of(node),
+                          .run = plan_.nodes.outlives_leader() ? run_ : "",
+                          .led_by = plan_.host,
+                          .still_after = ProgressWatch::still_after(plan_.hang_timeout)});
   links_.watch_clock(node_at(node).link);
 }
 

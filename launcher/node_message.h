@@ -141,7 +141,8 @@ using NodeMessage =
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeHurt, NodeSurvey, NodePong,
-                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted, NodeInput>;
+                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
+                 NodeInput>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);
