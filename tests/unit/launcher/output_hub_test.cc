@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "launcher/own_descriptor.h"
+#include "tests/unit/launcher/put.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -32,10 +33,6 @@ struct Pipe {
   }
   UniqueFd reading, writing;
 };
-
-void put(const UniqueFd& fd, std::string_view text) {
-  REQUIRE(::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-}
 
 // What is there now, without waiting for more.
 std::string available(const UniqueFd& fd) {

@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/launcher/put.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -25,10 +27,6 @@ struct Ends {
   }
   UniqueFd reading, writing;
 };
-
-void put(const UniqueFd& to, const std::string& text) {
-  REQUIRE(::write(to.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-}
 
 // What is there now; "<end>" at the end.
 std::string got(const UniqueFd& from) {
