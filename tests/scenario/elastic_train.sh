@@ -12,7 +12,7 @@ run dlaunch --nproc 3 "$train" "${args[@]}" --model quiet --losses losses.quiet;
 for spares in 1 0; do
   run dlaunch --nproc 3 --spares $spares --max-restarts 100 --chaos kill=1500ms,seed=$((spares + 3)) \
     "$train" "${args[@]}" --model chaos.$spares --losses losses.$spares
-  expect_code 0; expect_err 'killed by SIGKILL'; expect_err 'round [0-9]+: 3 workers after'
+  expect_code 0; expect_err 'chaos sent it SIGKILL'; expect_err 'round [0-9]+: 3 workers after'
   [ $spares = 0 ] || expect_err 'a spare takes its place'
   cmp quiet chaos.$spares || fail "the model differs from that of the undisturbed run"
   cmp losses.quiet losses.$spares || fail "the losses differ from those of the undisturbed run"
