@@ -5,32 +5,13 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/text_table.h"
 
 namespace dlaunch::ctl {
 namespace {
 
 using nlohmann::json;
 using Row = std::vector<std::string>;
-
-// Columns as wide as their widest cell; numbers, those of the first `right` columns, to the right.
-std::string table(const std::vector<Row>& rows, std::size_t right) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += i < right ? fmt::format("{:>{}}  ", row[i], widths[i])
-                        : fmt::format("{:<{}}  ", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
 
 std::string number_or(const json& value, const char* otherwise) {
   return value.is_null() ? otherwise : std::to_string(value.get<int>());
@@ -101,7 +82,7 @@ std::string render_status(const json& status) {
   for (const char* kind : {"workers", "spares"}) {
     for (const auto& worker : status.at(kind)) rows.push_back(row_of(worker));
   }
-  return text + table(rows, 2);
+  return text + text_table(rows, 2);
 }
 
 std::string render_stacks(const json& stacks) {
@@ -132,7 +113,7 @@ std::string render_list(const std::vector<RunningJob>& jobs) {
                       plain(job.status, "program")});
     }
   }
-  return table(rows, 0);
+  return text_table(rows, 0);
 }
 
 }  // namespace dlaunch::ctl

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text_table.h"
 #include "base/units.h"
 
 namespace dlaunch {
@@ -275,22 +276,6 @@ void Examination::look_at_pairs() {
   }
 }
 
-// Rows of equal columns, two blanks apart.
-std::string table_of(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
 std::string hosts_text(const std::vector<HostFacts>& hosts) {
   const auto or_none = [](const std::string& text) { return text.empty() ? "-" : text; };
   std::vector<std::vector<std::string>> rows = {{"host", "address", "interface", "mtu", "cpus",
@@ -305,7 +290,7 @@ std::string hosts_text(const std::vector<HostFacts>& hosts) {
          fmt::format("{:+.3g} ms ± {:.2g}", 1e3 * h.clock_ahead_s, 1e3 * h.clock_error_s),
          h.started_s < 0 ? "-" : format_seconds(h.started_s)});
   }
-  return table_of(rows);
+  return text_table(rows);
 }
 
 std::string pairs_text(const std::vector<HostFacts>& hosts, const std::vector<PairFacts>& pairs) {
@@ -325,7 +310,7 @@ std::string pairs_text(const std::vector<HostFacts>& hosts, const std::vector<Pa
                     hosts[static_cast<std::size_t>(pair.b)].host, format_seconds(pair.round_trip_s),
                     rate_text(pair.bytes_per_s), rate_text(pair.bytes_per_s_back)});
   }
-  return "\n" + table_of(rows) + more;
+  return "\n" + text_table(rows) + more;
 }
 
 }  // namespace

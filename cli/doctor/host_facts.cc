@@ -16,6 +16,7 @@
 
 #include "base/codec.h"
 #include "base/interfaces.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/machine.h"
 #include "launcher/topology.h"
@@ -167,7 +168,7 @@ struct Put {
 
 struct Get {
   Reader& in;
-  void operator()(std::string& text) const { text = in.get_string(kMaxFact); }
+  void operator()(std::string& text) const { text = escaped(in.get_string(kMaxFact)); }
   void operator()(double& number) const { number = std::bit_cast<double>(in.get<std::uint64_t>()); }
   void operator()(bool& flag) const { flag = in.get<std::uint8_t>() != 0; }
   template <std::integral T>
