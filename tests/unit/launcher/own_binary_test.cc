@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -59,7 +59,8 @@ TEST_CASE("our own file is known by its first bytes, which hold the build ID") {
   const auto own = OwnBinary::open();
   REQUIRE(own);
   std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string whole(std::filesystem::file_size("/proc/self/exe"), '\0');
+  REQUIRE(file.read(whole.data(), static_cast<std::streamsize>(whole.size())));
   CHECK(own->size() == whole.size());
   CHECK(own->head_hash() == sha256_hex(whole.substr(0, own->head())));
   const auto end = end_of_build_id(whole);
