@@ -104,6 +104,7 @@ void SocketGroup::use(std::size_t sockets) {
 void SocketGroup::begin() { started_ = idle_since_ = {}; }
 
 bool SocketGroup::may_poll_on(TimePoint now) {
+  if (started_ == TimePoint{}) started_ = now;
   if (idle_since_ == TimePoint{}) {
     idle_since_ = now;
     turns_ = 0;
@@ -141,7 +142,6 @@ void SocketGroup::watch(int peer, Interest interest) {
 }
 
 Result<SocketGroup::Waited> SocketGroup::sleep(TimePoint now, TimePoint deadline, int extra) {
-  if (started_ == TimePoint{}) started_ = now;
   poll_.push_back({.fd = wake_->get(), .events = POLLIN, .revents = 0});
   poll_.push_back({.fd = extra, .events = POLLIN, .revents = 0});
   if (poll(poll_.data(), poll_.size(), poll_timeout_ms(now, deadline)) < 0 && errno != EINTR) {
