@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <vector>
 
+#include "base/small_file.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -34,21 +33,13 @@ double ratio(std::string_view quota, std::string_view period) {
   return static_cast<double>(q) / static_cast<double>(p);
 }
 
-std::optional<std::string> read_small(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::optional<double> quota_in_folder(const std::string& folder, bool v2) {
   if (v2) {
-    const auto text = read_small(folder + "/cpu.max");
+    const auto text = read_small_file(folder + "/cpu.max");
     return text ? std::optional(parse_cpu_max(*text)) : std::nullopt;
   }
-  const auto quota = read_small(folder + "/cpu.cfs_quota_us");
-  const auto period = read_small(folder + "/cpu.cfs_period_us");
+  const auto quota = read_small_file(folder + "/cpu.cfs_quota_us");
+  const auto period = read_small_file(folder + "/cpu.cfs_period_us");
   return quota && period ? std::optional(parse_cfs(*quota, *period)) : std::nullopt;
 }
 
@@ -129,7 +120,7 @@ UsableCpus usable_cpus() {
       break;
     }
   }
-  cpus.quota = cgroup_quota("/sys/fs/cgroup", read_small("/proc/self/cgroup").value_or(""));
+  cpus.quota = cgroup_quota("/sys/fs/cgroup", read_small_file("/proc/self/cgroup").value_or(""));
   return cpus;
 }
 

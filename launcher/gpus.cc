@@ -3,23 +3,19 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "base/rank_set.h"
+#include "base/small_file.h"
 
 namespace dlaunch {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string contents_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string contents_of(const fs::path& path) { return read_small_file(path).value_or(""); }
 
 // "GPU UUID: \t GPU-…" in a file of such lines.
 std::string value_of(const std::string& information, std::string_view key) {

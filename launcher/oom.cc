@@ -1,18 +1,15 @@
 #include "launcher/oom.h"
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
+
+#include "base/small_file.h"
 
 namespace dlaunch {
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string read_file(const std::string& path) { return read_small_file(path).value_or(""); }
 
 // Our path in the hierarchy: the line "0::/path" of version 2, or "N:memory:/path" of version 1.
 std::string path_in(const std::string& cgroups, std::string_view key) {

@@ -16,9 +16,11 @@
 
 #include "base/codec.h"
 #include "base/interfaces.h"
+#include "base/small_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/machine.h"
+#include "launcher/gpus.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -28,17 +30,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFact = 4096;
 
-// "": there is none.
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // A number that stands alone; ~0: there is none, or no limit ("max").
 std::uint64_t number_in(const char* path) {
-  const std::string line = first_line(path);
+  const std::string line = first_line_of(path);
   char* end = nullptr;
   const auto number = std::strtoull(line.c_str(), &end, 10);
   return end == line.c_str() ? ~0ULL : number;
@@ -46,7 +40,7 @@ std::uint64_t number_in(const char* path) {
 
 // The third of "4096 87380 6291456"; 0: there is none.
 std::uint64_t most_of(const char* path) {
-  std::istringstream words(first_line(path));
+  std::istringstream words(first_line_of(path));
   std::uint64_t least = 0, usual = 0, most = 0;
   words >> least >> usual >> most;
   return most;
@@ -54,7 +48,7 @@ std::uint64_t most_of(const char* path) {
 
 // The word in brackets of "always [madvise] never".
 std::string chosen_in(const char* path) {
-  const std::string line = first_line(path);
+  const std::string line = first_line_of(path);
   const auto begin = line.find('['), end = line.find(']');
   return begin == line.npos || end == line.npos ? "" : line.substr(begin + 1, end - begin - 1);
 }
@@ -113,11 +107,8 @@ void find_way(HostFacts& facts, const std::string& towards) {
 }
 
 void find_gpus(HostFacts& facts) {
-  std::error_code none;
-  for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/gpus", none)) {
-    facts.gpus += gpu.is_directory(none);
-  }
-  std::istringstream words(first_line("/proc/driver/nvidia/version"));
+  facts.gpus = static_cast<int>(read_gpu_files().size());
+  std::istringstream words(first_line_of("/proc/driver/nvidia/version"));
   for (std::string word; words >> word;) {
     const bool version = word.find('.') != word.npos && std::isdigit(word[0]) != 0;
     if (version && facts.gpu_driver.empty()) facts.gpu_driver = word;
