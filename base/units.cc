@@ -104,4 +104,9 @@ std::string format_seconds(double seconds) {
   return format_duration(Duration(static_cast<std::int64_t>(seconds * 1e9)));
 }
 
+std::string format_rate(double bytes_per_second) {
+  return bytes_per_second < 0.9995e9 ? fmt::format("{:.3g} MB/s", bytes_per_second / 1e6)
+                                     : fmt::format("{:.3g} GB/s", bytes_per_second / 1e9);
+}
+
 }  // namespace dlaunch

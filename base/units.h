@@ -27,4 +27,7 @@ Result<double> parse_number(std::string_view text, double low, double high, std:
 std::string format_duration(Duration duration);
 std::string format_seconds(double seconds);
 
+// Of data, in powers of 1000 as links have them: "117 MB/s", "12.5 GB/s".
+std::string format_rate(double bytes_per_second);
+
 }  // namespace dlaunch

@@ -99,16 +99,11 @@ std::string describe_rank(const Slowness& slow, const Comparison& at, double ste
       format_seconds(step * (1 - slow.gain)));
 }
 
-std::string describe_rate(double bytes_per_second) {
-  return bytes_per_second < 0.9995e9 ? fmt::format("{:.3g} MB/s", bytes_per_second / 1e6)
-                                     : fmt::format("{:.3g} GB/s", bytes_per_second / 1e9);
-}
-
 std::string describe_link(const Slowness& slow, const Comparison& at, double step) {
   return fmt::format(
       "the link from rank {} to rank {} is {:.2f}x as slow as others of its kind: {}, they {}; it "
       "costs {} of a step of {}",
-      slow.rank, slow.peer, slow.ratio, describe_rate(1 / at.own), describe_rate(1 / at.others),
+      slow.rank, slow.peer, slow.ratio, format_rate(1 / at.own), format_rate(1 / at.others),
       format_seconds(slow.gain * step), format_seconds(step));
 }
 
@@ -118,7 +113,7 @@ std::string describe_line(const Slowness& slow, const Comparison& at, double ste
       "takes "
       "{}",
       slow.peer == kToAll ? "from" : "to", slow.rank, slow.peer == kToAll ? "to" : "from",
-      slow.ratio, describe_rate(1 / at.own), describe_rate(1 / at.others), format_seconds(step));
+      slow.ratio, format_rate(1 / at.own), format_rate(1 / at.others), format_seconds(step));
 }
 
 }  // namespace

@@ -31,11 +31,6 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / kMiB);
 }
 
-std::string rate_text(double bytes_per_s) {
-  if (bytes_per_s >= 1e9) return fmt::format("{:.3g} GB/s", bytes_per_s / 1e9);
-  return fmt::format("{:.3g} MB/s", bytes_per_s / 1e6);
-}
-
 double median(std::vector<double> of) {
   const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
   std::nth_element(of.begin(), middle, of.end());
@@ -237,7 +232,7 @@ std::vector<bool> Examination::find_slow_hosts() {
     if (!slow[h]) continue;
     find(true,
          fmt::format("{}: {} at best to any other host; the median host has {}", hosts_[h].host,
-                     rate_text(best[h]), rate_text(usual)),
+                     format_rate(best[h]), format_rate(usual)),
          "its cable, port, duplex and interface (--interface chooses another)");
   }
   return slow;
@@ -268,11 +263,11 @@ void Examination::look_at_pairs() {
            "hosts of one rack or zone");
     }
     if (pair.slower() >= kSlowPair * rate) continue;
-    find(
-        true,
-        fmt::format("{}: {} and {} back; the median pair has {}", name, rate_text(pair.bytes_per_s),
-                    rate_text(pair.bytes_per_s_back), rate_text(rate)),
-        "what is between these two (switch, route)");
+    find(true,
+         fmt::format("{}: {} and {} back; the median pair has {}", name,
+                     format_rate(pair.bytes_per_s), format_rate(pair.bytes_per_s_back),
+                     format_rate(rate)),
+         "what is between these two (switch, route)");
   }
 }
 
@@ -308,7 +303,7 @@ std::string pairs_text(const std::vector<HostFacts>& hosts, const std::vector<Pa
   for (const auto& pair : shown) {
     rows.push_back({hosts[static_cast<std::size_t>(pair.a)].host,
                     hosts[static_cast<std::size_t>(pair.b)].host, format_seconds(pair.round_trip_s),
-                    rate_text(pair.bytes_per_s), rate_text(pair.bytes_per_s_back)});
+                    format_rate(pair.bytes_per_s), format_rate(pair.bytes_per_s_back)});
   }
   return "\n" + text_table(rows) + more;
 }
