@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace dlaunch {
 
@@ -18,6 +19,12 @@ inline constexpr TimePoint kNever = TimePoint::max();
 // now + d without overflow; a negative or huge d means never.
 inline TimePoint deadline_after(TimePoint now, Duration d) {
   return d < Duration::zero() || d > kNever - now ? kNever : now + d;
+}
+
+// `pause`, a quarter more or less, by a number at random: who waits for the same thing must not
+// come back all at once.
+inline Duration jittered(Duration pause, std::uint64_t random) {
+  return pause * static_cast<long>(384 + random % 257) / 512;
 }
 
 // Milliseconds until the deadline for poll(2)/epoll_wait(2): -1 for never, 0 if it has passed,

@@ -134,7 +134,7 @@ void HostStarts::again(Place& place, Duration pause, bool news) {
     place.life = Life::over;
     return;
   }
-  pause = jittered(pause);
+  pause = jittered(pause, random_());
   place.life = Life::waiting;
   place.next = deadline_after(now_, pause);
   if (!news) return;
@@ -145,10 +145,6 @@ void HostStarts::again(Place& place, Duration pause, bool news) {
   } else {
     tell(fmt::format("host {}: {}; starting it again in {}", place.host.name, place.why, in));
   }
-}
-
-Duration HostStarts::jittered(Duration pause) {
-  return pause * static_cast<long>(384 + random_() % 257) / 512;
 }
 
 // -- The list

@@ -122,7 +122,6 @@ class HostStarts {
   static bool left_alone(const Place& place);
   Duration after_failure(const Place& place) const;
   void take_in(const Listed& listed);
-  Duration jittered(Duration pause);
   void tell(std::string line) { actions_.push_back(Tell{std::move(line)}); }
   int logins() const;
   Place& at(int node) { return places_[static_cast<std::size_t>(node)]; }

@@ -21,11 +21,10 @@ using asio::ip::tcp;
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 
-// A quarter more or less, so that hosts that wait for the same one do not come all at once.
-Duration jittered(Duration pause) {
+// At random, so that hosts that wait for the same one do not come all at once.
+Duration some_of(Duration pause) {
   const auto random = random_bytes(1);
-  const int share = random ? static_cast<unsigned char>((*random)[0]) : 128;
-  return pause * (384 + share) / 512;
+  return jittered(pause, random ? static_cast<unsigned char>((*random)[0]) : 128);
 }
 
 // Names are resolved in the loop: a server that does not answer must not hold it up for long.
@@ -196,7 +195,7 @@ void LeaderLink::beat() {
   if (connection_->closed) {
     attempt();
     pause_ = std::min(pause_ * 2, kLongestPause);
-    next = jittered(pause_);
+    next = some_of(pause_);
   } else if (stood_still(beat_due_)) {
     connection_->heard = steady_now();  // we were not there to hear anybody
     send(kBeatFrame);

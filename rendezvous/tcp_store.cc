@@ -303,9 +303,7 @@ Result<std::unique_ptr<Store>> open_tcp_store(const Endpoint& endpoint, const St
                    .what = where + fmt::format("not reached in {}: {}",
                                                format_duration(now - started), fd.error().what)};
     }
-    // Full jitter above half the pause, so that many ranks do not knock in step.
-    const auto jittered = pause / 2 + pause / 2 * static_cast<int>(random() % 1000) / 1000;
-    const auto until = std::min(deadline, now + jittered);
+    const auto until = std::min(deadline, now + jittered(pause, random()));
     ::poll(nullptr, 0, poll_timeout_ms(now, until));
     pause = std::min<Duration>(pause * 2, std::chrono::milliseconds(500));
   }
