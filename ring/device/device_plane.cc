@@ -33,6 +33,27 @@ void nap(Duration pause) {
   ::ppoll(nullptr, 0, &time, nullptr);
 }
 
+// What came of waiting: a verdict that is not `wait`, and the failure where it is `failed`.
+struct Watched {
+  DeviceVerdict verdict = DeviceVerdict::wait;
+  Duration waited{};
+  Error failure;
+};
+
+// Looks until there is a verdict. look(sight, failure) fills in both.
+template <class Look>
+Watched watch(TimePoint deadline, const AbortFlag& abort, Look look) {
+  const TimePoint begun = steady_now();
+  for (TimePoint now = begun;; now = steady_now()) {
+    DeviceSight sight{.done = false, .over = abort.raised(), .failed = false};
+    Watched watched{.verdict = DeviceVerdict::wait, .waited = now - begun, .failure = {}};
+    look(sight, watched.failure);
+    watched.verdict = judge_device(now, deadline, sight);
+    if (watched.verdict != DeviceVerdict::wait) return watched;
+    nap(device_pause(now - begun));
+  }
+}
+
 class CudaPlane final : public DevicePlane {
  public:
   CudaPlane(DeviceSettings settings, AbortFlag& abort)
@@ -53,9 +74,7 @@ class CudaPlane final : public DevicePlane {
   DeviceFacts own_facts() const;
   Result<void> make_comm(const Call& call, const ncclUniqueId& id);
   Result<void> run_here(const Call& call, CUstream stream);
-  Result<void> end(const Call& call, DeviceVerdict verdict, Duration waited, const Error& failure);
-  template <class Look>
-  Result<void> watch(const Call& call, TimePoint deadline, Look look);
+  Result<void> end(const Call& call, const Watched& watched);
   Result<void> await_nccl(const Call& call, TimePoint deadline);
   Result<void> await_event(const Call& call, CUevent event);
 
@@ -163,7 +182,7 @@ Result<void> CudaPlane::run_here(const Call& call, CUstream stream) {
   if (!alone) {
     const ncclResult_t launched = comm_->launch(steps, call, stream);
     if (launched != ncclSuccess && launched != ncclInProgress) {
-      return end(call, DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched));
+      return end(call, {DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched)});
     }
     // NCCL wants this before anything waits for the stream.
     if (auto ok = await_nccl(call, call.deadline); !ok) return ok;
@@ -210,28 +229,19 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
                       cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream));
   if (ok) ok = cuda_done("cuEventRecord", cuda.event_record(event->get(), stream));
   if (!ok) return ok;
-  const TimePoint begun = steady_now();
-  for (TimePoint now = begun;; now = steady_now()) {
+  const Watched watched = watch(deadline, abort_, [&](DeviceSight& sight, Error& failure) {
     const CUresult queried = cuda.event_query(event->get());
-    const DeviceSight sight{.done = queried == CUDA_SUCCESS,
-                            .over = abort_.raised(),
-                            .failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY};
-    switch (judge_device(now, deadline, sight)) {
-      case DeviceVerdict::done:
-        return {};
-      case DeviceVerdict::over:
-        return abort_.error();
-      case DeviceVerdict::failed:
-        return cuda_error("copy of a message", queried);
-      case DeviceVerdict::late:
-        return Error{.code = Errc::timeout,
-                     .what = fmt::format("copy of a message timed out after {}: the GPU does not "
-                                         "get on with it",
-                                         format_duration(now - begun))};
-      case DeviceVerdict::wait:
-        nap(device_pause(now - begun));
-    }
-  }
+    sight.done = queried == CUDA_SUCCESS;
+    sight.failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY;
+    if (sight.failed) failure = cuda_error("copy of a message", queried);
+  });
+  if (watched.verdict == DeviceVerdict::done) return {};
+  if (watched.verdict == DeviceVerdict::over) return abort_.error();
+  if (watched.verdict == DeviceVerdict::failed) return watched.failure;
+  return Error{.code = Errc::timeout,
+               .what = fmt::format("copy of a message timed out after {}: the GPU does not get on "
+                                   "with it",
+                                   format_duration(watched.waited))};
 }
 
 // -- Who the others are
@@ -298,7 +308,7 @@ Result<void> CudaPlane::agree(const Call& call) {
 
 Result<void> CudaPlane::make_comm(const Call& call, const ncclUniqueId& id) {
   auto begun = NcclComm::begin(**nccl_library(), id, settings_.rank, settings_.size);
-  if (!begun) return end(call, DeviceVerdict::failed, {}, begun.error());
+  if (!begun) return end(call, {DeviceVerdict::failed, {}, begun.error()});
   comm_ = std::move(*begun);
   return await_nccl(call,
                     std::min(call.deadline, deadline_after(steady_now(), settings_.init_timeout)));
@@ -306,33 +316,19 @@ Result<void> CudaPlane::make_comm(const Call& call, const ncclUniqueId& id) {
 
 // -- Waiting
 
-// Looks until there is a verdict. look(sight, failure) fills in both.
-template <class Look>
-Result<void> CudaPlane::watch(const Call& call, TimePoint deadline, Look look) {
-  const TimePoint begun = steady_now();
-  for (TimePoint now = begun;; now = steady_now()) {
-    DeviceSight sight{.done = false, .over = abort_.raised(), .failed = false};
-    Error failure;
-    look(sight, failure);
-    const DeviceVerdict verdict = judge_device(now, deadline, sight);
-    if (verdict == DeviceVerdict::done) return {};
-    if (verdict != DeviceVerdict::wait) return end(call, verdict, now - begun, failure);
-    nap(device_pause(now - begun));
-  }
-}
-
 // Until NCCL is through with what it does in the background.
 Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
-  return watch(call, deadline, [&](DeviceSight& sight, Error& failure) {
+  const Watched watched = watch(deadline, abort_, [&](DeviceSight& sight, Error& failure) {
     const ncclResult_t state = comm_->state();
     sight.done = state == ncclSuccess;
     sight.failed = state != ncclSuccess && state != ncclInProgress;
     if (sight.failed) failure = comm_->error(activity_of(users_call(call)), state);
   });
+  return end(call, watched);
 }
 
 Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
-  return watch(call, call.deadline, [&](DeviceSight& sight, Error& failure) {
+  const Watched watched = watch(call.deadline, abort_, [&](DeviceSight& sight, Error& failure) {
     const CUresult queried = cuda_driver()->event_query(event);
     // A stream also gets on when NCCL gives up: its word counts more than the event.
     const ncclResult_t state = comm_ ? comm_->state() : ncclSuccess;
@@ -344,22 +340,23 @@ Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
     else if (sight.failed)
       failure = cuda_error(activity_of(users_call(call)), queried);
   });
+  return end(call, watched);
 }
 
-// The call has failed, and with it NCCL's communicator, which is ended before anybody goes on.
-Result<void> CudaPlane::end(const Call& call, DeviceVerdict verdict, Duration waited,
-                            const Error& failure) {
+// Where the call has failed, NCCL's communicator has with it: it is ended before anybody goes on.
+Result<void> CudaPlane::end(const Call& call, const Watched& watched) {
+  if (watched.verdict == DeviceVerdict::done) return {};
   if (comm_) comm_->abort();
   comm_.reset();
-  if (verdict == DeviceVerdict::over) return abort_.error();
-  if (verdict == DeviceVerdict::late) {
+  if (watched.verdict == DeviceVerdict::over) return abort_.error();
+  if (watched.verdict == DeviceVerdict::late) {
     return Error{.code = Errc::timeout,
                  .what = fmt::format("{} timed out after {}: the GPUs do not get on with it",
-                                     activity_of(call), format_duration(waited))};
+                                     activity_of(call), format_duration(watched.waited))};
   }
   // Whoever was lost is soon known on the control links, and NCCL's error follows from it.
   for (int ms = 0; ms < kCauseMs && !abort_.raised(); ++ms) ::poll(nullptr, 0, 1);
-  return abort_.raised() ? abort_.error() : failure;
+  return abort_.raised() ? abort_.error() : watched.failure;
 }
 
 }  // namespace
