@@ -265,13 +265,13 @@ void Agent::on_hosts_failed(const std::vector<HostFailure>& failures) {
 void Agent::begin() {
   JobDriver::Hands& hands = *this;
   driver_.emplace(crew_.shape(job_config(plan_)), pump_, hands);
+  const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
+  care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
   auto node = open_node(crew_.own_slots(), node_listener());
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
   node_care_.emplace(loop_, node_->processes(),
                      [this](const NodeMessage& message) { crew_.own_says(message); });
-  const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
-  care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
   crew_.set_own(*node_, *node_care_);
   auto control =
       JobControl::open(loop_, job_dir_.path(),
