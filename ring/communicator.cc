@@ -129,6 +129,7 @@ Communicator::~Communicator() {
   if (completions_.under_way() > 0) abort();
   collectives_.stop();
   messages_.stop();
+  deaths_.reset();
   links_.reset();
 }
 
@@ -191,8 +192,19 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
+  // A group ends with the communicator that it was split from.
+  if (job_.group.empty() && !met->lives.words.empty()) {
+    watch_for_deaths(met->locals, std::move(met->lives));
+  }
   failpoint("communicator.joined");
   return {};
+}
+
+void Communicator::watch_for_deaths(const std::vector<int>& locals, Lives lives) {
+  const auto own = std::find(locals.begin(), locals.end(), job_.rank) - locals.begin();
+  deaths_ = DeathWatch::start(static_cast<int>(own), std::move(lives), [this, locals](int local) {
+    links_->died(locals[static_cast<std::size_t>(local)]);
+  });
 }
 
 CallRoll Communicator::call_roll() {

@@ -17,6 +17,7 @@
 #include "ring/abort_flag.h"
 #include "ring/background.h"
 #include "ring/bootstrap.h"
+#include "ring/death_watch.h"
 #include "ring/device/device_plane.h"
 #include "ring/flight_recorder.h"
 #include "ring/links.h"
@@ -93,6 +94,7 @@ class Communicator : private ProcessEvents {
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   Error blame_absent(const Call& call, Duration waited, const Error& as_seen) const;
+  void watch_for_deaths(const std::vector<int>& locals, Lives lives);
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
@@ -116,13 +118,14 @@ class Communicator : private ProcessEvents {
   void on_exit() override;
 
   JobView job_;
-  // Destroyed from the bottom up: links first (their thread raises the flag), then the planes
-  // (their wakers are called by the flag), the flag last.
+  // Destroyed from the bottom up: the watch first (it calls the links), then the links (their
+  // thread raises the flag), then the planes (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
   std::unique_ptr<Plane> plane_;         // of the collectives
   std::unique_ptr<DevicePlane> device_;  // of those on device memory; made by the first
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
+  std::unique_ptr<DeathWatch> deaths_;  // of this host's ranks; null: they do not share memory
   std::shared_ptr<FlightRecorder> flight_;
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};

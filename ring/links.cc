@@ -20,9 +20,15 @@ namespace {
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 constexpr int kResetPatienceMs = 20;
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kDeaths = kStop - 1;
 
 std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
   return encode({.type = type, .rank = rank, .seq = seq, .text = ""});
+}
+
+void ring(const UniqueFd& bell) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(bell.get(), &one, sizeof one);
 }
 
 }  // namespace
@@ -31,7 +37,7 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, {}});
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, {}, false});
   }
 }
 
@@ -40,12 +46,15 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
   std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort));
   links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!links->epoll_ || !links->stop_) return errno_error("control thread: epoll", errno);
+  links->deaths_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!links->epoll_ || !links->stop_ || !links->deaths_) {
+    return errno_error("control thread: epoll", errno);
+  }
   auto add = [&](int fd, std::uint32_t tag) {
     epoll_event event{.events = EPOLLIN, .data = {.u32 = tag}};
     return ::epoll_ctl(links->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   };
-  bool added = add(links->stop_.get(), kStop);
+  bool added = add(links->stop_.get(), kStop) && add(links->deaths_.get(), kDeaths);
   for (std::size_t r = 0; r < links->peers_.size(); ++r) {
     const auto& link = links->peers_[r].link;
     if (link && silence > Duration::zero()) end_when_silent(link.get(), silence);
@@ -61,8 +70,7 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
 Links::~Links() {
   if (!thread_.joinable()) return;
   say_goodbye();
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  ring(stop_);
   thread_.join();
 }
 
@@ -73,8 +81,13 @@ void Links::watch() try {
     const int n = ::epoll_wait(epoll_.get(), events, 16, reset_peer_ >= 0 ? kResetPatienceMs : -1);
     if (n == 0 && reset_peer_ >= 0) lose(std::exchange(reset_peer_, -1));
     for (int i = 0; i < n; ++i) {
-      if (events[i].data.u32 == kStop) return;
-      on_readable(static_cast<int>(events[i].data.u32));
+      const std::uint32_t tag = events[i].data.u32;
+      if (tag == kStop) return;
+      if (tag == kDeaths) {
+        on_deaths();
+      } else {
+        on_readable(static_cast<int>(tag));
+      }
     }
   }
 } catch (const std::exception&) {
@@ -82,13 +95,17 @@ void Links::watch() try {
   abort_.raise({.code = Errc::io, .what = "out of memory"});
 }
 
-void Links::on_readable(int peer) {
+// False: there is nothing to be read, now or ever.
+bool Links::on_readable(int peer) {
   auto& from = peers_[static_cast<std::size_t>(peer)];
   char buffer[4096];
   const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n < 0) return on_broken(peer, errno);
-  if (n == 0) return on_end(peer);
+  if (n < 0 && errno == EINTR) return true;
+  if (n <= 0) {
+    if (n == 0) on_end(peer);
+    if (n < 0 && errno != EAGAIN) on_broken(peer, errno);
+    return false;
+  }
   from.input.append(buffer, static_cast<std::size_t>(n));
   std::string_view rest = from.input;
   while (true) {
@@ -104,6 +121,7 @@ void Links::on_readable(int peer) {
     on_frame(peer, **frame);
   }
   from.input.erase(0, from.input.size() - rest.size());
+  return true;
 }
 
 void Links::on_frame(int peer, const LinkFrame& frame) {
@@ -156,6 +174,29 @@ void Links::on_broken(int peer, int os_errno) {
   const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
   if (silent && !has_left(peer)) return lose(peer, "its host does not answer any more");
   if (!has_left(peer) && reset_peer_ < 0) reset_peer_ = peer;
+}
+
+void Links::died(int peer) {
+  {
+    const std::lock_guard lock(dead_mutex_);
+    peers_[static_cast<std::size_t>(peer)].dead = true;
+  }
+  ring(deaths_);
+}
+
+void Links::on_deaths() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(deaths_.get(), &count, sizeof count);
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    {
+      const std::lock_guard lock(dead_mutex_);
+      if (!std::exchange(peers_[static_cast<std::size_t>(peer)].dead, false)) continue;
+    }
+    // Its last words, before its end: it may have left, or ended because it mourned another one.
+    while (on_readable(peer)) {
+    }
+    on_end(peer);
+  }
 }
 
 void Links::stop_watching(int peer) {
@@ -248,6 +289,7 @@ void Links::close_in_child() {
   for (auto& peer : peers_) peer.link.reset();
   epoll_.reset();
   stop_.reset();
+  deaths_.reset();
 }
 
 void Links::tell_all(std::string_view message) {

@@ -1,8 +1,9 @@
 // Links: the control connections of one communicator and the thread that watches them. It sleeps
 // until a peer speaks or its connection ends, costs nothing meanwhile, and is how a rank learns
-// within a millisecond that another one died: the kernel closes a dead process's sockets. What is
-// said is in ring/link_frame.h. A host that goes without a word, as by a power cut, is lost once
-// its kernel has answered nothing for `silence`; a process that merely stands still is not.
+// that another one died: the kernel closes a dead process's sockets, and of one on this host
+// ring/death_watch.h tells earlier. What is said is in ring/link_frame.h. A host that goes without
+// a word, as by a power cut, is lost once its kernel has answered nothing for `silence`; a process
+// that merely stands still is not.
 #pragma once
 
 #include <atomic>
@@ -50,6 +51,9 @@ class Links {
   // Tells every peer that this rank leaves after the last collective it has completed; says nothing
   // if one is under way, or after an abort. Any thread.
   void say_goodbye();
+  // The process of a peer is dead, whether or not the end of its connection is to be seen yet. What
+  // it said before counts. Any thread.
+  void died(int peer);
   // Asks all peers where they are, on behalf of collective `seq`, which takes too long here.
   RollCall call_roll(std::uint64_t seq);
   // The peer has said goodbye.
@@ -66,11 +70,13 @@ class Links {
     UniqueFd link;
     std::string input;
     std::optional<LinkFrame> here;  // its answer; under roll_mutex_
+    bool dead = false;              // died(), and not seen to; under dead_mutex_
   };
 
   Links(int rank, std::vector<Peer> peers, AbortFlag& abort);
   void watch();
-  void on_readable(int peer);
+  bool on_readable(int peer);
+  void on_deaths();
   void on_frame(int peer, const LinkFrame& frame);
   void on_abort(int peer, const LinkFrame& frame);
   void on_end(int peer);
@@ -94,8 +100,10 @@ class Links {
   bool told_ = false;  // of an abort; under the mutex
   std::mutex roll_mutex_;
   std::condition_variable answered_;
+  std::mutex dead_mutex_;
   UniqueFd epoll_;
   UniqueFd stop_;
+  UniqueFd deaths_;  // becomes readable when there are some
   std::thread thread_;
 };
 

@@ -99,6 +99,7 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
   met_.shared = verdict->answer == Answer::yes;
   if (!met_.shared) {
     met_.shm.reset();
+    met_.lives = {};
     if (job_.transport == "shm") {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
     }
@@ -128,6 +129,9 @@ LinkMessage Meeting::try_sharing() {
   if (answer.answer != Answer::yes) return answer;
   const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
   const int local_rank = static_cast<int>(place - met_.locals.begin());
+  auto lives = map_lives(*control, locals);
+  if (!lives) return no(self + lives.error().what);
+  met_.lives = std::move(*lives);
   met_.regions = std::make_shared<ShmRegions>(local_rank);
   auto plane = make_shm_plane(
       local_rank, locals, *control, std::move(*own), std::move(data), abort_,

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "ring/abort_flag.h"
 #include "ring/bootstrap.h"
+#include "ring/death_watch.h"
 #include "ring/mesh.h"
 #include "ring/plane.h"
 #include "ring/shm_regions.h"
@@ -20,6 +21,7 @@ struct Met {
   std::vector<int> locals;              // the ranks of this host, ascending
   bool shared = false;                  // the ranks of every host share memory
   std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
+  Lives lives;                          // likewise
   std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
 };
 

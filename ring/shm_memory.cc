@@ -231,6 +231,18 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
   return memory;
 }
 
+Result<Lives> map_lives(const UniqueFd& control, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  auto mapping =
+      map(control.get(), sizeof(ShmHeader) + n * sizeof(ShmRank), PROT_READ | PROT_WRITE, false);
+  if (!mapping) return mapping.error();
+  Lives lives;
+  auto* const all = reinterpret_cast<ShmRank*>(static_cast<ShmHeader*>(mapping->get()) + 1);
+  for (std::size_t r = 0; r < n; ++r) lives.words.push_back(&all[r].life);
+  lives.keep = std::move(*mapping);
+  return lives;
+}
+
 Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
                                               ShmData own, std::vector<UniqueFd> peer_data,
                                               AbortFlag& abort, const ShmOptions& options) {

@@ -53,6 +53,7 @@ struct ShmRank {
   ShmCounter done;             // blocks of which nothing will be read any more
   Bell bell;
   alignas(64) std::atomic<bool> reads_all{false};  // can read every other rank's memory
+  alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/death_watch.h
 };
 
 struct alignas(64) ShmHeader {

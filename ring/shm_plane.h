@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
+#include "ring/death_watch.h"
 #include "ring/plane.h"
 
 namespace dlaunch {
@@ -29,6 +30,8 @@ struct ShmOptions {
 
 // A new control segment for n ranks, zeroed; one rank makes it.
 Result<UniqueFd> make_shm_control(int ranks);
+// The ranks' locks there, mapped by themselves.
+Result<Lives> map_lives(const UniqueFd& control, int ranks);
 // A new data segment; each rank makes its own. Its writable mapping is made before the descriptor
 // is sealed, so that nobody the descriptor is passed to can write.
 struct ShmData {

@@ -3,8 +3,9 @@
 //   recovery_probe EVENTS
 //
 // Steps together with the other ranks, with a pause of RECOVERY_STEP_US (1000) between two steps,
-// and checks the sums, until the file EVENTS.stop is there. Appends to EVENTS a line for each
-// event, times in ns of CLOCK_MONOTONIC:
+// and checks the sums, until the file EVENTS.stop is there. Holds RECOVERY_MEMORY_MB (0) of memory,
+// which the kernel takes back from a dead process before it closes its sockets. Appends to EVENTS a
+// line for each event, times in ns of CLOCK_MONOTONIC:
 //
 //   PID start TIME                        main() has begun
 //   PID in TIME ROUND RANK SIZE           dl_init or dl_rejoin has returned
@@ -35,6 +36,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <dlaunch/ring.hpp>
 
@@ -182,8 +184,13 @@ int main(int argc, char** argv) try {
     return 0;
   }
   if (argc == 3 && std::string(argv[1]) == "--bare") return kill_bare_processes(std::atoi(argv[2]));
-  const char* step = std::getenv("RECOVERY_STEP_US");
-  return Probe(argv[1], std::chrono::microseconds(step ? std::atoi(step) : 1000), began).run();
+  const auto setting = [](const char* name, int usual) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? std::atoi(value) : usual;
+  };
+  const std::vector<char> memory(static_cast<std::size_t>(setting("RECOVERY_MEMORY_MB", 0)) << 20,
+                                 1);
+  return Probe(argv[1], std::chrono::microseconds(setting("RECOVERY_STEP_US", 1000)), began).run();
 } catch (const dl::Error& error) {
   std::fprintf(stderr, "recovery_probe: %s\n", error.what());
   return 1;

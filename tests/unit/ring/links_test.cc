@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -148,6 +149,38 @@ TEST_CASE("links: no goodbye in the middle of a collective") {
   trio[2].links->enter(1);
   trio.leave(2);
   CHECK(trio[0].error().what == "rank 2 was lost: its connection ended");
+}
+
+TEST_CASE("links: of a rank that is known to be dead its last words count") {
+  Trio trio(2);
+  const auto say = [&](const LinkFrame& frame) {
+    const std::string bytes = encode(frame);
+    REQUIRE(::send(trio.end(2, 0).get(), bytes.data(), bytes.size(), 0) > 0);
+  };
+  SUBCASE("none") {
+    trio[0].links->died(2);
+    CHECK(trio[0].error().rank == 2);
+    CHECK(trio[1].error().what == "rank 2 was lost: its connection ended");
+  }
+  SUBCASE("that it leaves") {
+    say({.type = LinkFrame::Type::goodbye, .rank = 2, .seq = 0, .text = ""});
+    trio[0].links->died(2);
+    trio.end(2, 1).reset();
+    // What rank 1 sees for itself, rank 0 has from it.
+    CHECK(trio[0].error().what == trio[1].error().what);
+    const auto until = steady_now() + 10s;
+    while (!trio[0].links->has_left(2) && steady_now() < until) std::this_thread::yield();
+    CHECK(trio[0].links->has_left(2));
+  }
+  SUBCASE("whom it mourns") {
+    say({.type = LinkFrame::Type::abort,
+         .code = Errc::peer_lost,
+         .rank = 1,
+         .seq = 0,
+         .text = "rank 1 was lost"});
+    trio[0].links->died(2);
+    CHECK(trio[0].error().rank == 1);
+  }
 }
 
 TEST_CASE("links: an abort reaches all; of a rank that called dl_abort it means its loss") {
