@@ -8,12 +8,15 @@
 
 #include <cstdint>
 
+#include "base/socket.h"
+
 namespace dlaunch {
 
 Duration shortest_round_trip(int fd) {
+  const Carrier carrier(fd);
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  if (getsockopt(carrier.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
   // Until the first sample, and on kernels that do not tell.
   if (info.tcpi_min_rtt == UINT32_MAX) return {};
   return std::chrono::microseconds(info.tcpi_min_rtt);

@@ -31,6 +31,10 @@ class Secret {
   // Of several who do so at once, also on several hosts that share the folder, all get the same.
   static Result<Secret> load_or_make(const std::string& path);
 
+  // Whether connections between those who hold it are encrypted (--tls); at first they are not.
+  bool encrypts() const { return encrypts_; }
+  void set_encrypts(bool encrypts) { encrypts_ = encrypts; }
+
   bool empty() const { return bytes_.empty(); }
   const std::string& bytes() const { return bytes_; }
 
@@ -39,6 +43,7 @@ class Secret {
 
  private:
   std::string bytes_;
+  bool encrypts_ = false;
 };
 
 // Compares in constant time.

@@ -4,11 +4,14 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
 
 #include "base/check.h"
 
@@ -124,15 +127,60 @@ void send_unpaced_on_loopback(int fd, const sockaddr* address) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
 }
 
+namespace {
+
+// By inode, which no two open sockets share. Never destroyed: threads may carry to the end.
+struct Carriers {
+  std::shared_mutex mutex;
+  std::map<std::uint64_t, int> tcp;
+  std::atomic<std::size_t> count{0};
+};
+
+Carriers& carriers() {
+  static auto* const all = new Carriers;
+  return *all;
+}
+
+std::uint64_t inode_of(int fd) {
+  struct stat st {};
+  return ::fstat(fd, &st) == 0 ? st.st_ino : 0;
+}
+
+}  // namespace
+
+std::uint64_t carried_by(int socket, int tcp) {
+  const std::uint64_t key = inode_of(socket);
+  const std::lock_guard lock(carriers().mutex);
+  carriers().tcp[key] = tcp;
+  carriers().count = carriers().tcp.size();
+  return key;
+}
+
+void carried_no_more(std::uint64_t key) {
+  const std::lock_guard lock(carriers().mutex);
+  carriers().tcp.erase(key);
+  carriers().count = carriers().tcp.size();
+}
+
+Carrier::Carrier(int socket) : fd_(socket) {
+  if (carriers().count == 0) return;
+  open_ = std::shared_lock(carriers().mutex);
+  const auto found = carriers().tcp.find(inode_of(socket));
+  if (found != carriers().tcp.end()) fd_ = found->second;
+}
+
 bool is_unix_socket(int fd) {
+  const Carrier carrier(fd);
   int domain = 0;
   socklen_t size = sizeof domain;
-  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+  return ::getsockopt(carrier.fd(), SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         domain == AF_UNIX;
 }
 
 bool leads_to_other_host(int fd) {
+  const Carrier carrier(fd);
   Ends ends;
-  if (!get_ends(fd, ends)) return false;
+  if (!get_ends(carrier.fd(), ends)) return false;
   clear_port(ends.local);
   clear_port(ends.peer);
   return std::memcmp(&ends.local, &ends.peer, ends.size) != 0;
@@ -143,10 +191,11 @@ void end_when_silent(int fd, Duration silence) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(silence).count();
   const int pause = static_cast<int>(std::clamp<std::int64_t>(seconds / 5, 1, 32767));
   const int probes = static_cast<int>(std::clamp<std::int64_t>(seconds / pause - 1, 1, 127));
-  const auto set = [fd](int level, int name, int value) {
-    (void)::setsockopt(fd, level, name, &value, sizeof value);
-  };
   retry_steadily(fd);
+  const Carrier carrier(fd);
+  const auto set = [&](int level, int name, int value) {
+    (void)::setsockopt(carrier.fd(), level, name, &value, sizeof value);
+  };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
   set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
@@ -157,8 +206,9 @@ void end_when_silent(int fd, Duration silence) {
 }
 
 void retry_steadily(int fd) {
+  const Carrier carrier(fd);
   const int on = 1;
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
+  (void)::setsockopt(carrier.fd(), IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
 }
 
 }  // namespace dlaunch

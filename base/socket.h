@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cstdint>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 
@@ -37,6 +39,23 @@ bool connected_to_itself(int fd);
 // there what nothing would have lost, and a socket that has once begun to pace never stops. What is
 // accepted inherits it. Other addresses are left to the system's choice.
 void send_unpaced_on_loopback(int fd, const sockaddr* address);
+
+// A socket may stand for a TCP one that carries its bytes in another form
+// (rendezvous/tls_tunnel.h). Options and facts of the connection, here and in base/round_trip.h,
+// are then those of the TCP socket, which stays open until carried_no_more(). Thread-safe.
+std::uint64_t carried_by(int socket, int tcp);
+void carried_no_more(std::uint64_t key);
+
+// The TCP socket behind `socket`, or itself. Not closed while this object is there: be brief.
+class Carrier {
+ public:
+  explicit Carrier(int socket);
+  int fd() const { return fd_; }
+
+ private:
+  std::shared_lock<std::shared_mutex> open_;
+  int fd_;
+};
 
 bool is_unix_socket(int fd);
 

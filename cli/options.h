@@ -93,6 +93,7 @@ struct Options {
   Text transport;
   Text interface;
   Text port_range;
+  Switch tls;
   Text config;
   Switch quiet;
   Switch verbose;

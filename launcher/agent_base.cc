@@ -64,6 +64,13 @@ bool AgentBase::set_up() {
   auto secret = secret_of(plan_);
   if (!secret) return failed(kExitNoInput, secret.error());
   secret_ = *secret;
+  secret_.set_encrypts(plan_.tls);
+  if (secret_.empty() && plan_.tls) {
+    return failed(kExitUsage,
+                  {.code = Errc::usage,
+                   .what = "--tls: hosts that are started by hand need a secret for it, "
+                           "the same on all: --secret-file"});
+  }
   if (secret_.empty()) return true;
   auto file = job_dir_.write_secret(secret_);
   if (!file) return failed(kExitCannotCreate, file.error());

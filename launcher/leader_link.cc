@@ -12,6 +12,7 @@
 #include "base/socket.h"
 #include "base/units.h"
 #include "launcher/node_message.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
@@ -39,6 +40,7 @@ void resolve_impatiently() {
 struct LeaderLink::Connection {
   Connection(asio::io_context& loop, Handshake h) : socket(loop), handshake(std::move(h)) {}
   tcp::socket socket;
+  std::string local_address;
   Handshake handshake;
   FrameBuffer frames;
   std::array<char, 16384> input{};
@@ -99,7 +101,11 @@ void LeaderLink::attempt() {
 
 void LeaderLink::connected(const ConnectionPtr& connection) {
   asio::error_code ec;
+  connection->local_address = connection->socket.local_endpoint(ec).address().to_string();
   connection->socket.set_option(tcp::no_delay(true), ec);
+  if (auto ok = secure(connection->socket); !ok) {
+    return give_up(connection, {.why = ok.error().what});
+  }
   retry_steadily(connection->socket.native_handle());
   connection->heard = steady_now();
   connection->unsent = connection->handshake.take_output();
@@ -155,10 +161,22 @@ void LeaderLink::send(const std::string& frame) {
   if (connection_->sending.empty()) flush(connection_);
 }
 
-std::string LeaderLink::local_address() const {
+// Puts the socket behind a tunnel, where the job wants it.
+Result<void> LeaderLink::secure(tcp::socket& socket) const {
+  if (!secret_.encrypts()) return {};
   asio::error_code ec;
-  const auto local = connection_ ? connection_->socket.local_endpoint(ec) : tcp::endpoint();
-  return !connection_ || ec ? "" : local.address().to_string();
+  UniqueFd fd(socket.release(ec));
+  if (ec) return errno_error("TLS", ec.value());
+  auto secured = tls_tunnel(std::move(fd), TlsChannel::Side::connector, secret_);
+  if (!secured) return secured.error();
+  socket.assign(tcp::v4(), secured->get(), ec);
+  if (ec) return errno_error("TLS", ec.value());
+  secured->release();
+  return {};
+}
+
+std::string LeaderLink::local_address() const {
+  return connection_ ? connection_->local_address : "";
 }
 
 TimePoint LeaderLink::origin() const { return connection_->origin; }

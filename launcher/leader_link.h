@@ -54,6 +54,7 @@ class LeaderLink {
   struct Connection;
   using ConnectionPtr = std::shared_ptr<Connection>;
   void attempt();
+  Result<void> secure(asio::ip::tcp::socket& socket) const;
   void connected(const ConnectionPtr& connection);
   void read(const ConnectionPtr& connection);
   bool take(const ConnectionPtr& connection, std::string_view bytes);

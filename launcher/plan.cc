@@ -87,6 +87,7 @@ std::string describe(const Plan& plan) {
   line("transport", plan.transport);
   if (!plan.interface.empty()) line("interface", plan.interface);
   if (!plan.port_range.empty()) line("ports", plan.port_range);
+  if (plan.tls) line("connections", "TLS 1.3");
   line("restarts", format_restart_limit(plan.max_restarts));
   line("grace", format_duration(plan.grace));
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));

@@ -135,6 +135,7 @@ struct Plan {
   std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
   std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
+  bool tls = false;                       // connections are encrypted; exported as DLAUNCH_TLS
   bool quiet = false;
   bool says_all = false;  // the program does: where it exits with 1 there is no report
 };

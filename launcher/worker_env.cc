@@ -141,6 +141,7 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_TRANSPORT"] = plan.transport;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
   if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
+  if (plan.tls) env["DLAUNCH_TLS"] = "1";
   if (!plan.gpus.empty() && place.local_rank >= 0) {
     const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];

@@ -21,6 +21,12 @@ std::string frame(const Writer& message) {
   return framed.take();
 }
 
+// The first bytes of a TLS record. No message of ours that begins so has that length.
+bool is_tls(std::string_view bytes) {
+  return bytes.size() >= 3 && (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 3 &&
+         bytes[2] >= 1 && bytes[2] <= 3;
+}
+
 std::string_view clip(std::string_view text) { return text.substr(0, kMaxHelloText); }
 
 Writer write_hello(const HandshakeIdentity& self, std::string_view nonce) {
@@ -103,6 +109,10 @@ Result<std::size_t> Handshake::feed(std::string_view input) {
     const auto take = std::min(wanted(), input.size() - used);
     partial_.append(input.substr(used, take));
     used += take;
+    if (is_tls(partial_)) {
+      state_ = State::failed;
+      return auth_error("the other side encrypts and this one does not: is --tls given to both?");
+    }
     const std::size_t size = partial_.size() < 2 ? 0 : Reader(partial_).get<std::uint16_t>();
     if (partial_.size() >= 2 && (size == 0 || size > kMaxMessage)) {
       state_ = State::failed;
@@ -201,11 +211,15 @@ Result<void> Handshake::on_proof(std::string_view message) {
 }
 
 Error Handshake::refuse(const std::string& why) {
+  output_ += refusal(why);
+  return auth_error(why);
+}
+
+std::string refusal(std::string_view why) {
   Writer out;
   out.put(static_cast<std::uint8_t>(Type::refuse));
-  out.put_string(std::string_view(why).substr(0, kMaxMessage - 16));
-  output_ += frame(out);
-  return auth_error(why);
+  out.put_string(why.substr(0, kMaxMessage - 16));
+  return frame(out);
 }
 
 }  // namespace dlaunch

@@ -80,6 +80,9 @@ class Handshake {
   State state_;
 };
 
+// A REFUSE, for whoever turns a peer away before there is a handshake.
+std::string refusal(std::string_view why);
+
 inline constexpr std::size_t kNonceBytes = 16;
 inline constexpr Duration kHandshakeTimeout = std::chrono::seconds(2);
 

@@ -17,6 +17,7 @@
 #include "rendezvous/crowd.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_core.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 
@@ -31,14 +32,11 @@ constexpr std::size_t kMaxBlamed = 256;
 
 // One client. Pending asynchronous operations share ownership: the last of them to end frees it.
 struct Session {
-  Session(StoreCore::Connection i, tcp::socket s, Handshake h)
-      : id(i), socket(std::move(s)), handshake(std::move(h)) {
-    asio::error_code ec;
-    if (const auto peer = socket.remote_endpoint(ec); !ec) address = peer.address().to_string();
-  }
+  Session(StoreCore::Connection i, tcp::socket s, std::string from, Handshake h)
+      : id(i), socket(std::move(s)), address(std::move(from)), handshake(std::move(h)) {}
   const StoreCore::Connection id;  // in the order of arrival
   tcp::socket socket;
-  std::string address = "?";  // of the peer
+  const std::string address;  // of the peer
   Handshake handshake;
   bool proven = false;
   bool node = false;    // of Purpose::node
@@ -61,7 +59,7 @@ struct StoreServer::Impl {
   Result<void> listen();
   void accept();
   void take_one();
-  void admit(tcp::socket socket);
+  void admit(tcp::socket socket, const std::string& from);
   void read(const SessionPtr& session);
   bool on_bytes(const SessionPtr& session, std::string_view bytes);
   bool on_handshake(const SessionPtr& session, std::string_view& bytes);
@@ -137,7 +135,10 @@ void StoreServer::Impl::accept() {
 }
 
 void StoreServer::Impl::take_one() {
-  UniqueFd fd(::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  tcp::endpoint from;
+  auto size = static_cast<socklen_t>(from.capacity());
+  UniqueFd fd(
+      ::accept4(acceptor.native_handle(), from.data(), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd) {
     // Who knocked may have left. Else we are out of descriptors or memory: the backlog waits a
     // while.
@@ -145,23 +146,29 @@ void StoreServer::Impl::take_one() {
     if (!gone) pause_until = steady_now() + kAcceptPause;
     return;
   }
+  auto secure = secured(std::move(fd), TlsChannel::Side::acceptor, options.secret);
+  if (!secure) {
+    pause_until = steady_now() + kAcceptPause;
+    return;
+  }
   asio::error_code ec;
   tcp::socket socket(acceptor.get_executor());
-  socket.assign(acceptor.local_endpoint(ec).protocol(), fd.get(), ec);
+  socket.assign(from.protocol(), secure->get(), ec);
   if (ec) return;
-  fd.release();
-  admit(std::move(socket));
+  secure->release();
+  admit(std::move(socket), from.address().to_string());
 }
 
-void StoreServer::Impl::admit(tcp::socket socket) {
+void StoreServer::Impl::admit(tcp::socket socket, const std::string& from) {
   asio::error_code ec;
   socket.non_blocking(true, ec);
   socket.set_option(tcp::no_delay(true), ec);
   auto nonce = random_bytes(kNonceBytes);
   if (!nonce) return;
   HandshakeIdentity self{.purpose = Purpose::store, .job_id = options.job_id};
-  auto session = std::make_shared<Session>(
-      next_id++, std::move(socket), Handshake::acceptor(options.secret, self, std::move(*nonce)));
+  auto session =
+      std::make_shared<Session>(next_id++, std::move(socket), from,
+                                Handshake::acceptor(options.secret, self, std::move(*nonce)));
   unproven.emplace(session->id, session);
   read(session);
   if (crowd().overfull()) {

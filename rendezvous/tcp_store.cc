@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
+#include "rendezvous/tls_tunnel.h"
 #include "rendezvous/wire.h"
 
 namespace dlaunch {
@@ -268,6 +269,7 @@ Result<UniqueFd> attempt(const Endpoint& endpoint, const StoreOptions& options,
   std::string tried;
   for (const auto& address : *addresses) {
     auto fd = connect_to(address, deadline);
+    if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, options.secret);
     if (fd) {
       HandshakeIdentity self{
           .purpose = Purpose::store, .job_id = options.job_id, .who = options.who};

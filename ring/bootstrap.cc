@@ -106,6 +106,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   job.codec = *known;
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
+  job.tls = env("DLAUNCH_TLS").value_or("0") != "0";
+  if (job.tls && job.secret_file.empty() && job.size > 1) {
+    return bad("DLAUNCH_TLS needs a secret: DLAUNCH_SECRET_FILE");
+  }
   job.plan = env("DLAUNCH_PLAN").value_or("");
   auto rules = parse_plan_rules(job.plan);
   if (!rules) return bad("DLAUNCH_PLAN: " + rules.error().what);

@@ -22,6 +22,7 @@ struct JobView {
   std::uint64_t round = 1;
   std::string job_id = "default";
   std::string secret_file;   // "": no secret
+  bool tls = false;          // connections by TCP are encrypted
   std::string store_url;     // "": a world of one needs none
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
   Duration init_timeout = std::chrono::seconds(600);

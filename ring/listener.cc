@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/socket.h"
 #include "rendezvous/crowd.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
@@ -181,6 +182,11 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       // Those that hung up while they waited are nobody's trouble.
       if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         return errno_error("accept a peer's connection", errno);
+      }
+      if (fd && !local) {
+        auto secure = secured(std::move(fd), TlsChannel::Side::acceptor, secret);
+        if (!secure) return secure.error();
+        fd = std::move(*secure);
       }
       auto nonce = random_bytes(kNonceBytes);
       if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);

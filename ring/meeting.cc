@@ -235,6 +235,7 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) 
     auto loaded = Secret::load(job.secret_file);
     if (!loaded) return loaded.error();
     secret = std::move(*loaded);
+    secret.set_encrypts(job.tls);
   }
   if (job.hosts_store) {
     if (auto ok = host_store(job, secret); !ok) return ok.error();

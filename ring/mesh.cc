@@ -22,6 +22,7 @@
 #include "base/socket.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
+#include "rendezvous/tls_tunnel.h"
 #include "ring/arrivals.h"
 #include "ring/link_message.h"
 #include "ring/listener.h"
@@ -373,6 +374,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
     }
   }
   auto fd = connect_tcp(address.tcp, deadline_);
+  if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
   if (!fd) return fd;
   failpoint("mesh.before_hello");
   auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);

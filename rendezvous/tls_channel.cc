@@ -1,0 +1,133 @@
+#include "rendezvous/tls_channel.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+namespace dlaunch {
+
+struct TlsChannel::Ssl {
+  Mac key{};
+  SSL* ssl = nullptr;
+
+  ~Ssl() { SSL_free(ssl); }
+};
+
+namespace {
+
+constexpr std::string_view kIdentity = "dlaunch";
+constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
+
+// A session that both ends have by heart.
+SSL_SESSION* session_of(SSL* ssl) {
+  const auto* const key = static_cast<const Mac*>(SSL_get_app_data(ssl));
+  SSL_SESSION* const session = SSL_SESSION_new();
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(key->data());
+  if (session != nullptr && SSL_SESSION_set1_master_key(session, bytes, key->size()) == 1 &&
+      SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, kCipher)) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+    return session;
+  }
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+int use_session(SSL* ssl, const EVP_MD*, const unsigned char** id, std::size_t* size,
+                SSL_SESSION** session) {
+  *id = reinterpret_cast<const unsigned char*>(kIdentity.data());
+  *size = kIdentity.size();
+  *session = session_of(ssl);
+  return *session != nullptr ? 1 : 0;
+}
+
+int find_session(SSL* ssl, const unsigned char* id, std::size_t size, SSL_SESSION** session) {
+  const bool ours = std::string_view(reinterpret_cast<const char*>(id), size) == kIdentity;
+  *session = ours ? session_of(ssl) : nullptr;
+  return !ours || *session != nullptr ? 1 : 0;
+}
+
+SSL_CTX* make_context() {
+  SSL_CTX* const context = SSL_CTX_new(TLS_method());
+  if (context == nullptr) return nullptr;
+  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+  SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+  // A connection that ends without a word is what a killed process leaves; frames tell what is
+  // whole.
+  SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ENABLE_KTLS);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_psk_use_session_callback(context, use_session);
+  SSL_CTX_set_psk_find_session_callback(context, find_session);
+  return context;
+}
+
+// Of the process, and never freed: threads may use it to the end.
+SSL_CTX* shared_context() {
+  static SSL_CTX* const context = make_context();
+  return context;
+}
+
+}  // namespace
+
+TlsChannel::TlsChannel(std::unique_ptr<Ssl> ssl) : ssl_(std::move(ssl)) {}
+TlsChannel::~TlsChannel() = default;
+
+Result<std::unique_ptr<TlsChannel>> TlsChannel::open(int fd, Side side, const Secret& secret) {
+  auto own = std::make_unique<Ssl>();
+  own->key = secret.mac("TLS 1.3 pre-shared key");
+  SSL_CTX* const context = shared_context();
+  own->ssl = context != nullptr ? SSL_new(context) : nullptr;
+  if (own->ssl == nullptr || SSL_set_fd(own->ssl, fd) != 1) {
+    return Error{.code = Errc::io, .what = "TLS: OpenSSL cannot begin a connection"};
+  }
+  SSL_set_app_data(own->ssl, &own->key);
+  side == Side::connector ? SSL_set_connect_state(own->ssl) : SSL_set_accept_state(own->ssl);
+  return std::unique_ptr<TlsChannel>(new TlsChannel(std::move(own)));
+}
+
+TlsChannel::Moved TlsChannel::shake_hands() {
+  ERR_clear_error();
+  return outcome_of(SSL_do_handshake(ssl_->ssl), 0);
+}
+
+TlsChannel::Moved TlsChannel::read(char* to, std::size_t room) {
+  ERR_clear_error();
+  std::size_t bytes = 0;
+  const int result = SSL_read_ex(ssl_->ssl, to, room, &bytes);
+  return outcome_of(result, bytes);
+}
+
+TlsChannel::Moved TlsChannel::write(const char* from, std::size_t bytes) {
+  ERR_clear_error();
+  std::size_t taken = 0;
+  const int result = SSL_write_ex(ssl_->ssl, from, bytes, &taken);
+  return outcome_of(result, taken);
+}
+
+void TlsChannel::end_writing() {
+  ERR_clear_error();
+  (void)SSL_shutdown(ssl_->ssl);
+}
+
+TlsChannel::Moved TlsChannel::outcome_of(int result, std::size_t bytes) {
+  if (result == 1) return {Outcome::moved, bytes};
+  switch (SSL_get_error(ssl_->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return {Outcome::again};
+    case SSL_ERROR_SSL: {
+      const char* const reason = ERR_reason_error_string(ERR_peek_error());
+      why_ = reason != nullptr ? reason : "not TLS";
+      return {Outcome::refused};
+    }
+    default:
+      return {Outcome::ended};
+  }
+}
+
+}  // namespace dlaunch

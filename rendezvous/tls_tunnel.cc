@@ -1,0 +1,352 @@
+#include "rendezvous/tls_tunnel.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/quiet_thread.h"
+#include "base/socket.h"
+#include "rendezvous/handshake.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kCarried = 64 << 10;  // bytes on their way in a tunnel, in each direction
+constexpr int kTurns = 16;                  // before it is another one's turn
+constexpr Duration kLastWords = std::chrono::seconds(1);
+
+// Bytes that have come in and not gone out.
+class Load {
+ public:
+  bool empty() const { return begin_ == end_; }
+  char* room() {
+    if (bytes_.empty()) bytes_.resize(kCarried);
+    begin_ = end_ = 0;
+    return bytes_.data();
+  }
+  void came(std::size_t bytes) { end_ = bytes; }
+  const char* data() const { return bytes_.data() + begin_; }
+  std::size_t size() const { return end_ - begin_; }
+  void gone(std::size_t bytes) { begin_ += bytes; }
+  void drop() { begin_ = end_; }
+
+ private:
+  std::vector<char> bytes_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+// One connection: `outer` is the TCP socket, `inner` our end of the pair whose other one is used.
+class Tunnel {
+ public:
+  Tunnel(UniqueFd outer, UniqueFd inner, int used, std::unique_ptr<TlsChannel> channel,
+         TlsChannel::Side side)
+      : outer_(std::move(outer)),
+        inner_(std::move(inner)),
+        key_(carried_by(used, outer_.get())),
+        channel_(std::move(channel)),
+        accepts_(side == TlsChannel::Side::acceptor) {}
+  ~Tunnel() { carried_no_more(key_); }
+
+  int outer() const { return outer_.get(); }
+  int inner() const { return inner_.get(); }
+  // Of a forked child; the object cannot be used any more.
+  void close() {
+    outer_.reset();
+    inner_.reset();
+  }
+
+  enum class State { waits, goes_on, over };
+  // As far as both sockets allow, or for as long as is fair.
+  State carry() {
+    if (!shaken_ && !shake_hands()) return over_ ? State::over : State::waits;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const bool out = carry_out(), in = carry_in();
+      if (over()) return State::over;
+      if (!out && !in) return State::waits;
+    }
+    return State::goes_on;
+  }
+  // Nothing more of what the program has written can be sent now.
+  bool idle() const { return !shaken_ || load_out_.empty(); }
+
+ private:
+  bool shake_hands() {
+    if (accepts_ && speaks_plainly()) return false;
+    const auto shaken = channel_->shake_hands();
+    shaken_ = shaken.outcome == TlsChannel::Outcome::moved;
+    over_ = shaken.outcome == TlsChannel::Outcome::ended;
+    if (shaken.outcome == TlsChannel::Outcome::refused) refuse();
+    // Whoever waited for it may have given up.
+    char byte;
+    const auto given_up = [&] {
+      return hung_up() && ::recv(inner_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+    };
+    if (!shaken_ && !over_) over_ = given_up();
+    return shaken_;
+  }
+
+  // A connector that does not encrypt is told so in its own language.
+  bool speaks_plainly() {
+    constexpr char kTlsRecord = 0x16;
+    char bytes[1024];
+    if (::recv(outer_.get(), bytes, 1, MSG_PEEK | MSG_DONTWAIT) != 1) return false;
+    accepts_ = false;  // looked at once
+    if (bytes[0] == kTlsRecord) return false;
+    // Unread bytes would make a reset of the end, which overtakes the refusal.
+    (void)::recv(outer_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    const std::string told = refusal("this job encrypts its connections: is --tls given to both?");
+    (void)::send(outer_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    over_ = true;
+    return true;
+  }
+
+  void refuse() {
+    over_ = true;
+    const std::string told = refusal("TLS: " + channel_->why() +
+                                     ": do both sides hold this job's secret, and is --tls given "
+                                     "to both?");
+    (void)::send(inner_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // True: something has moved.
+  bool carry_out() {
+    if (load_out_.empty() && !out_ended_) {
+      const ssize_t n = ::recv(inner_.get(), load_out_.room(), kCarried, MSG_DONTWAIT);
+      if (n < 0) return false;
+      load_out_.came(static_cast<std::size_t>(n));
+      if (n == 0) {
+        out_ended_ = true;
+        channel_->end_writing();
+        (void)::shutdown(outer_.get(), SHUT_WR);
+      }
+    }
+    if (load_out_.empty()) return false;
+    const auto written = channel_->write(load_out_.data(), load_out_.size());
+    if (written.outcome == TlsChannel::Outcome::again) return false;
+    if (written.outcome == TlsChannel::Outcome::moved) {
+      load_out_.gone(written.bytes);
+    } else {
+      load_out_.drop();
+      out_ended_ = true;  // what has come from there may still be read
+    }
+    return true;
+  }
+
+  bool carry_in() {
+    if (load_in_.empty() && !in_ended_) {
+      const auto got = channel_->read(load_in_.room(), kCarried);
+      if (got.outcome == TlsChannel::Outcome::again) return false;
+      load_in_.came(got.bytes);
+      in_ended_ = got.outcome != TlsChannel::Outcome::moved;
+      if (in_ended_) (void)::shutdown(inner_.get(), SHUT_WR);
+    }
+    if (load_in_.empty()) return false;
+    const ssize_t n =
+        ::send(inner_.get(), load_in_.data(), load_in_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return false;
+    n < 0 ? load_in_.drop() : load_in_.gone(static_cast<std::size_t>(n));
+    return true;
+  }
+
+  // The program has closed its end.
+  bool hung_up() const {
+    pollfd end{inner_.get(), 0, 0};
+    return ::poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR)) != 0;
+  }
+
+  bool over() const {
+    if (over_) return true;
+    return out_ended_ && load_out_.empty() && ((in_ended_ && load_in_.empty()) || hung_up());
+  }
+
+  UniqueFd outer_, inner_;
+  const std::uint64_t key_;
+  const std::unique_ptr<TlsChannel> channel_;
+  Load load_out_, load_in_;
+  bool accepts_;
+  bool shaken_ = false, out_ended_ = false, in_ended_ = false, over_ = false;
+};
+
+// The thread, and what it carries. Of the process, and never destroyed.
+class Tunnels {
+ public:
+  static Result<Tunnels*> of_process();
+  void add(std::unique_ptr<Tunnel> tunnel);
+  // Waits until nothing is on its way out.
+  void finish();
+  // Around fork(): the child closes its copies, which would hide the parent's end from its peers.
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+  void close_in_child();
+
+ private:
+  Result<void> start();
+  void serve();
+  void take_new();
+  void carry(Tunnel* tunnel);
+  bool idle() const;
+
+  UniqueFd epoll_, bell_;
+  pid_t process_ = 0;
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::vector<std::unique_ptr<Tunnel>> fresh_;
+  bool finishing_ = false, all_sent_ = false;
+  std::map<Tunnel*, std::unique_ptr<Tunnel>> tunnels_;  // the thread's; changed under the mutex
+  std::set<Tunnel*> ready_;                             // the thread's
+};
+
+void ring_bell(const UniqueFd& bell) { ::eventfd_write(bell.get(), 1); }
+
+Tunnels* of_this_process = nullptr;
+std::mutex making;
+
+Result<Tunnels*> Tunnels::of_process() {
+  const std::lock_guard lock(making);
+  // A forked child has the parent's, and not its thread.
+  if (of_this_process != nullptr && of_this_process->process_ == ::getpid()) return of_this_process;
+  auto fresh = std::make_unique<Tunnels>();
+  if (auto ok = fresh->start(); !ok) return ok.error();
+  const bool first = of_this_process == nullptr;
+  of_this_process = fresh.release();
+  if (first) {
+    std::atexit([] {
+      if (of_this_process->process_ == ::getpid()) of_this_process->finish();
+    });
+    pthread_atfork([] { of_this_process->before_fork(); }, [] { of_this_process->after_fork(); },
+                   [] { of_this_process->close_in_child(); });
+  }
+  return of_this_process;
+}
+
+Result<void> Tunnels::start() {
+  process_ = ::getpid();
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (!epoll_ || !bell_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0) {
+    return errno_error("TLS: epoll", errno);
+  }
+  auto thread = start_quiet_thread([this] { serve(); });
+  if (!thread) return thread.error();
+  thread->detach();
+  return {};
+}
+
+void Tunnels::add(std::unique_ptr<Tunnel> tunnel) {
+  {
+    const std::lock_guard lock(mutex_);
+    fresh_.push_back(std::move(tunnel));
+  }
+  ring_bell(bell_);
+}
+
+void Tunnels::finish() {
+  std::unique_lock lock(mutex_);
+  finishing_ = true;
+  ring_bell(bell_);
+  finished_.wait_for(lock, kLastWords, [this] { return all_sent_; });
+}
+
+void Tunnels::serve() {
+  std::array<epoll_event, 64> events;
+  while (true) {
+    const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), ready_.empty() ? -1 : 0);
+    for (int i = 0; i < n; ++i) {
+      auto* const tunnel = static_cast<Tunnel*>(events[static_cast<std::size_t>(i)].data.ptr);
+      tunnel != nullptr ? static_cast<void>(ready_.insert(tunnel)) : take_new();
+    }
+    const std::set<Tunnel*> turn = std::exchange(ready_, {});
+    for (Tunnel* const tunnel : turn) carry(tunnel);
+    const std::lock_guard lock(mutex_);
+    if (!finishing_ || !ready_.empty() || !idle()) continue;
+    all_sent_ = true;
+    finished_.notify_all();
+  }
+}
+
+void Tunnels::take_new() {
+  eventfd_t count;
+  ::eventfd_read(bell_.get(), &count);
+  const std::lock_guard lock(mutex_);
+  for (auto& fresh : std::exchange(fresh_, {})) {
+    Tunnel* const tunnel = fresh.get();
+    for (const int fd : {tunnel->outer(), tunnel->inner()}) {
+      epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                        .data = {.ptr = tunnel}};
+      (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    }
+    tunnels_[tunnel] = std::move(fresh);
+    ready_.insert(tunnel);
+  }
+  // Before exit() what was written last is looked for once more.
+  if (finishing_) {
+    for (const auto& [tunnel, owned] : tunnels_) ready_.insert(tunnel);
+  }
+}
+
+void Tunnels::carry(Tunnel* tunnel) {
+  const Tunnel::State state = tunnel->carry();
+  if (state == Tunnel::State::goes_on) ready_.insert(tunnel);
+  if (state != Tunnel::State::over) return;
+  const std::lock_guard lock(mutex_);
+  tunnels_.erase(tunnel);
+}
+
+void Tunnels::close_in_child() {
+  for (const auto& [tunnel, owned] : tunnels_) tunnel->close();
+  for (const auto& tunnel : fresh_) tunnel->close();
+  mutex_.unlock();
+}
+
+bool Tunnels::idle() const {
+  for (const auto& [tunnel, owned] : tunnels_) {
+    if (!tunnel->idle()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& secret) {
+  auto tunnels = Tunnels::of_process();
+  if (!tunnels) return tunnels.error();
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return errno_error("TLS: socketpair", errno);
+  }
+  UniqueFd inner(ends[0]), used(ends[1]);
+  const int on = 1;
+  (void)::setsockopt(tcp.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const int flags = ::fcntl(tcp.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(tcp.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    return errno_error("TLS: make the socket non-blocking", errno);
+  }
+  auto channel = TlsChannel::open(tcp.get(), side, secret);
+  if (!channel) return channel.error();
+  (*tunnels)->add(std::make_unique<Tunnel>(std::move(tcp), std::move(inner), used.get(),
+                                           std::move(*channel), side));
+  return used;
+}
+
+Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret) {
+  if (!secret.encrypts()) return tcp;
+  return tls_tunnel(std::move(tcp), side, secret);
+}
+
+}  // namespace dlaunch

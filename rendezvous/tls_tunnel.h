@@ -1,0 +1,26 @@
+// Tunnels: TLS around the TCP connections of a job (--tls), for code that knows nothing of it. What
+// is written to the socket that tls_tunnel() gives comes out, in clear, of the one that it gave on
+// the other side; between them it is encrypted (rendezvous/tls_channel.h). One thread of the
+// process carries for all tunnels.
+//
+// It is like the socket that went in: non-blocking, closing it closes the connection once all is
+// sent, and the end of the connection is its end. It differs in that it is an AF_UNIX socket
+// (carrying_socket() in base/socket.h tells which one carries it), and in that what is on its way
+// is lost with the process where that is killed; exit() waits for it, for at most a second.
+#pragma once
+
+#include "base/result.h"
+#include "base/secret.h"
+#include "base/unique_fd.h"
+#include "rendezvous/tls_channel.h"
+
+namespace dlaunch {
+
+// Returns at once; whoever does not hold the secret is told so in a REFUSE of
+// rendezvous/handshake.h, which comes next on every connection of ours.
+Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& secret);
+
+// The same where the secret asks for it, and else the socket itself.
+Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret);
+
+}  // namespace dlaunch
