@@ -19,6 +19,8 @@
 #include <set>
 #include <vector>
 
+#include <openssl/ssl.h>
+
 #include "base/quiet_thread.h"
 #include "base/socket.h"
 #include "rendezvous/handshake.h"
@@ -86,11 +88,13 @@ class Tunnel {
 
  private:
   bool shake_hands() {
-    if (accepts_ && speaks_plainly()) return false;
-    const auto shaken = channel_->shake_hands();
-    shaken_ = shaken.outcome == TlsChannel::Outcome::moved;
-    over_ = shaken.outcome == TlsChannel::Outcome::ended;
-    if (shaken.outcome == TlsChannel::Outcome::refused) refuse();
+    if (!accepts_ || speaks_tls()) {
+      accepts_ = false;
+      const auto shaken = channel_->shake_hands();
+      shaken_ = shaken.outcome == TlsChannel::Outcome::moved;
+      over_ = shaken.outcome == TlsChannel::Outcome::ended;
+      if (shaken.outcome == TlsChannel::Outcome::refused) refuse();
+    }
     // Whoever waited for it may have given up.
     char byte;
     const auto given_up = [&] {
@@ -100,19 +104,21 @@ class Tunnel {
     return shaken_;
   }
 
-  // A connector that does not encrypt is told so in its own language.
-  bool speaks_plainly() {
+  // False: not yet, or not at all. A connector that does not encrypt is told so in its own
+  // language.
+  bool speaks_tls() {
     constexpr char kTlsRecord = 0x16;
     char bytes[1024];
-    if (::recv(outer_.get(), bytes, 1, MSG_PEEK | MSG_DONTWAIT) != 1) return false;
-    accepts_ = false;  // looked at once
-    if (bytes[0] == kTlsRecord) return false;
+    const ssize_t n = ::recv(outer_.get(), bytes, 1, MSG_PEEK | MSG_DONTWAIT);
+    over_ = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    if (n != 1) return false;
+    if (bytes[0] == kTlsRecord) return true;
     // Unread bytes would make a reset of the end, which overtakes the refusal.
     (void)::recv(outer_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     const std::string told = refusal("this job encrypts its connections: is --tls given to both?");
     (void)::send(outer_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     over_ = true;
-    return true;
+    return false;
   }
 
   void refuse() {
@@ -187,7 +193,7 @@ class Tunnels {
  public:
   static Result<Tunnels*> of_process();
   void add(std::unique_ptr<Tunnel> tunnel);
-  // Waits until nothing is on its way out.
+  // Waits until nothing is on its way out, and ends the thread: OpenSSL is about to go, too.
   void finish();
   // Around fork(): the child closes its copies, which would hide the parent's end from its peers.
   void before_fork() { mutex_.lock(); }
@@ -195,10 +201,12 @@ class Tunnels {
   void close_in_child();
 
  private:
+  using Id = std::uint64_t;
+  static constexpr Id kBell = 0;
   Result<void> start();
   void serve();
   void take_new();
-  void carry(Tunnel* tunnel);
+  void carry(Id id);
   bool idle() const;
 
   UniqueFd epoll_, bell_;
@@ -206,9 +214,10 @@ class Tunnels {
   std::mutex mutex_;
   std::condition_variable finished_;
   std::vector<std::unique_ptr<Tunnel>> fresh_;
-  bool finishing_ = false, all_sent_ = false;
-  std::map<Tunnel*, std::unique_ptr<Tunnel>> tunnels_;  // the thread's; changed under the mutex
-  std::set<Tunnel*> ready_;                             // the thread's
+  bool finishing_ = false, impatient_ = false, ended_ = false;
+  std::map<Id, std::unique_ptr<Tunnel>> tunnels_;  // the thread's; changed under the mutex
+  std::set<Id> ready_;                             // the thread's
+  Id last_ = kBell;                                // the thread's
 };
 
 void ring_bell(const UniqueFd& bell) { ::eventfd_write(bell.get(), 1); }
@@ -238,10 +247,11 @@ Result<void> Tunnels::start() {
   process_ = ::getpid();
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kBell}};
   if (!epoll_ || !bell_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0) {
     return errno_error("TLS: epoll", errno);
   }
+  OPENSSL_init_ssl(0, nullptr);  // so that exit() comes to finish() first
   auto thread = start_quiet_thread([this] { serve(); });
   if (!thread) return thread.error();
   thread->detach();
@@ -260,7 +270,11 @@ void Tunnels::finish() {
   std::unique_lock lock(mutex_);
   finishing_ = true;
   ring_bell(bell_);
-  finished_.wait_for(lock, kLastWords, [this] { return all_sent_; });
+  const auto ended = [this] { return ended_; };
+  if (finished_.wait_for(lock, kLastWords, ended)) return;
+  impatient_ = true;
+  ring_bell(bell_);
+  finished_.wait(lock, ended);
 }
 
 void Tunnels::serve() {
@@ -268,15 +282,15 @@ void Tunnels::serve() {
   while (true) {
     const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), ready_.empty() ? -1 : 0);
     for (int i = 0; i < n; ++i) {
-      auto* const tunnel = static_cast<Tunnel*>(events[static_cast<std::size_t>(i)].data.ptr);
-      tunnel != nullptr ? static_cast<void>(ready_.insert(tunnel)) : take_new();
+      const Id id = events[static_cast<std::size_t>(i)].data.u64;
+      id != kBell ? static_cast<void>(ready_.insert(id)) : take_new();
     }
-    const std::set<Tunnel*> turn = std::exchange(ready_, {});
-    for (Tunnel* const tunnel : turn) carry(tunnel);
+    for (const Id id : std::exchange(ready_, {})) carry(id);
     const std::lock_guard lock(mutex_);
-    if (!finishing_ || !ready_.empty() || !idle()) continue;
-    all_sent_ = true;
+    ended_ = impatient_ || (finishing_ && ready_.empty() && idle());
+    if (!ended_) continue;
     finished_.notify_all();
+    return;
   }
 }
 
@@ -285,37 +299,42 @@ void Tunnels::take_new() {
   ::eventfd_read(bell_.get(), &count);
   const std::lock_guard lock(mutex_);
   for (auto& fresh : std::exchange(fresh_, {})) {
-    Tunnel* const tunnel = fresh.get();
-    for (const int fd : {tunnel->outer(), tunnel->inner()}) {
-      epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                        .data = {.ptr = tunnel}};
+    const Id id = ++last_;
+    for (const int fd : {fresh->outer(), fresh->inner()}) {
+      epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = id}};
       (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
     }
-    tunnels_[tunnel] = std::move(fresh);
-    ready_.insert(tunnel);
+    tunnels_[id] = std::move(fresh);
+    ready_.insert(id);
   }
   // Before exit() what was written last is looked for once more.
   if (finishing_) {
-    for (const auto& [tunnel, owned] : tunnels_) ready_.insert(tunnel);
+    for (const auto& [id, tunnel] : tunnels_) ready_.insert(id);
   }
 }
 
-void Tunnels::carry(Tunnel* tunnel) {
-  const Tunnel::State state = tunnel->carry();
-  if (state == Tunnel::State::goes_on) ready_.insert(tunnel);
+void Tunnels::carry(Id id) {
+  const auto found = tunnels_.find(id);
+  if (found == tunnels_.end()) return;
+  const Tunnel::State state = found->second->carry();
+  if (state == Tunnel::State::goes_on) ready_.insert(id);
   if (state != Tunnel::State::over) return;
+  // As long as a child that was forked just now has its copies, closing them is not enough.
+  for (const int fd : {found->second->outer(), found->second->inner()}) {
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
   const std::lock_guard lock(mutex_);
-  tunnels_.erase(tunnel);
+  tunnels_.erase(found);
 }
 
 void Tunnels::close_in_child() {
-  for (const auto& [tunnel, owned] : tunnels_) tunnel->close();
+  for (const auto& [id, tunnel] : tunnels_) tunnel->close();
   for (const auto& tunnel : fresh_) tunnel->close();
   mutex_.unlock();
 }
 
 bool Tunnels::idle() const {
-  for (const auto& [tunnel, owned] : tunnels_) {
+  for (const auto& [id, tunnel] : tunnels_) {
     if (!tunnel->idle()) return false;
   }
   return true;
