@@ -23,6 +23,8 @@ by_hand file "file://$PWD/meet"
 etcd_up 3; by_hand etcd "$etcd_url"; etcd_kill
 sshd_up 1 2 3 4
 launch 1 --hosts 'host[1-4]:2' "${training[@]}" --model model.ssh; expect_code 0; same_weights ssh
+launch 1 --tls --hosts 'host[1-4]:2' "${training[@]}" --model model.tls
+expect_code 0; same_weights tls
 slurm_up 1 2 3 4
 run on 1 srun -N4 --ntasks-per-node=1 dlaunch --nproc 2 "${training[@]}" --model model.srun
 expect_code 0; same_weights srun
