@@ -21,6 +21,7 @@
 #include "launcher/office.h"
 #include "rendezvous/etcd_election.h"
 #include "rendezvous/file_election.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
@@ -144,7 +145,9 @@ Result<CandidateProcess> start_candidate(const Plan& plan, const OriginalSignals
   if (pid == 0) {
     to_write.reset();
     from_read.reset();
-    ::_exit(be_candidate(plan, std::move(to_read), std::move(from_write), original));
+    const int code = be_candidate(plan, std::move(to_read), std::move(from_write), original);
+    finish_tunnels();
+    ::_exit(code);
   }
   return CandidateProcess{pid, std::move(to_write), std::move(from_read)};
 }

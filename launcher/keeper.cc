@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "launcher/process_tree.h"
 #include "launcher/report.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
@@ -34,7 +35,9 @@ OriginalSignals note_original() {
   for (const int signal : kRelayed) ::signal(signal, SIG_IGN);
   for (const int signal : {SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(signal, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &old_mask, nullptr);
-  ::_exit(agent(std::move(signals), original));
+  const int code = agent(std::move(signals), original);
+  finish_tunnels();
+  ::_exit(code);
 }
 
 // Reaps what has ended; the agent's wait status once it is among them.

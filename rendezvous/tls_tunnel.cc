@@ -192,6 +192,7 @@ class Tunnel {
 class Tunnels {
  public:
   static Result<Tunnels*> of_process();
+  static void finish_own();
   void add(std::unique_ptr<Tunnel> tunnel);
   // Waits until nothing is on its way out, and ends the thread: OpenSSL is about to go, too.
   void finish();
@@ -234,13 +235,17 @@ Result<Tunnels*> Tunnels::of_process() {
   const bool first = of_this_process == nullptr;
   of_this_process = fresh.release();
   if (first) {
-    std::atexit([] {
-      if (of_this_process->process_ == ::getpid()) of_this_process->finish();
-    });
+    std::atexit(finish_tunnels);
     pthread_atfork([] { of_this_process->before_fork(); }, [] { of_this_process->after_fork(); },
                    [] { of_this_process->close_in_child(); });
   }
   return of_this_process;
+}
+
+void Tunnels::finish_own() {
+  if (of_this_process != nullptr && of_this_process->process_ == ::getpid()) {
+    of_this_process->finish();
+  }
 }
 
 Result<void> Tunnels::start() {
@@ -362,6 +367,8 @@ Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& s
                                            std::move(*channel), side));
   return used;
 }
+
+void finish_tunnels() { Tunnels::finish_own(); }
 
 Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret) {
   if (!secret.encrypts()) return tcp;

@@ -6,7 +6,8 @@
 // It is like the socket that went in: non-blocking, closing it closes the connection once all is
 // sent, and the end of the connection is its end. It differs in that it is an AF_UNIX socket
 // (carrying_socket() in base/socket.h tells which one carries it), and in that what is on its way
-// is lost with the process where that is killed; exit() waits for it, for at most a second.
+// is lost with the process where that is killed or calls _exit(); exit() waits for it, for at most
+// a second.
 #pragma once
 
 #include "base/result.h"
@@ -22,5 +23,8 @@ Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& s
 
 // The same where the secret asks for it, and else the socket itself.
 Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret);
+
+// As exit() does it, for a process that leaves by _exit(). Nothing moves afterwards.
+void finish_tunnels();
 
 }  // namespace dlaunch
