@@ -139,6 +139,7 @@ class Crew {
   void tell(int node, JobCore::Event event);
   void join(Link link, const NodeJoin& join);
   void take_in(Link link, const NodeJoin& join);
+  void warn_of_nat(Link link, const std::string& host);
   void refuse(Link link, const std::string& why);
   void judge(const HostHealth::Event& event);
   void beat();
@@ -177,6 +178,7 @@ class Crew {
   std::map<int, int> most_seen_;             // by signal
   int size_ = 0;                             // at the start
   std::set<int> released_;
+  std::set<std::string> behind_nat_;  // told of
   bool finished_ = false;
   NodeLinks links_;
   HostHealth health_;
