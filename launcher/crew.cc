@@ -113,9 +113,8 @@ void Crew::message(Link link, const NodeMessage& message) {
 
 void Crew::closed(Link link) {
   remotes_.erase(link);
-  if (finished_) return;
   judge(HostHealth::Gone{link});
-  feed(NodeRoster::Gone{link});
+  if (!finished_) feed(NodeRoster::Gone{link});
 }
 
 // -- Who is there

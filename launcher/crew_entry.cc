@@ -1,6 +1,7 @@
 // Which hosts come into the job.
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -56,6 +57,7 @@ void Crew::refuse(Link link, const std::string& why) {
 // -- In a job that has begun
 
 void Crew::judge(const HostHealth::Event& event) {
+  if (finished_) return;
   for (const auto& action : health_.step(steady_now(), event)) {
     if (const auto* test = std::get_if<HostHealth::Test>(&action)) {
       links_.send(test->link, NodeTest{});
