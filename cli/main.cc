@@ -9,11 +9,13 @@
 #include "base/secret.h"
 #include "base/version.h"
 #include "cli/doctor/doctor.h"
+#include "cli/doctor/host_test.h"
 #include "cli/emit_kubernetes.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
 #include "launcher/agent.h"
+#include "launcher/health_check.h"
 #include "launcher/ssh_talk.h"
 
 namespace dlaunch {
@@ -60,7 +62,10 @@ int emit(const Options& options) {
 
 int run(const std::vector<std::string>& given) {
   const bool doctor = !given.empty() && given[0] == kDoctorWord;
-  auto options = read_options(doctor ? doctor_words({given.begin() + 1, given.end()}) : given);
+  const bool tests = given.size() == 3 && given[0] == kHostTestWord;
+  auto options = read_options(doctor  ? doctor_words({given.begin() + 1, given.end()})
+                              : tests ? host_test_words(given[1], given[2])
+                                      : given);
   if (!options) return give_up(options.error());
   if (options->help) return print(help_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
@@ -69,7 +74,7 @@ int run(const std::vector<std::string>& given) {
   if (options->emit) return emit(*options);
   auto built = build_plan(*options, this_machine());
   if (!built) return give_up(built.error());
-  built->plan.says_all = doctor;
+  built->plan.says_all = doctor || tests;
   set_log_level(log_level_of(*options));
   tell(*built);
   if (options->dry_run) return print(describe(built->plan));
@@ -86,5 +91,7 @@ int main(int argc, char** argv) {
   }
   if (words.size() == 1 && words[0] == dlaunch::kDoctorWorkerWord)
     return dlaunch::run_doctor_worker();
+  if (words.size() == 2 && words[0] == dlaunch::kHostTestWorkerWord)
+    return dlaunch::run_host_test_worker(words[1]);
   return dlaunch::run(words);
 }

@@ -53,6 +53,7 @@ struct Options {
   Text ssh_command;
   Text ssh_logins;
   Text host_discovery_script;
+  Text health_check;
   Text emit;
   Text image;
   Text gpus;

@@ -23,6 +23,7 @@ Result<void> PlanDraft::need_gpus(const std::string& why) {
   auto found = usable_gpus(machine.gpus(), machine.environment("CUDA_VISIBLE_DEVICES"));
   if (!found) return refuse("{}: {}", why, found.error().what);
   gpus = std::move(*found);
+  plan().gpus_asked = static_cast<int>(gpus.size());
   if (!gpus.empty()) return {};
   return refuse("{}: there is no GPU here: {}", why,
                 machine.gpus().empty() ? "no driver says so in /proc/driver/nvidia/gpus"

@@ -85,6 +85,21 @@ Result<void> plan_stragglers(PlanDraft& draft) {
   return set_duration(options.straggler_window, plan.straggler_window);
 }
 
+Result<void> plan_health(PlanDraft& draft) {
+  const Text& check = draft.options.health_check;
+  if (!check) return {};
+  Plan& plan = draft.plan();
+  const bool hosts_join = plan.max_restarts.restarts > 0 || plan.nodes.min < plan.nodes.max;
+  if (!plan.nodes.several() || !hosts_join) {
+    return refuse(
+        "{} is for hosts that join a job that has begun: it has no effect without several of them "
+        "and --max-restarts or --nnodes MIN:MAX",
+        check.source);
+  }
+  plan.health_check = *check;
+  return {};
+}
+
 }  // namespace
 
 Result<void> plan_elastic(PlanDraft& draft) {
@@ -101,7 +116,7 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (!chaos) return chaos.error();
     plan.chaos = *chaos;
   }
-  return {};
+  return plan_health(draft);
 }
 
 }  // namespace dlaunch

@@ -58,7 +58,7 @@ Result<void> plan_endings(PlanDraft& draft);     // times, restarts, error file
 Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
 Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
 Result<void> plan_journal(PlanDraft& draft);     // for a leader that is started again
-Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos
+Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos, health
 
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);

@@ -101,7 +101,7 @@ void HostStarts::on(const Failed& failed) {
   } else if (failed.reached) {
     ++place.failures;
     place.out_of_reach = 0;
-    again(place, after_failure(place), news || left_alone(place));
+    again(place, pause_after(place.failures), news || left_alone(place));
   } else {
     again(place, doubled(kFirstPause, place.out_of_reach++, kLongestPause), news);
   }
@@ -115,18 +115,16 @@ void HostStarts::on(const Ended& ended) {
     return;
   }
   place.failures = now_ - place.since < kClean ? place.failures + 1 : 1;
-  again(place, after_failure(place), true);
+  again(place, pause_after(place.failures), true);
 }
 
 bool HostStarts::left_alone(const Place& place) {
   return place.failures >= kLeftAloneAfter && place.out_of_reach == 0;
 }
 
-Duration HostStarts::after_failure(const Place& place) const {
-  if (place.failures < kLeftAloneAfter) {
-    return doubled(kFirstPause, place.failures - 1, kLongestPause);
-  }
-  return doubled(kFirstCooldown, place.failures - kLeftAloneAfter, kLongestCooldown);
+Duration HostStarts::pause_after(int failures) {
+  if (failures < kLeftAloneAfter) return doubled(kFirstPause, failures - 1, kLongestPause);
+  return doubled(kFirstCooldown, failures - kLeftAloneAfter, kLongestCooldown);
 }
 
 void HostStarts::again(Place& place, Duration pause, bool news) {

@@ -84,6 +84,9 @@ class HostStarts {
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
+  // How long a host is left out that has failed so many times in a row; but for the jitter.
+  static Duration pause_after(int failures);
+
   // Every host has answered or failed once, or there is none to be started.
   bool all_answered() const;
   // How it is with the host there, in words; "": as it should be.
@@ -120,7 +123,6 @@ class HostStarts {
   void start_due();
   void again(Place& place, Duration pause, bool news);
   static bool left_alone(const Place& place);
-  Duration after_failure(const Place& place) const;
   void take_in(const Listed& listed);
   void tell(std::string line) { actions_.push_back(Tell{std::move(line)}); }
   int logins() const;

@@ -287,7 +287,7 @@ void Agent::begin() {
   feed(JobCore::Start{});
 }
 
-// What is not as it should be with the hosts that we start.
+// What is not as it should be with the hosts that we start, and those that come to us.
 std::vector<std::string> Agent::hosts_in_words() const {
   std::vector<std::string> lines;
   for (std::size_t node = 0; ssh_ && node < plan_.nodes.hosts.size(); ++node) {
@@ -295,6 +295,7 @@ std::vector<std::string> Agent::hosts_in_words() const {
     const std::string words = ssh_->words(number);
     if (!words.empty()) lines.push_back(fmt::format("{}: {}", ssh_->name(number), words));
   }
+  for (auto& line : crew_.newcomers()) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -42,10 +42,8 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> w
       links_(loop, {.opened = [this](Link link) { remotes_[link] = {}; },
                     .message = [this](Link link, const NodeMessage& what) { message(link, what); },
                     .closed = [this](Link link) { closed(link); },
-                    .beat =
-                        [this] {
-                          if (awaits_earlier() && steady_now() > earlier_until_) open_to_all();
-                        }}),
+                    .beat = [this] { beat(); }}),
+      health_(static_cast<std::uint64_t>(steady_now().time_since_epoch().count())),
       roster_timer_(loop) {
   if (auto name = random_hex(8)) run_ = *name;
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
@@ -85,22 +83,6 @@ NodeRoster Crew::fresh_roster() const {
           plan_.nodes.own_number()};
 }
 
-// Those that were in the job have had their time; without any of them it is over.
-void Crew::open_to_all() {
-  open_to_all_ = true;
-  const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
-    return roster_.node_of(remote.first).has_value();
-  });
-  if (!any) begin_anew();
-  std::vector<std::pair<Link, NodeJoin>> waiting;
-  for (auto& [link, remote] : remotes_) {
-    if (remote.waits) waiting.emplace_back(link, *std::exchange(remote.waits, {}));
-  }
-  for (const auto& [link, asks] : waiting) {
-    if (remotes_.contains(link)) join(link, asks);
-  }
-}
-
 void Crew::serve(StoreServer& store, const Endpoint& master) {
   links_.serve(store);
   master_ = master;
@@ -122,6 +104,8 @@ void Crew::message(Link link, const NodeMessage& message) {
   const auto node = roster_.node_of(link);
   if (const auto* asks = std::get_if<NodeJoin>(&message)) {
     if (!node) join(link, *asks);
+  } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
+    judge(HostHealth::Tested{link, escaped(tested->why)});
   } else if (node && roster_.begun()) {
     take(*node, message);
   }
@@ -129,34 +113,8 @@ void Crew::message(Link link, const NodeMessage& message) {
 
 void Crew::closed(Link link) {
   remotes_.erase(link);
+  judge(HostHealth::Gone{link});
   if (!finished_) feed(NodeRoster::Gone{link});
-}
-
-void Crew::join(Link link, const NodeJoin& join) {
-  const std::string host = escaped(join.host);
-  const std::string ours = what_must_agree(plan_);
-  if (join.job != ours) {
-    return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
-                                    escaped(join.job), ours));
-  }
-  if (!join.run.empty() && join.run != run_) {
-    if (!plan_.nodes.elects()) return links_.send(link, NodeClear{});
-    return refuse(link, fmt::format("the job that host {} was in is over", host));
-  }
-  Remote& remote = remotes_.at(link);
-  if (join.run.empty() && awaits_earlier()) return static_cast<void>(remote.waits = join);
-  if (!join.found.empty() && (!was_ || roster_.begun())) {
-    return links_.send(link, NodeClear{});
-  }
-  remote.master = {escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)};
-  remote.found = join.found;
-  feed(NodeRoster::Join{link, host, join.number, join.nproc});
-}
-
-void Crew::refuse(Link link, const std::string& why) {
-  log_warn("refused a host at {}: {}", links_.address(link), why);
-  links_.send(link, NodeRefused{why});
-  links_.close(link);
 }
 
 // -- Who is there

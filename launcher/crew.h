@@ -1,7 +1,7 @@
 // Crew: the nodes of a job as the leading dlaunch has them: its own, and those of other hosts at
 // the end of a connection. The job speaks of slots of its own, each of which is a slot of some
-// node; the crew translates, and says who is lost and who is back. An asio shell around NodeRoster;
-// one thread, the loop's.
+// node; the crew translates, and says who is lost and who is back. An asio shell around NodeRoster
+// and HostHealth; one thread, the loop's.
 //
 // The job's slots: those of the workers it starts with, node by node; then its spares, dealt out to
 // the nodes in turn; then those it may grow to, on hosts that are still to come.
@@ -18,6 +18,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "base/endpoint.h"
+#include "elastic/host_health.h"
 #include "elastic/job_core.h"
 #include "elastic/node_roster.h"
 #include "launcher/job_journal.h"
@@ -116,12 +117,15 @@ class Crew {
   // It was heard of within two beats.
   bool is_heard(int node) const { return node == own() || links_.is_heard(node_at(node).link); }
   std::string who_is_here() const { return roster_.who_is_here(); }
+  // How it is with hosts that come into a job that has begun and are not taken in yet.
+  std::vector<std::string> newcomers() const { return health_.words(steady_now()); }
 
  private:
   using Link = NodeRoster::Link;
   struct Remote {
     Endpoint master;
-    std::optional<NodeJoin> waits;  // until it is clear whether an earlier job goes on
+    // Until it is clear whether an earlier job goes on, or that host is healthy.
+    std::optional<NodeJoin> waits;
     std::vector<NodeFound> found;
   };
 
@@ -134,7 +138,11 @@ class Crew {
   void on(int node, const NodeSignal& signal);
   void tell(int node, JobCore::Event event);
   void join(Link link, const NodeJoin& join);
+  void take_in(Link link, const NodeJoin& join);
+  void warn_of_nat(Link link, const std::string& host);
   void refuse(Link link, const std::string& why);
+  void judge(const HostHealth::Event& event);
+  void beat();
   NodeRoster fresh_roster() const;
   void go_on_from(const JobJournal& was);
   void begin_anew();
@@ -170,8 +178,10 @@ class Crew {
   std::map<int, int> most_seen_;             // by signal
   int size_ = 0;                             // at the start
   std::set<int> released_;
+  std::set<std::string> behind_nat_;  // told of
   bool finished_ = false;
   NodeLinks links_;
+  HostHealth health_;
   asio::steady_timer roster_timer_;
 };
 

@@ -119,6 +119,9 @@ void Crew::finish(int exit_code, const std::string& why) {
   for (int node = 0; node < nodes(); ++node) {
     if (node != own()) order(node, NodeFinish{exit_code, why});
   }
+  for (const auto& [link, remote] : remotes_) {
+    if (remote.waits) links_.send(link, NodeFinish{exit_code, why});
+  }
   links_.close_all();
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
@@ -166,8 +167,27 @@ void Follower::kill_workers() {
   if (node_) node_->driver().stop(all, SIGKILL);
 }
 
+void Follower::test() {
+  if (joined_ || health_check_) return;
+  health_check_.emplace(loop_, plan_, job_dir_.path(), helpers_, [this](const std::string& why) {
+    asio::post(loop_, [this, why] { tested(why); });  // it ends there
+  });
+  health_check_->start();
+}
+
+void Follower::tested(const std::string& why) {
+  if (!health_check_) return;  // the leader that asked is lost
+  health_check_.reset();
+  send(NodeTested{why});
+  // Whoever started us hears it from the leader.
+  if (plan_.nodes.lifeline >= 0 || std::exchange(unhealthy_, why) == why || why.empty()) return;
+  log_warn("this host gets no workers, it failed its health check: {}; it is tested again later",
+           why);
+}
+
 void Follower::on_lost(const std::string& why) {
   open_ = false;
+  health_check_.reset();
   const bool was_in = std::exchange(joined_, false);
   const auto now = steady_now();
   give_up_at_ = deadline_after(now, plan_.join_timeout);
@@ -234,6 +254,7 @@ void Follower::take(const NodeMessage& message) {
   if (const auto* finish = std::get_if<NodeFinish>(&message)) return finished(*finish);
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
   if (std::holds_alternative<NodeClear>(message)) return clear();
+  if (std::holds_alternative<NodeTest>(message)) return test();
   if (!joined_) return;
   if (const auto* start = std::get_if<NodeStart>(&message)) {
     note(*start);

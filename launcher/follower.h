@@ -1,5 +1,5 @@
 // Follower: the agent of a host whose job is led from another one. Starts and stops workers as the
-// leader says and tells it how they end.
+// leader says and tells it how they end. Where the job has begun it tests its host before it joins.
 //
 // A leader that keeps a journal names the run in its welcome. When it is lost the workers stay, and
 // go on as far as they can, and the next leader, or the same one started again, is told of them,
@@ -17,6 +17,7 @@
 
 #include "launcher/agent_base.h"
 #include "launcher/candidate.h"
+#include "launcher/health_check.h"
 #include "launcher/leader_link.h"
 #include "launcher/node_care.h"
 #include "launcher/node_message.h"
@@ -60,6 +61,8 @@ class Follower final : private AgentBase {
   void welcomed(const NodeWelcome& welcome);
   void show_the_way(const std::string& leader);
   void finished(const NodeFinish& finish);
+  void test();
+  void tested(const std::string& why);
   void tell(const JobCore::Event& event);
   void send(const NodeMessage& message);
   // Now, or to the next leader.
@@ -73,6 +76,8 @@ class Follower final : private AgentBase {
   std::optional<CandidateLink> candidate_;
   std::optional<NodeCare> care_;
   std::unique_ptr<Signpost> signpost_;
+  std::optional<HealthCheck> health_check_;
+  std::string unhealthy_;          // as we have told
   bool leads_ = false;             // our candidate
   std::optional<int> leave_with_;  // once our candidate has ended the job
   bool parted_ = false;

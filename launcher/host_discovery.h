@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "launcher/command.h"
 #include "launcher/hostfile.h"
 
 namespace dlaunch {
@@ -25,31 +25,19 @@ class HostDiscovery {
   // helpers: has its process while it runs. The listener gets a list whenever it is another one.
   HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
                 Listener listener);
-  ~HostDiscovery();
   // Asks for the first time.
   void start() { ask(); }
 
  private:
   void ask();
-  Result<void> run();
-  void read();
-  void watch();
-  void limit();
-  void check_over();
-  void judge();
+  void judge(const Command::End& end);
   void complain(const std::string& why);
   void ask_later();
 
-  asio::io_context& loop_;
   const std::string script_;
-  std::set<pid_t>& helpers_;
   const Listener listener_;
-  asio::posix::stream_descriptor output_, exited_;
+  Command command_;
   asio::steady_timer timer_;
-  pid_t pid_ = -1;  // while it runs
-  int status_ = 0;  // its exit code, or the signal as a negative number
-  bool too_late_ = false;
-  std::string text_;
   std::vector<HostEntry> last_;
   std::string told_;
 };

@@ -191,6 +191,9 @@ void fields(A& a, M& m) {
     a(m.wants);
   } else if constexpr (std::is_same_v<T, NodeInput>) {
     a(m.bytes);
+  } else if constexpr (std::is_same_v<T, NodeTest>) {
+  } else if constexpr (std::is_same_v<T, NodeTested>) {
+    a(m.why);
   } else {
     care_fields(a, m);
   }

@@ -81,6 +81,9 @@ struct NodeEnded {
 struct NodeSignal {  // the user's, to that dlaunch
   std::int32_t number = 0;
 };
+struct NodeTested {  // as it was asked to
+  std::string why;   // it cannot have workers; "": it can
+};
 struct NodeInputWanted {  // the next piece of stdin; or nobody takes it there any more
   bool wants = false;
 };
@@ -94,6 +97,7 @@ struct NodeWelcome {
   Duration still_after{};   // a worker that has not moved for so long is told of; 0: none is
 };
 struct NodeClear {};  // end all workers, and join anew
+struct NodeTest {};   // yourself, before you join: the job has begun
 struct NodeRefused {
   std::string why;
 };
@@ -142,7 +146,7 @@ using NodeMessage =
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeHurt, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
-                 NodeInput>;
+                 NodeInput, NodeTest, NodeTested>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

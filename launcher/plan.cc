@@ -89,6 +89,7 @@ std::string describe(const Plan& plan) {
   if (!plan.port_range.empty()) line("ports", plan.port_range);
   if (plan.tls) line("connections", "TLS 1.3");
   line("restarts", format_restart_limit(plan.max_restarts));
+  if (!plan.health_check.empty()) line("health check", shell_quoted(plan.health_check));
   line("grace", format_duration(plan.grace));
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));
   line("output", name(plan.output.mode));

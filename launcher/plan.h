@@ -100,11 +100,13 @@ struct Plan {
   std::string host;    // this node's name, for prefixes and the report
   std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
   std::string chdir;                                     // "": stay
+  std::string health_check;  // before a host joins a job that has begun: a command; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
   std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
   std::vector<std::string> gpus;          // CUDA_VISIBLE_DEVICES by local rank; empty: as inherited
+  int gpus_asked = 0;                     // that were there when an option went by the host's GPUs
   OutputPlan output;
   StdinPlan stdin_to = StdinPlan::one_rank;
   int stdin_rank = 0;

@@ -201,7 +201,14 @@ Result<SocketBundle::Received> SocketBundle::receive(const iovec* data, std::siz
     if (!got || got->bytes > 0) return got;
     if (got->ended) end = *got;
   }
+  end.ended |= all_has_come();
   return end;
+}
+
+bool SocketBundle::all_has_come() const {
+  return std::all_of(lanes_.begin(), lanes_.end(), [this](const Lane& lane) {
+    return lane.ended || (lane.in_left > 0 && lane.in_at != received_);
+  });
 }
 
 Result<void> SocketBundle::read_header(Lane& lane, Received& end) {
@@ -210,7 +217,8 @@ Result<void> SocketBundle::read_header(Lane& lane, Received& end) {
     const ssize_t n = read_some(lane.socket.get(), &rest, 1);
     if (n <= 0) {
       lane.readable = false;
-      if (n == 0 || !means_later()) end = {.ended = true, .os_errno = n == 0 ? 0 : errno};
+      lane.ended = n == 0;
+      if (n < 0 && !means_later()) end = {.ended = true, .os_errno = errno};
       return {};
     }
     lane.in_header_have += static_cast<std::size_t>(n);
@@ -236,8 +244,9 @@ Result<SocketBundle::Received> SocketBundle::receive_from(Lane& lane, const iove
   const ssize_t n = read_some(lane.socket.get(), in, count);
   if (n <= 0) {
     lane.readable = false;
-    if (n < 0 && means_later()) return Received();
-    return Received{.bytes = 0, .ended = true, .os_errno = n == 0 ? 0 : errno};
+    lane.ended = n == 0;
+    if (n == 0 || means_later()) return Received();
+    return Received{.ended = true, .os_errno = errno};
   }
   const auto got = static_cast<std::size_t>(n);
   const std::size_t of_piece = std::min(got, wanted);
@@ -253,7 +262,7 @@ Result<SocketBundle::Received> SocketBundle::receive_from(Lane& lane, const iove
 
 bool SocketBundle::awaits(std::size_t i) const {
   const Lane& lane = lanes_[i];
-  return !several() || lane.in_left == 0 || lane.in_at == received_;
+  return !several() || (!lane.ended && (lane.in_left == 0 || lane.in_at == received_));
 }
 
 bool SocketBundle::blocked(std::size_t i) const {

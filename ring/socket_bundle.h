@@ -2,9 +2,10 @@
 // what that socket carries. Over several the sender cuts it into pieces, each behind a header (u64
 // position in the stream, u32 length, little endian), and gives them to whichever socket takes more
 // now; on each socket positions only grow. The receiver takes the stream in order: what comes early
-// stays in its socket's own buffer. So the sender alone decides how many sockets it uses, piece by
-// piece, and a packet lost on one of them does not slow the others down. Non-blocking; not
-// thread-safe.
+// stays in its socket's own buffer; and as the end of one may overtake the last bytes of another,
+// the stream ends when no socket can bring its next byte any more. So the sender alone decides how
+// many sockets it uses, piece by piece, and a packet lost on one of them does not slow the others
+// down. Non-blocking; not thread-safe.
 #pragma once
 
 #include <sys/uio.h>
@@ -59,6 +60,7 @@ class SocketBundle {
   struct Lane {
     UniqueFd socket;
     bool writable = true, readable = true;
+    bool ended = false;  // its peer has closed it
     // The piece being sent: where it goes on, and what is left of it and of its header.
     std::uint64_t out_at = 0;
     std::size_t out_left = 0, out_header_left = 0;
@@ -70,6 +72,7 @@ class SocketBundle {
   };
 
   bool several() const { return lanes_.size() > 1; }
+  bool all_has_come() const;
   bool take_piece(Lane& lane, std::uint64_t end);
   void give_back_piece(Lane& lane);
   Result<bool> send_piece(Lane& lane, const iovec* data, std::size_t pieces);

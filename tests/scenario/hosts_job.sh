@@ -21,6 +21,24 @@ grep -q 'was started with dlaunch .* --nnodes 3:3; here it is' err.2 || job_fail
 start_dlaunch 3 --nnodes 2 --secret-file other true; wait_host 10 3 69
 start_dlaunch 4 --nnodes 2 true; wait_host 10 4 0; wait_host 10 1 0
 
+# A host behind a NAT is told of, once, unless --interface chooses the addresses.
+hide() { # hide H: its packets bear another address here than at its end
+  on "$1" ip addr add 10.88.0.7/32 dev eth0 &&
+    on "$1" ip route replace 10.77.0.0/24 dev eth0 src 10.88.0.7 &&
+    on "$1" nft "table ip t { chain c { type nat hook postrouting priority 100; ip saddr 10.88.0.7 snat to $(host_addr "$1"); }; }"
+}
+if hide 3; then
+  start_job "1 2 3" --nnodes 3 true; wait_job 20 0
+  [ "$(grep -c 'translated on the way (NAT)' err.1)" = 1 ] &&
+    grep -q 'host host3 has the address 10.88.0.7 for itself and 10.77.0.3 for this host' err.1 ||
+    job_fails "not told of the NAT"
+  start_job "1 2 3" --nnodes 3 --interface eth0 true; wait_job 20 0
+  grep -q NAT err.1 && job_fails "told of a NAT that nobody minds"
+else
+  echo "this kernel translates no addresses: no host behind a NAT"
+fi
+on 3 nft flush ruleset; on 3 ip route replace 10.77.0.0/24 dev eth0 src "$(host_addr 3)"
+
 # A failure on one host ends all at once, and the leader says who it was.
 start_job "1 2 4" --nnodes 3 --nproc 2 bash -c \
   'if [ $RANK = 3 ]; then read -rt 0.3 <> <(:); exit 7; fi; exec sleep 100'

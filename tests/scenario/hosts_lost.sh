@@ -43,6 +43,20 @@ start_dlaunch 2 --nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --steps 300 --st
 wait_job 40 0
 later_round 1 4 && [ "$(pids_of 1 | wc -l)" = 2 ] || job_fails "not the ranks that were lost"
 
+# It comes back and is not healthy: both ends say so, and it waits outside until the job is over.
+ill=(--health-check 'echo too hot; exit 1')
+start_job "1 2" --nnodes 1:2 --nproc 1 --max-restarts 5 "${ill[@]}" "$rounds" --steps 300 --step-ms 10
+wait_until 20 later_round 0 2 || job_fails "no first round"
+host_kill 2; wait "${job[2]}"; unset 'job[2]'
+start_dlaunch 2 --nnodes 1:2 --nproc 1 --max-restarts 5 "${ill[@]}" "$rounds" --steps 300 --step-ms 10
+wait_job 40 0
+for told in "1 host host2 gets" "2 this host gets"; do
+  grep -q "${told#* } no workers, it failed its health check: --health-check: too hot; it is tested again" \
+    "err.${told%% *}" || job_fails "not told on host ${told%% *}"
+done
+[ "$(pids_of 2 | wc -l)" = 1 ] || job_fails "it had workers all the same"
+for h in 1 2; do nothing_left $h; done
+
 # The leader is killed: nobody is left anywhere, and nobody waits for minutes.
 start_job "1 2 3" --nnodes 3 --nproc 2 --join-timeout 5s "$rounds" --steps 100000 --step-ms 10
 wait_until 20 later_round 0 6 || job_fails "no first round"
@@ -56,13 +70,13 @@ for h in 2 3; do nothing_left $h; done
 [ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
 train() { # train MODEL: starts it
   start_job "1 2" --nnodes 2 --nproc 2 --max-restarts 5 \
-    train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model "$1"
+    train_fashion_mnist --epochs 8 --batch 128 --limit 12000 --model "$1"
 }
 train quiet; wait_job 60 0
 train lost
 wait_until 30 grep -q 'epoch 1' out.1 || job_fails "no first epoch"
 host_kill 2; wait "${job[2]}"; unset 'job[2]'
 start_dlaunch 2 --nnodes 2 --nproc 2 --max-restarts 5 \
-  train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model lost
+  train_fashion_mnist --epochs 8 --batch 128 --limit 12000 --model lost
 wait_job 60 0
 cmp quiet lost || job_fails "the model differs from that of the undisturbed run"

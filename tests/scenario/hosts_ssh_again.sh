@@ -1,5 +1,6 @@
 # Hosts of a job started by ssh that are lost are started again when they are back; hosts that come
-# and go as --host-discovery-script lists them; one that fails again and again is left alone.
+# and go as --host-discovery-script lists them; one that fails again and again is left alone, and
+# one that is not healthy gets no workers.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3 4
@@ -12,8 +13,9 @@ round_of() { # LATER SIZE
 status() { on 1 "$BUILD/cli/ctl/dlaunchctl" status; }
 stop_it() { kill -INT $launcher; wait_launch 20; expect_code 130; all_clean "$@"; }
 
-# Lost for a while: the others go on, and with it again when it is there.
-start_launch 1 --hosts 'host[1-3]' --nnodes 2:3 --max-restarts 9 "${rounds[@]}"
+# Lost for a while: the others go on, and with it again when it is there and healthy.
+start_launch 1 --hosts 'host[1-3]' --nnodes 2:3 --max-restarts 9 \
+  --health-check "hostname >> asked; cat ill 2>/dev/null && exit 3; true" "${rounds[@]}"
 wait_until 30 round_of 0 3 || fail "no first round"
 host_kill 3
 wait_until 30 round_of 1 2 || fail "no round without host 3"
@@ -21,8 +23,24 @@ before=$round
 wait_until 30 eval "status | grep -qE '^host host3: started again in .*: ssh: connect to host host3 port 22'" ||
   { status; fail "no word of host 3 in the status"; }
 expect_err 'warning: host host3: its ssh ended with exit code 255; starting it again in '
+[ ! -e asked ] || fail "hosts were tested at the start"
+# By dlaunch's own test: /dev/shm is full. Then by the user's, which comes after it.
+left_out() { grep -q "host host3 gets no workers, it failed its health check: $1; it is tested again in" err; }
+on 3 mount -t tmpfs -o size=64k small /dev/shm || fail "no small /dev/shm"
+printf 'looking\nthe disk is worn\n' > ill
 sshd_up 3
+wait_until 60 left_out '.*/dev/shm: No space left on device' || fail "no room in /dev/shm is not told"
+[ ! -e asked ] || fail "the user's test came before ours"
+on 3 umount /dev/shm || fail "/dev/shm stays small"
+wait_until 60 left_out '--health-check: the disk is worn' || fail "--health-check fails and is not told"
+wait_until 20 eval "status | grep -qE '^host host3: not healthy, .*: --health-check: the disk is worn'" ||
+  { status; fail "no word of it in the status"; }
+grep -q 'host host3 has joined' err && fail "it is in the job all the same"
+round_of "$before" 2 && fail "it cost the others a round"
+rm ill
 wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
+[ "$(sort -u asked)" = host3 ] || fail "tested were: $(sort -u asked)"
+[ "$(grep -c 'host host3 gets no workers' err)" = 2 ] || fail "told more than once for each reason"
 expect_err 'warning: host host3 has joined'
 stop_it 1 2 3
 

@@ -301,6 +301,19 @@ TEST_CASE("hosts that a command lists: places for as many as there may be") {
             .starts_with("64 --nproc: 'auto' "));
 }
 
+TEST_CASE("a health check is for hosts that may join a job that has begun") {
+  FakeMachine fake;
+  const char* check = "--health-check";
+  const Plan plan = fake.plan({check, "./well now", "-H", "here,a", "--max-restarts", "1", "p"});
+  CHECK(plan.health_check == "./well now");
+  CHECK(describe(plan).find("health check: './well now'\n") != std::string::npos);
+  CHECK(fake.plan({check, "x", "-H", "here,a", "--nnodes", "1:2", "p"}).health_check == "x");
+  CHECK(fake.refused({check, "x", "--max-restarts", "1", "p"})
+            .starts_with("64 --health-check is for hosts that join "));
+  CHECK(fake.refused({check, "x", "-H", "here,a", "p"})
+            .starts_with("64 --health-check is for hosts that join "));
+}
+
 TEST_CASE("hosts: the order to the others makes the same plan there") {
   FakeMachine fake;
   fake.env = {{"LR", "0.1"}, {"HOME", "/root"}, {"SSH_AUTH_SOCK", "x"}};
@@ -434,6 +447,8 @@ TEST_CASE("workers by GPU: as many, near theirs, and each seeing only its own") 
                {"0000:65:00.0", "GPU UUID: \t GPU-b\n", "0-3\n"}};
   CHECK(fake.plan({"--nproc", "gpu", "p"}).nproc == 2);
   CHECK(fake.plan({"--nproc", "gpu", "p"}).gpus.empty());
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).gpus_asked == 2);
+  CHECK(fake.plan({"p"}).gpus_asked == 0);
   CHECK(fake.plan({"--nproc", "gpu", "--isolate-gpus", "p"}).gpus ==
         std::vector<std::string>{"GPU-a", "GPU-b"});
   using Cpus = std::vector<std::vector<int>>;

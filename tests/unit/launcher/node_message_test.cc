@@ -97,6 +97,8 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeWelcome{1, 3, "4f"}).run == "4f");
   CHECK(over(NodeWelcome{1, 3, ""}).slots == 3);
   CHECK(over(NodeFinish{7, "why"}).exit_code == 7);
+  (void)over(NodeTest{});
+  CHECK(over(NodeTested{"no memory"}).why == "no memory");
   CHECK(over(NodeInputWanted{true}).wants);
   CHECK(over(NodeInput{std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
 }

@@ -121,6 +121,32 @@ TEST_CASE("a stream of several sockets ends with the first of them that is neede
   CHECK(got->os_errno == 0);
 }
 
+TEST_CASE("the end of a socket may come before the last bytes of another one") {
+  for (const std::size_t closed : {0u, 1u}) {
+    Pair pair(2);
+    char bytes[10];
+    const iovec into{bytes, sizeof bytes};
+    const auto ended = [&] {
+      pair.to->mark_all_readable();
+      const auto got = pair.to->receive(&into, 1, sizeof bytes);
+      REQUIRE(got);
+      CHECK(got->bytes == 0);
+      return got->ended;
+    };
+    shutdown(pair.ends[closed].first, SHUT_WR);
+    CHECK_FALSE(ended());
+    CHECK_FALSE(pair.to->awaits(closed));
+    CHECK(pair.to->awaits(1 - closed));
+    const char piece[] = "\0\0\0\0\0\0\0\0\3\0\0\0abc";
+    const ssize_t size = sizeof piece - 1;
+    REQUIRE(write(pair.ends[1 - closed].first, piece, sizeof piece - 1) == size);
+    CHECK(read_from(*pair.to, 10) == "abc");
+    CHECK_FALSE(ended());
+    shutdown(pair.ends[1 - closed].first, SHUT_WR);
+    CHECK(ended());
+  }
+}
+
 TEST_CASE("bytes that are no piece are refused") {
   for (const std::uint32_t length : {0u, 1u << 20}) {
     Pair pair(2);

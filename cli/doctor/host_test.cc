@@ -1,0 +1,170 @@
+#include "cli/doctor/host_test.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "cli/doctor/host_facts.h"
+#include "dlaunch/ring.hpp"
+#include "launcher/gpus.h"
+#include "launcher/job_dir.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMostMemory = 64 << 20;  // bytes, of all workers together
+constexpr std::size_t kRoom = 1 << 20;         // bytes
+constexpr int kSteps = 10'000, kTimes = 50;    // about a millisecond a CPU
+constexpr double kGiveUp = 15;                 // seconds, for an operation
+
+constexpr std::uint64_t kSeed = 20'26;
+constexpr std::uint64_t kComputed = compute(kSeed, kSteps);  // by the compiler
+
+constexpr std::uint64_t pattern(std::size_t place, int turn) {
+  const std::uint64_t mixed = (place + 1) * 0x9e3779b97f4a7c15;
+  return turn == 0 ? mixed : ~mixed;
+}
+
+// On the CPU where we are.
+bool computes_right() {
+  const volatile std::uint64_t seed = kSeed;
+  for (int i = 0; i < kTimes; ++i) {
+    if (compute(seed, kSteps) != kComputed) return false;
+  }
+  return true;
+}
+
+// Each rank's part is small enough for every sum to be exact.
+std::string test_collective(dl::Communicator& all) {
+  std::vector<double> values(32 << 10);
+  const int size = all.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(i) * (all.rank() + 1);
+  }
+  all.all_reduce(std::span(values));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double right = static_cast<double>(i) * (size * (size + 1) / 2);
+    if (values[i] == right) continue;
+    return fmt::format("all_reduce of {} processes: element {} is {}, not {}", size, i, values[i],
+                       right);
+  }
+  return "";
+}
+
+std::string test_all(dl::Communicator& all, const std::string& gpus) {
+  const int rank = all.rank(), size = all.size();
+  const std::size_t most = std::min<std::size_t>(kMostMemory, find_host_facts("").memory_free / 8);
+  std::string wrong = test_memory(most / static_cast<std::size_t>(size));
+  if (wrong.empty()) wrong = test_cpus(rank, size);
+  if (wrong.empty() && rank == 0) wrong = test_room("/dev/shm");
+  if (wrong.empty() && rank == 0) wrong = test_room(folder_for_jobs());
+  if (wrong.empty() && rank == 0) wrong = test_gpus(std::atoi(gpus.c_str()));
+  return wrong.empty() ? test_collective(all) : wrong;
+}
+
+int say(const std::string& wrong) {
+  if (wrong.empty()) return 0;
+  std::puts(wrong.c_str());
+  std::fflush(stdout);
+  return 1;
+}
+
+}  // namespace
+
+void fill_pattern(std::span<std::uint64_t> words, int turn) {
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = pattern(i, turn);
+}
+
+std::optional<std::size_t> first_wrong(std::span<const std::uint64_t> words, int turn) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != pattern(i, turn)) return i;
+  }
+  return std::nullopt;
+}
+
+std::string test_memory(std::size_t bytes) {
+  std::vector<std::uint64_t> words(bytes / sizeof(std::uint64_t));
+  for (const int turn : {0, 1}) {
+    fill_pattern(words, turn);
+    // The compiler must not know what it has just written.
+    asm volatile("" : : "r"(words.data()) : "memory");
+    if (const auto at = first_wrong(words, turn)) {
+      return fmt::format("memory does not hold what was written: a word is {:016x}, not {:016x}",
+                         words[*at], pattern(*at, turn));
+    }
+  }
+  return "";
+}
+
+std::string test_cpus(int first, int of) {
+  cpu_set_t ours;
+  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return errno_error("our CPUs", errno).what;
+  std::string wrong;
+  for (int cpu = 0, place = 0; cpu < CPU_SETSIZE && wrong.empty(); ++cpu) {
+    if (!CPU_ISSET(cpu, &ours) || place++ % of != first) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) {
+      wrong = errno_error(fmt::format("run on CPU {}", cpu), errno).what;
+    } else if (!computes_right()) {
+      wrong = fmt::format("CPU {} computes wrong", cpu);
+    }
+  }
+  ::sched_setaffinity(0, sizeof ours, &ours);
+  return wrong;
+}
+
+std::string test_room(const std::string& folder) {
+  if (::access(folder.c_str(), F_OK) != 0 && errno == ENOENT) return "";
+  std::string name = folder + "/dlaunch-test-XXXXXX";
+  const UniqueFd file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file) return errno_error("make a file in " + folder, errno).what;
+  ::unlink(name.c_str());
+  const int error = ::posix_fallocate(file.get(), 0, kRoom);
+  return error == 0 ? "" : errno_error("room for 1 MiB in " + folder, error).what;
+}
+
+std::string test_gpus(int asked, const std::string& root) {
+  if (asked == 0) return "";
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const auto found = usable_gpus(read_gpu_files(root),
+                                 visible ? std::optional<std::string>(visible) : std::nullopt);
+  if (!found) return found.error().what;
+  const auto here = static_cast<int>(found->size());
+  return here >= asked ? "" : fmt::format("{} of {} GPUs are here", here, asked);
+}
+
+std::vector<std::string> host_test_words(const std::string& nproc, const std::string& gpus) {
+  const int workers = std::clamp(std::atoi(nproc.c_str()), 2, 8);
+  return {"--nproc", std::to_string(workers), "--output", "raw", "--grace", "1s", "--timeout",
+          "20s", "--straggler", "off", "--",
+          // Wherever it lies here.
+          "/proc/self/exe", kHostTestWorkerWord, gpus};
+}
+
+int run_host_test_worker(const std::string& gpus) {
+  try {
+    dl::Options options;
+    options.op_timeout_s = kGiveUp;
+    auto all = dl::Communicator::init(nullptr, options);
+    const std::string wrong = test_all(all, gpus);
+    if (wrong.empty()) all.barrier();
+    return say(wrong);
+  } catch (const dl::PeerLost&) {
+    return 1;  // and it said why
+  } catch (const dl::Error& error) {
+    return say(fmt::format("a collective on this host: {}", error.what()));
+  }
+}
+
+}  // namespace dlaunch
