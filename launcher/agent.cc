@@ -131,6 +131,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed = [this](Slot slot,
                                     const SpawnError& error) { story_.start_failed(slot, error); },
+             .expected = [this](int login) { return !ssh_ || ssh_->runs(login); },
              .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)

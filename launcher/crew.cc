@@ -139,6 +139,9 @@ void Crew::join(Link link, const NodeJoin& join) {
     return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
                                     escaped(join.job), ours));
   }
+  if (!listener_.expected(join.login)) {
+    return refuse(link, fmt::format("what started this dlaunch on host {} has ended", host));
+  }
   if (!join.run.empty() && join.run != run_) {
     if (!plan_.nodes.elects()) return links_.send(link, NodeClear{});
     return refuse(link, fmt::format("the job that host {} was in is over", host));
@@ -173,7 +176,7 @@ void Crew::arm() {
 void Crew::feed(const NodeRoster::Event& event) {
   for (const auto& action : roster_.step(steady_now(), event)) {
     if (const auto* no = std::get_if<NodeRoster::Refuse>(&action)) {
-      refuse(no->link, no->why);
+      if (links_.is_open(no->link)) refuse(no->link, no->why);
     } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
       lay_out();
       for (int node = 0; node < nodes(); ++node) welcome(node);

@@ -41,6 +41,8 @@ class Crew {
     std::function<void(int node, const std::string& host)> lost;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
+    // A dlaunch that says it was started by that login may join (node_message.h).
+    std::function<bool(int login)> expected;
     // A host wants the next piece of our stdin, or no more of it.
     std::function<void(int node, bool wants)> input;
     // What a node's NodeCare says.
