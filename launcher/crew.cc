@@ -48,7 +48,20 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> w
                         }}),
       roster_timer_(loop) {
   if (auto name = random_hex(8)) run_ = *name;
+  if (was_ && !plan.nodes.slurm_job.empty()) begin_requeued();
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
+}
+
+// Slurm has ended all that the journal tells of, if that was this job before it was put into the
+// queue again.
+void Crew::begin_requeued() {
+  const auto was = std::exchange(was_, std::nullopt);
+  if (was->slurm_job != plan_.nodes.slurm_job || was->requeued >= plan_.nodes.requeued) return;
+  first_round_ = was->job.round + 1;
+  before_ = JobCore::left_of(was->job);
+  log_warn("Slurm has started job {} again: going on after round {}, {} of {} restarts used",
+           was->slurm_job, was->job.round, before_->restarts_used,
+           format_restart_limit(plan_.max_restarts));
 }
 
 void Crew::go_on_from(const JobJournal& was) {
@@ -240,6 +253,7 @@ JobConfig Crew::shape(JobConfig config) const {
   config.max_size = static_cast<int>(homes_.size()) - config.spares;
   config.min_size = std::min(config.min_size, size_);
   config.first_round = first_round_;
+  config.before = before_;
   for (const Home& home : homes_) config.nodes.push_back(home.node);
   return config;
 }
@@ -268,6 +282,8 @@ JobJournal Crew::journal(const JobRecord& record) const {
     journal.hosts.push_back({node.host, node.nproc});
   }
   for (const Home& home : homes_) journal.nodes.push_back(home.node);
+  journal.slurm_job = plan_.nodes.slurm_job;
+  journal.requeued = plan_.nodes.requeued;
   return journal;
 }
 

@@ -57,6 +57,8 @@ class Crew {
   // left of it, and another one begins.
   Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was, Listener listener);
 
+  // The first that has a number of ours.
+  int first_round() const { return first_round_; }
   // Hosts of an earlier time may still come.
   bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
@@ -140,6 +142,7 @@ class Crew {
   NodeRoster fresh_roster() const;
   void go_on_from(const JobJournal& was);
   void begin_anew();
+  void begin_requeued();
   void open_to_all();
   void lay_out();
   void welcome(int node);
@@ -160,6 +163,7 @@ class Crew {
   std::optional<JobJournal> was_;
   std::string run_;
   int first_round_ = 1;
+  std::optional<JobConfig::Before> before_;
   TimePoint earlier_until_ = kNever;
   bool open_to_all_ = false;
   NodeRoster roster_;
