@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "launcher/process_tree.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
 
@@ -20,25 +21,24 @@ extern char** environ;
 namespace dlaunch {
 namespace {
 
-constexpr Duration kPeriod = std::chrono::seconds(1);
-constexpr Duration kPatience = std::chrono::seconds(30);
 constexpr std::size_t kMaxText = 1 << 20;
 
 }  // namespace
 
 HostDiscovery::HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
-                             Listener listener)
+                             Listener listener, const Times& times)
     : loop_(loop),
       script_(std::move(script)),
       helpers_(helpers),
       listener_(std::move(listener)),
+      times_(times),
       output_(loop),
       exited_(loop),
       timer_(loop) {}
 
 HostDiscovery::~HostDiscovery() {
   if (pid_ < 0) return;
-  ::kill(-pid_, SIGKILL);
+  end_script();
   ::waitpid(pid_, nullptr, 0);
   helpers_.erase(pid_);
 }
@@ -110,15 +110,21 @@ void HostDiscovery::watch() {
 }
 
 void HostDiscovery::limit() {
-  timer_.expires_after(kPatience);
+  timer_.expires_after(times_.patience);
   timer_.async_wait([this](asio::error_code error) {
     if (error) return;
     too_late_ = true;
-    if (pid_ >= 0) ::kill(-pid_, SIGKILL);
+    if (pid_ >= 0) end_script();
     asio::error_code ec;
     if (output_.is_open()) output_.close(ec);
     check_over();
   });
+}
+
+// Those in sessions of their own first: once it has ended nobody knows whose they are.
+void HostDiscovery::end_script() {
+  kill_descendants_of(pid_);
+  ::kill(-pid_, SIGKILL);
 }
 
 void HostDiscovery::check_over() {
@@ -128,7 +134,7 @@ void HostDiscovery::check_over() {
 }
 
 void HostDiscovery::judge() {
-  if (too_late_) return complain("took longer than " + format_duration(kPatience));
+  if (too_late_) return complain("took longer than " + format_duration(times_.patience));
   if (status_ > 0) return complain(fmt::format("ended with exit code {}", status_));
   if (status_ < 0) return complain("was ended by " + describe_signal(-status_));
   auto hosts = parse_hostfile(text_, "line");
@@ -146,7 +152,7 @@ void HostDiscovery::complain(const std::string& why) {
 }
 
 void HostDiscovery::ask_later() {
-  timer_.expires_after(kPeriod);
+  timer_.expires_after(times_.period);
   timer_.async_wait([this](asio::error_code error) {
     if (!error) ask();
   });
