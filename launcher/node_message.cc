@@ -117,7 +117,7 @@ void care_fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeHung>) {
     a(m.slot), a(m.pid), a(m.why);
   } else if constexpr (std::is_same_v<T, NodeHurt>) {
-    a(m.slot), a(m.signal);
+    a(m.slot), a(m.signal), a(m.stands);
   } else if constexpr (std::is_same_v<T, NodeSurvey>) {
     a(m.errand);
   } else if constexpr (std::is_same_v<T, NodeWorker>) {

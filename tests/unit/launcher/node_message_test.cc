@@ -113,7 +113,8 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeSpans{9, 3, 20}).first == 3);
   CHECK(over(NodeDump{5, 2}).errand == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
-  CHECK(over(NodeHurt{2, 9}).signal == 9);
+  const auto hurt = over(NodeHurt{2, 19, std::chrono::milliseconds(10)});
+  CHECK((hurt.signal == 19 && hurt.stands == std::chrono::milliseconds(10)));
   CHECK(over(NodeSurvey{6}).errand == 6);
   const auto stacks = over(NodeStacks{5, 2, 77, {"thread", "#0 main"}});
   CHECK(stacks.pid == 77);
