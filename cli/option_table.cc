@@ -177,8 +177,8 @@ constexpr OptionRow kTable[] = {
      &Options::secret_file, kWorkerVar},
     {"journal", "", "", "FILE", "in $TMPDIR", Group::nodes,
      "where the leading dlaunch of hosts that meet by tcp:// writes each round down, so that it "
-     "can "
-     "be killed and started again while the others' workers go on",
+     "can be killed and started again while the others' workers go on; under Slurm, where a job "
+     "that is put into the queue again finds what is left of --max-restarts",
      &Options::journal},
     {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
      "write the job to stdout as YAML for Kubernetes, one pod for each of --nnodes, instead of "

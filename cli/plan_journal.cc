@@ -1,4 +1,5 @@
-// Where the leader of hosts that were started by hand writes down what its successor has to know.
+// Where the leader of hosts that were started by hand writes down what its successor has to know,
+// and one under Slurm what it has to know itself when the job was put into the queue again.
 #include <unistd.h>
 
 #include "base/endpoint.h"
@@ -19,23 +20,34 @@ std::string usual_journal(const PlanDraft& draft) {
 }  // namespace
 
 Result<void> plan_journal(PlanDraft& draft) {
+  if (draft.joins) return {};
   const Text& journal = draft.options.journal;
   const Plan& plan = draft.plan();
   NodesPlan& nodes = draft.plan().nodes;
   const bool by_hand = !nodes.endpoint.empty() && nodes.hosts.empty() && !nodes.in_step;
-  if (journal && (!by_hand || draft.joins)) {
-    return refuse("{}: only hosts that are started by hand and meet by tcp:// need one",
-                  journal.source);
+  const bool by_slurm = draft.slurm && !by_hand && !nodes.elects();
+  if (journal && !by_hand && !by_slurm) {
+    return refuse(
+        "{}: only hosts that Slurm starts, or that are started by hand and meet by tcp://, "
+        "need one",
+        journal.source);
   }
   if (journal && plan.max_restarts.restarts == 0) {
-    return refuse("{}: a job without --max-restarts does not outlive its leader", journal.source);
+    return refuse("{}: a job without --max-restarts has nothing to go on with", journal.source);
   }
-  const bool goes_on = by_hand && !draft.joins && plan.max_restarts.restarts > 0;
-  if (!goes_on || nodes.lead == NodesPlan::Lead::no) return {};
+  if (plan.max_restarts.restarts == 0 || nodes.lead == NodesPlan::Lead::no) return {};
   if (journal) {
     nodes.journal = (*journal).starts_with('/') ? *journal : "./" + *journal;
-  } else if (!nodes.leader_returns) {  // a pod has no folder that outlives it
+    if (auto can = draft.machine.can_create(nodes.journal + "~"); !can) {
+      return Error{.code = Errc::io,
+                   .what = fmt::format("{}: {}", journal.source, can.error().what)};
+    }
+  } else if (by_hand && !nodes.leader_returns) {  // a pod has no folder that outlives it
     nodes.journal = usual_journal(draft);
+  }
+  if (journal && by_slurm) {
+    nodes.slurm_job = draft.slurm->job;
+    nodes.requeued = draft.slurm->requeued;
   }
   return {};
 }

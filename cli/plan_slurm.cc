@@ -76,8 +76,7 @@ Result<void> read_step(const Environment& env, SlurmPlace& place) {
                   place.nodes.size());
   }
   place.name = fmt::format("slurm-{}.{}", *job, *step);
-  const auto restarts = env("SLURM_RESTART_COUNT").value_or("0");
-  if (restarts != "0") place.name += "-r" + restarts;
+  if (place.requeued > 0) place.name += fmt::format("-r{}", place.requeued);
   place.port = port_of(*job, *step);
   // Ports that Slurm keeps free for this step (srun --resv-ports).
   if (const auto kept = env("SLURM_STEP_RESV_PORTS")) {
@@ -183,6 +182,11 @@ Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
   if (!job || !told) return std::optional<SlurmPlace>();
   place.job = *job;
   place.here = env("SLURMD_NODENAME").value_or("");
+  if (const auto times = env("SLURM_RESTART_COUNT")) {
+    const auto number = parse_int(*times, 0, kMaxNumber, "SLURM_RESTART_COUNT");
+    if (!number) return refuse("Slurm: {}", number.error().what);
+    place.requeued = *number;
+  }
   if (const auto cpus = env("SLURM_CPUS_ON_NODE")) {
     const auto number = parse_int(*cpus, 0, kMaxCount, "");
     place.cpus_here = number ? *number : 0;

@@ -35,6 +35,7 @@ struct SlurmPlace {
   std::string job;                 // its number
   std::string name;        // of the job, the same on all nodes: "slurm-12.0", "slurm-12.0-r1"
   std::uint16_t port = 0;  // of a step
+  int requeued = 0;        // put into the queue again, so often
   int cpus_here = 0;       // that Slurm gave on this node; 0: it does not say
 };
 

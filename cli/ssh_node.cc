@@ -88,6 +88,7 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   nodes.max = order->max_nodes;
   nodes.total = order->total;
   nodes.rank = frame.number;
+  nodes.login = frame.login;
   nodes.lead = NodesPlan::Lead::no;
   nodes.by_srun = order->by_srun;
   nodes.endpoint = frame.endpoint;

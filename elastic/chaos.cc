@@ -105,34 +105,25 @@ std::vector<Chaos::Deed> Chaos::step(TimePoint now, const std::vector<int>& aliv
     schedule(now, ill, at);
     const auto whom = victim(alive);
     if (!whom || ill_.contains(*whom)) continue;
-    deeds.push_back({*whom, SIGSTOP});
-    ill_[*whom] = {now + (slow ? kTurn : ill.lasts), now + ill.lasts, true, slow};
+    const TimePoint until = now + ill.lasts;
+    deeds.push_back({*whom, SIGSTOP, slow ? kTurn : ill.lasts});
+    ill_[*whom] = {slow ? now + 2 * kTurn : until, until};
   }
-  for (auto it = ill_.begin(); it != ill_.end();) {
-    auto& [whom, state] = *it;
-    const bool gone = std::find(alive.begin(), alive.end(), whom) == alive.end();
-    if (gone) {
-      it = ill_.erase(it);
-      continue;
-    }
-    if (now >= state.next) {
-      const bool over = now >= state.until;
-      if (state.stands || !over) deeds.push_back({whom, state.stands ? SIGCONT : SIGSTOP});
-      state.stands = !state.stands && !over;
-      state.next = now + kTurn;
-      if (over || !state.slow) {
-        it = ill_.erase(it);
-        continue;
-      }
-    }
-    ++it;
+  std::erase_if(ill_, [&](const auto& one) {
+    const bool gone = std::find(alive.begin(), alive.end(), one.first) == alive.end();
+    return gone || now >= one.second.until;
+  });
+  for (auto& [whom, state] : ill_) {
+    if (now < state.next) continue;
+    deeds.push_back({whom, SIGSTOP, kTurn});
+    state.next = now + 2 * kTurn;
   }
   return deeds;
 }
 
 TimePoint Chaos::deadline() const {
   TimePoint next = std::min({kill_at_, stop_at_, slow_at_});
-  for (const auto& [whom, state] : ill_) next = std::min(next, state.next);
+  for (const auto& [whom, state] : ill_) next = std::min({next, state.next, state.until});
   return next;
 }
 

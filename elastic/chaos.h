@@ -41,6 +41,7 @@ class Chaos {
   struct Deed {
     int victim;
     int signal;
+    Duration stands{};  // after SIGSTOP: then its host continues it, whoever leads by then
   };
   void new_round(TimePoint now);
   // What is to be done now, to some of those who live.
@@ -49,10 +50,8 @@ class Chaos {
 
  private:
   struct Stopped {
-    TimePoint next{};  // when it is continued, or stopped again
+    TimePoint next{};  // when it is stopped again
     TimePoint until{};
-    bool stands = false;
-    bool slow = false;
   };
 
   void schedule(TimePoint now, const ChaosConfig::Ill& ill, TimePoint& next);

@@ -95,6 +95,9 @@ std::optional<TimePoint> JobCore::deadline() const {
 // -- Events
 
 void JobCore::on(const Start&) {
+  if (const auto& before = config_.before) {
+    policy_.go_on(now_, before->restarts_used, before->restarts_left, 0);
+  }
   if (config_.timeout > Duration::zero()) job_deadline_ = deadline_after(now_, config_.timeout);
   for (Slot slot = 0; slot < config_.size; ++slot) {
     roster_.push_back(slot);

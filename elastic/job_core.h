@@ -55,8 +55,13 @@ struct JobConfig {
   int spares = 0;  // linked processes that wait for a place
   RestartScope scope = RestartScope::automatic;
   RestartPolicyConfig restarts;  // its nodes and slots are set here
-  std::vector<int> nodes;        // by slot: the node it is on, from 0; empty: all on one
-  Duration timeout{};            // of the whole job; 0: none
+  // Of a job of which nothing is left, and that this one goes on for.
+  struct Before {
+    int restarts_used = 0, restarts_left = 0;
+  };
+  std::optional<Before> before;
+  std::vector<int> nodes;  // by slot: the node it is on, from 0; empty: all on one
+  Duration timeout{};      // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
   // So long after a node was lost nothing runs on it any more: its agent sees to that.
   Duration node_ends = std::chrono::seconds(6);
@@ -75,6 +80,7 @@ struct JobRecord {
   int live = 0;   // the newest round that may have got on
   int wished_size = 0;
   int restarts_used = 0, restarts_left = 0;
+  int used_for_sigterm = 0;     // of them, as RestartPolicy
   Duration time_left{};         // of --timeout, when this was written; 0: there is none
   std::vector<Slot> roster;     // by rank: of the newest number
   std::map<Slot, int> leaving;  // in whose stead nobody comes, and the ranks they had
@@ -213,6 +219,12 @@ class JobCore {
   // it, nor it without its agent, whoever else is out of reach. Of linked processes any that was in
   // a round and has its place still: not being told of the newest, it never enters it.
   static bool holds(const JobRecord& record, const std::vector<Found>& found);
+  // For one that goes on for a job which was ended from outside. Whoever did that may have ended a
+  // worker first: that was no failure.
+  static JobConfig::Before left_of(const JobRecord& record) {
+    return {record.restarts_used - record.used_for_sigterm,
+            record.restarts_left + record.used_for_sigterm};
+  }
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }

@@ -189,6 +189,7 @@ JobRecord JobCore::record() const {
           .wished_size = wished_size_,
           .restarts_used = policy_.used(),
           .restarts_left = policy_.left(now_),
+          .used_for_sigterm = policy_.used_for_sigterm(),
           .time_left = job_deadline_ == kNever ? Duration::zero()
                                                : std::max(Duration::zero(), job_deadline_ - now_),
           .roster = roster_,

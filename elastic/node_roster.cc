@@ -109,8 +109,12 @@ void NodeRoster::on(const Join& join) {
     return refuse(fmt::format("node rank {} has {} workers in this job, not {}", *number,
                               node.nproc, join.nproc));
   }
-  // Started anew before anybody noticed that it had gone.
+  // Started anew before anybody noticed that it had gone; or it has lost who started it, and lives.
   if (begun_ && node.link != kNone) actions_.push_back(Lost{*number});
+  if (node.link != kNone) {
+    actions_.push_back(Refuse{
+        node.link, fmt::format("a later connection of host {} has taken its place", node.host)});
+  }
   node = {join.link, join.host, join.nproc};
   if (!resumed_) last_came_ = now_;
   if (begun_) return actions_.push_back(Back{*number});

@@ -53,7 +53,7 @@ class NodeRoster {
   using Event = std::variant<Join, Gone, Clock>;
 
   // -- Actions
-  struct Refuse {
+  struct Refuse {  // one that asks, or one in whose place another of its host has come
     Link link;
     std::string why;
   };

@@ -1,5 +1,7 @@
 #include "elastic/restart_policy.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -28,6 +30,11 @@ bool is_free(FailureKind kind) {
 // The worker itself did it, not its host or the network.
 bool is_its_own(FailureKind kind) {
   return kind == FailureKind::exit_code || kind == FailureKind::signal || kind == FailureKind::hung;
+}
+
+bool is_sigterm(const Failure& failure) {
+  return (failure.kind == FailureKind::signal && failure.code == SIGTERM) ||
+         (failure.kind == FailureKind::exit_code && failure.code == 128 + SIGTERM);
 }
 
 // "1h", "90s": as it may be written on the command line.
@@ -137,6 +144,7 @@ RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
     (*account.buckets)[account.key] = bucket;
   }
   ++used_;
+  for_sigterm_ = is_sigterm(failure);
   ++streak_;
   if (its_own) ++futile_;
   const Duration delay = backoff();
@@ -214,7 +222,7 @@ Duration RestartPolicy::backoff() {
 void RestartPolicy::go_on(TimePoint now, int used, int left, std::uint64_t version) {
   used_ = used;
   version_ = version;
-  job_[0] = {static_cast<double>(left), now, version};
+  job_[0] = {static_cast<double>(std::min(left, config_.limit.restarts)), now, version};
 }
 
 int RestartPolicy::left(TimePoint now) const {

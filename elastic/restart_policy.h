@@ -100,6 +100,9 @@ class RestartPolicy {
   int left(TimePoint now) const;
   // Restarts granted and charged.
   int used() const { return used_; }
+  // Of those the latest, where it was for a worker that SIGTERM had ended, else none: whoever ends
+  // a whole job may begin with one of them.
+  int used_for_sigterm() const { return for_sigterm_ ? 1 : 0; }
 
  private:
   struct Bucket {
@@ -131,6 +134,7 @@ class RestartPolicy {
   int streak_ = 0;                             // charged since progress
   int futile_ = 0;                             // of those, the workers' own
   int used_ = 0;
+  bool for_sigterm_ = false;  // the latest
   // Of the latest round that was judged.
   std::optional<int> round_;
   RestartDecision decision_;

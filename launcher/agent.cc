@@ -42,6 +42,8 @@ class Agent final : private AgentBase, private JobDriver::Hands {
         std::optional<JobJournal> was = {});
   // Before run(): where the leader was elected, or may be started again.
   void set_office(Office& office) { office_ = &office; }
+  // A signal has ended the job, or was about to.
+  bool interrupted() const { return interrupted_; }
   // None: another dlaunch listens where this one was to lead, and it may follow; or leads now.
   std::optional<int> run();
 
@@ -96,6 +98,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::set<int> hosts_failed_;  // nodes, at the start
   bool led_elsewhere_ = false;
   bool ending_ = false;
+  bool interrupted_ = false;
 };
 
 JobConfig job_config(const Plan& plan) {
@@ -131,6 +134,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed = [this](Slot slot,
                                     const SpawnError& error) { story_.start_failed(slot, error); },
+             .expected = [this](int login) { return !ssh_ || ssh_->runs(login); },
              .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
@@ -354,8 +358,9 @@ void Agent::on_signal(int signal) {
   if (by_all && driver_ && !crew_.is_own_news(signal)) return;
   if (!driver_) {
     if (ends_the_job(signal) && ending_) return loop_.stop();
-    if (ends_the_job(signal)) give_up(128 + signal, "interrupted: " + crew_.who_is_here());
-    return;
+    if (!ends_the_job(signal)) return;
+    interrupted_ = true;
+    return give_up(128 + signal, "interrupted: " + crew_.who_is_here());
   }
   if (job().state() != JobState::ended) return feed(JobCore::Signal{signal});
   // Only the reader of our output, or another host's last words, hold us up: the user does not want
@@ -384,7 +389,7 @@ void Agent::on_timer() {
 
 void Agent::perform(const JobCore::StartWorkers& start) {
   if (start.all) {
-    if (start.round > 1) {
+    if (start.round > crew_.first_round()) {
       story_.tell_restart(job());
       node_->kill_leftovers();
     }
@@ -458,6 +463,7 @@ void Agent::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
 }
 
 void Agent::perform(const JobCore::Finish& how) {
+  interrupted_ = how.end == JobEnding::interrupted;
   care_->stop();
   node_care_->stop();
   node_->kill_leftovers();
@@ -477,7 +483,9 @@ std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, con
   if (office == nullptr) return agent.run();
   agent.set_office(*office);
   const auto exit_code = agent.run();
-  if (exit_code) office->leave();
+  // It may be Slurm that ends the job, and starts it again.
+  const bool may_go_on = !plan.nodes.slurm_job.empty() && agent.interrupted();
+  if (exit_code && !may_go_on) office->leave();
   office->rest();
   return exit_code;
 }

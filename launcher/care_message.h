@@ -40,6 +40,7 @@ struct NodeHung {  // it is about to be killed for that; stands in what is told 
 struct NodeHurt {  // for --chaos
   Slot slot = 0;
   std::int32_t signal = 0;
+  Duration stands{};  // after SIGSTOP: then you continue it
 };
 struct NodeSurvey {  // how are your workers?
   std::uint32_t errand = 0;

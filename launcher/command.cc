@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "launcher/process_tree.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
 
@@ -35,6 +36,11 @@ struct Command::Run : std::enable_shared_from_this<Run> {
   void limit(Duration after);
   void kill_group() const {
     if (pid >= 0) ::kill(-pid, SIGKILL);
+  }
+  // Those in sessions of their own first: once it has ended nobody knows whose they are.
+  void kill_all() const {
+    if (pid >= 0) kill_descendants_of(pid);
+    kill_group();
   }
   void check_over() {
     if (pid < 0 && !output.is_open()) finish();
@@ -86,7 +92,7 @@ void Command::Run::limit(Duration after) {
   timer.async_wait([self = shared_from_this()](asio::error_code ec) {
     if (ec) return;
     self->end.too_late = true;
-    self->kill_group();
+    self->kill_all();
     self->finish();
   });
 }
@@ -101,7 +107,7 @@ void Command::Run::finish() {
 void Command::stop() {
   if (!run_) return;
   run_->done = nullptr;
-  run_->kill_group();
+  run_->kill_all();
   run_->finish();
 }
 

@@ -46,7 +46,20 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> w
       health_(static_cast<std::uint64_t>(steady_now().time_since_epoch().count())),
       roster_timer_(loop) {
   if (auto name = random_hex(8)) run_ = *name;
+  if (was_ && !plan.nodes.slurm_job.empty()) begin_requeued();
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
+}
+
+// Slurm has ended all that the journal tells of, if that was this job before it was put into the
+// queue again.
+void Crew::begin_requeued() {
+  const auto was = std::exchange(was_, std::nullopt);
+  if (was->slurm_job != plan_.nodes.slurm_job || was->requeued >= plan_.nodes.requeued) return;
+  first_round_ = was->job.round + 1;
+  before_ = JobCore::left_of(was->job);
+  log_warn("Slurm has started job {} again: going on after round {}, {} of {} restarts used",
+           was->slurm_job, was->job.round, before_->restarts_used,
+           format_restart_limit(plan_.max_restarts));
 }
 
 void Crew::go_on_from(const JobJournal& was) {
@@ -131,7 +144,7 @@ void Crew::arm() {
 void Crew::feed(const NodeRoster::Event& event) {
   for (const auto& action : roster_.step(steady_now(), event)) {
     if (const auto* no = std::get_if<NodeRoster::Refuse>(&action)) {
-      refuse(no->link, no->why);
+      if (links_.is_open(no->link)) refuse(no->link, no->why);
     } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
       lay_out();
       for (int node = 0; node < nodes(); ++node) welcome(node);
@@ -195,6 +208,7 @@ JobConfig Crew::shape(JobConfig config) const {
   config.max_size = static_cast<int>(homes_.size()) - config.spares;
   config.min_size = std::min(config.min_size, size_);
   config.first_round = first_round_;
+  config.before = before_;
   for (const Home& home : homes_) config.nodes.push_back(home.node);
   return config;
 }
@@ -223,6 +237,8 @@ JobJournal Crew::journal(const JobRecord& record) const {
     journal.hosts.push_back({node.host, node.nproc});
   }
   for (const Home& home : homes_) journal.nodes.push_back(home.node);
+  journal.slurm_job = plan_.nodes.slurm_job;
+  journal.requeued = plan_.nodes.requeued;
   return journal;
 }
 

@@ -42,6 +42,8 @@ class Crew {
     std::function<void(int node, const std::string& host)> lost;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
+    // A dlaunch that says it was started by that login may join (node_message.h).
+    std::function<bool(int login)> expected;
     // A host wants the next piece of our stdin, or no more of it.
     std::function<void(int node, bool wants)> input;
     // What a node's NodeCare says.
@@ -56,6 +58,8 @@ class Crew {
   // left of it, and another one begins.
   Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was, Listener listener);
 
+  // The first that has a number of ours.
+  int first_round() const { return first_round_; }
   // Hosts of an earlier time may still come.
   bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
@@ -146,6 +150,7 @@ class Crew {
   NodeRoster fresh_roster() const;
   void go_on_from(const JobJournal& was);
   void begin_anew();
+  void begin_requeued();
   void open_to_all();
   void lay_out();
   void welcome(int node);
@@ -166,6 +171,7 @@ class Crew {
   std::optional<JobJournal> was_;
   std::string run_;
   int first_round_ = 1;
+  std::optional<JobConfig::Before> before_;
   TimePoint earlier_until_ = kNever;
   bool open_to_all_ = false;
   NodeRoster roster_;

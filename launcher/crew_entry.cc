@@ -19,6 +19,9 @@ void Crew::join(Link link, const NodeJoin& join) {
     return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
                                     escaped(join.job), ours));
   }
+  if (!listener_.expected(join.login)) {
+    return refuse(link, fmt::format("what started this dlaunch on host {} has ended", host));
+  }
   if (!join.run.empty() && join.run != run_) {
     if (!plan_.nodes.elects()) return links_.send(link, NodeClear{});
     return refuse(link, fmt::format("the job that host {} was in is over", host));
@@ -62,7 +65,9 @@ void Crew::judge(const HostHealth::Event& event) {
     if (const auto* test = std::get_if<HostHealth::Test>(&action)) {
       links_.send(test->link, NodeTest{});
     } else if (const auto* admit = std::get_if<HostHealth::Admit>(&action)) {
-      if (const auto asks = std::exchange(remotes_.at(admit->link).waits, {})) {
+      const auto asks = std::move(remotes_.at(admit->link).waits);
+      remotes_.at(admit->link).waits.reset();
+      if (asks) {
         take_in(admit->link, *asks);
       }
     } else if (const auto* tell = std::get_if<HostHealth::Tell>(&action)) {

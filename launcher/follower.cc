@@ -140,7 +140,8 @@ void Follower::join() {
                 link_->local_address(),
                 master_port_.port,
                 {},
-                {}};
+                {},
+                plan_.nodes.login};
   if (goes_on()) {
     if (asks.number < 0) asks.number = number_;
     asks.run = run_;

@@ -5,32 +5,27 @@
 #include "base/log.h"
 
 namespace dlaunch {
-namespace {
-
-constexpr Duration kPeriod = std::chrono::seconds(1);
-constexpr Duration kPatience = std::chrono::seconds(30);
-
-}  // namespace
-
 HostDiscovery::HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
-                             Listener listener)
+                             Listener listener, const Times& times)
     : script_(std::move(script)),
       listener_(std::move(listener)),
+      times_(times),
       command_(loop, helpers),
       timer_(loop) {}
 
 void HostDiscovery::ask() {
-  auto asked = command_.run(shell_command(script_, kPatience), [this](const Command::End& end) {
-    judge(end);
-    ask_later();
-  });
+  auto asked =
+      command_.run(shell_command(script_, times_.patience), [this](const Command::End& end) {
+        judge(end);
+        ask_later();
+      });
   if (asked) return;
   complain(asked.error().what);
   ask_later();
 }
 
 void HostDiscovery::judge(const Command::End& end) {
-  if (const auto why = describe(end, kPatience); !why.empty()) return complain(why);
+  if (const auto why = describe(end, times_.patience); !why.empty()) return complain(why);
   auto hosts = parse_hostfile(end.text, "line");
   if (!hosts) return complain("printed something else than hosts: " + hosts.error().what);
   told_.clear();
@@ -46,7 +41,7 @@ void HostDiscovery::complain(const std::string& why) {
 }
 
 void HostDiscovery::ask_later() {
-  timer_.expires_after(kPeriod);
+  timer_.expires_after(times_.period);
   timer_.async_wait([this](asio::error_code error) {
     if (!error) ask();
   });

@@ -179,7 +179,7 @@ void JobCare::arm_chaos() {
     if (ec || !chaos_) return;
     for (const auto& deed : chaos_->step(steady_now(), members())) {
       const auto& home = crew_.home_of(deed.victim);
-      crew_.order(home.node, NodeHurt{home.slot, deed.signal});
+      crew_.order(home.node, NodeHurt{home.slot, deed.signal, deed.stands});
     }
     arm_chaos();
   });

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 2;
+constexpr std::uint32_t kFormat = 3;
 constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
@@ -40,9 +40,11 @@ std::string encode(const JobJournal& journal) {
   }
   put(out, journal.nodes);
   out.put(journal.led);
+  out.put_string(journal.slurm_job);
+  out.put(journal.requeued);
   const JobRecord& job = journal.job;
-  for (const int number :
-       {job.round, job.live, job.wished_size, job.restarts_used, job.restarts_left}) {
+  for (const int number : {job.round, job.live, job.wished_size, job.restarts_used,
+                           job.restarts_left, job.used_for_sigterm}) {
     out.put(number);
   }
   out.put(job.time_left.count());
@@ -77,9 +79,11 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   }
   if (!get(in, journal.nodes, journal.hosts.size())) return malformed;
   journal.led = in.get<int>();
+  journal.slurm_job = in.get_string(kMaxName);
+  journal.requeued = in.get<int>();
   JobRecord& job = journal.job;
-  for (int* number :
-       {&job.round, &job.live, &job.wished_size, &job.restarts_used, &job.restarts_left}) {
+  for (int* number : {&job.round, &job.live, &job.wished_size, &job.restarts_used,
+                      &job.restarts_left, &job.used_for_sigterm}) {
     *number = in.get<int>();
     if (*number < 0) return malformed;
   }

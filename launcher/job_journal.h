@@ -1,5 +1,5 @@
-// JobJournal: what the leader of a job writes down where hosts elect it, for the one that may
-// follow it: which slots there are and where, and what JobCore has to know. Pure.
+// JobJournal: what the leader of a job writes down for the one that may follow it: which slots
+// there are and where, and what JobCore has to know. Pure.
 #pragma once
 
 #include <string>
@@ -22,6 +22,8 @@ struct JobJournal {
   std::vector<Host> hosts;
   std::vector<int> nodes;  // by slot of the job: on which it is
   int led = -1;            // the leader's own node; -1: none
+  std::string slurm_job;   // as NodesPlan, both
+  int requeued = 0;
   JobRecord job;
   bool operator==(const JobJournal&) const = default;
 };

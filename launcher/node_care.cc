@@ -35,7 +35,11 @@ std::vector<std::string> bounded(std::vector<std::string> lines) {
 
 NodeCare::NodeCare(asio::io_context& loop, Processes& processes,
                    std::function<void(const NodeMessage&)> tell)
-    : loop_(loop), processes_(processes), tell_(std::move(tell)), timer_(loop) {}
+    : loop_(loop),
+      processes_(processes),
+      tell_(std::move(tell)),
+      timer_(loop),
+      go_on_timer_(loop) {}
 
 void NodeCare::begin(std::optional<Duration> still_after) {
   news_.emplace(still_after);
@@ -58,6 +62,7 @@ void NodeCare::stop() {
   news_.reset();
   watches_ = false;
   timer_.cancel();
+  go_on(kNever);
 }
 
 bool NodeCare::runs(Slot slot) const {
@@ -139,6 +144,29 @@ void NodeCare::on(const NodeHurt& hurt) {
            processes_.place(hurt.slot).rank, pid);
   if (hurt.signal == SIGKILL) processes_.note_chaos(hurt.slot);
   ::kill(pid, hurt.signal);
+  if (hurt.signal != SIGSTOP) return;
+  stopped_[hurt.slot] = {pid, deadline_after(steady_now(), hurt.stands)};
+  go_on(steady_now());
+}
+
+// Those whose time is up by then.
+void NodeCare::go_on(TimePoint now) {
+  TimePoint next = kNever;
+  for (auto it = stopped_.begin(); it != stopped_.end();) {
+    const auto [slot, stopped] = *it;
+    if (stopped.until > now) {
+      next = std::min(next, stopped.until);
+      ++it;
+      continue;
+    }
+    if (runs(slot) && processes_.program_pid(slot) == stopped.pid) ::kill(stopped.pid, SIGCONT);
+    it = stopped_.erase(it);
+  }
+  go_on_timer_.expires_at(next);
+  if (stopped_.empty()) return;
+  go_on_timer_.async_wait([this](asio::error_code ec) {
+    if (!ec) go_on(steady_now());
+  });
 }
 
 void NodeCare::on(const NodeSurvey& survey) {

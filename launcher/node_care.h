@@ -1,9 +1,11 @@
 // NodeCare: looks after the workers of one host on behalf of the dlaunch that leads the job: tells
-// it how far they have come, shows their stacks, and hurts one where --chaos asks for it. On the
-// leader's own host, too. One thread, the loop's.
+// it how far they have come, shows their stacks, and hurts one where --chaos asks for it; one that
+// was stopped for that goes on at its time, whether or not anybody leads then. On the leader's own
+// host, too. One thread, the loop's.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 
 #include <asio/io_context.hpp>
@@ -39,6 +41,7 @@ class NodeCare {
   void on(const NodeHung& hung);
   void on(const NodeHurt& hurt);
   void on(const NodeSurvey& survey);
+  void go_on(TimePoint now);
   bool runs(Slot slot) const;
 
   asio::io_context& loop_;
@@ -48,6 +51,12 @@ class NodeCare {
   NodeSteps steps_;
   bool watches_ = false;
   asio::steady_timer timer_;
+  struct Stopped {
+    pid_t pid;
+    TimePoint until;
+  };
+  std::map<Slot, Stopped> stopped_;  // by --chaos
+  asio::steady_timer go_on_timer_;
 };
 
 }  // namespace dlaunch

@@ -117,7 +117,7 @@ void care_fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeHung>) {
     a(m.slot), a(m.pid), a(m.why);
   } else if constexpr (std::is_same_v<T, NodeHurt>) {
-    a(m.slot), a(m.signal);
+    a(m.slot), a(m.signal), a(m.stands);
   } else if constexpr (std::is_same_v<T, NodeSurvey>) {
     a(m.errand);
   } else if constexpr (std::is_same_v<T, NodeWorker>) {
@@ -155,7 +155,7 @@ void fields(A& a, M& m) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {
     a(m.host), a(m.number), a(m.nproc), a(m.job), a(m.master_addr), a(m.master_port);
-    a(m.run), a.list(m.found);
+    a(m.run), a.list(m.found), a(m.login);
   } else if constexpr (std::is_same_v<T, NodeClear>) {
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);

@@ -47,6 +47,7 @@ struct NodeJoin {
   std::int32_t master_port = 0;
   std::string run;  // the job that it was in; "": none
   std::vector<NodeFound> found;
+  std::int32_t login = 0;  // of the leader, that started it (ssh_talk.h); 0: by hand
 };
 struct NodeSpawned {
   Slot slot = 0;

@@ -76,8 +76,8 @@ std::string describe(const Plan& plan) {
       line("hosts", fmt::format("{} to {}, {}, at {}", plan.nodes.min, plan.nodes.max,
                                 kLeads[static_cast<int>(plan.nodes.lead)], plan.nodes.endpoint));
     }
-    if (!plan.nodes.journal.empty()) line("journal", plan.nodes.journal);
   }
+  if (!plan.nodes.journal.empty()) line("journal", plan.nodes.journal);
   line("job id", plan.job_id);
   if (!plan.chdir.empty()) line("working folder", plan.chdir);
   line("store", "tcp://" + plan.store_listen);

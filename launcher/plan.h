@@ -62,6 +62,8 @@ struct NodesPlan {
   std::string endpoint;         // host:port of the dlaunch that leads; "": on one host, or elected
   bool leader_returns = false;  // lost, it is started again, perhaps with another address
   std::string journal;          // of one that leads and may be started again; "": none
+  std::string slurm_job;        // whose journal it is, and it goes on only in
+  int requeued = 0;             // the same one after it was put into the queue again, so often
   bool in_step = false;         // Slurm started one on each node, and signals all their processes
 
   // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
@@ -78,11 +80,12 @@ struct NodesPlan {
   std::string discovery;         // a command that lists the hosts there are now; "": they stay
   std::string order;             // for the dlaunch there (cli/ssh_order.h)
   int lifeline = -1;             // of the one there: a descriptor that ends with who started it
+  int login = 0;                 // and what it says to whom started it: by which login
 
   // By Slurm's steps: a signal to the job comes from each of them.
   bool signalled_by_all() const { return in_step || by_srun; }
   bool elects() const { return !folder.empty() || etcd; }
-  bool outlives_leader() const { return elects() || !journal.empty(); }
+  bool outlives_leader() const { return elects() || (!journal.empty() && slurm_job.empty()); }
   std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
   // Of the host that leads; -1: it is none of the job's.

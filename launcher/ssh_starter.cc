@@ -45,14 +45,15 @@ std::string describe_end(const siginfo_t& info) {
 }  // namespace
 
 struct SshStarter::Host {
-  Host(asio::io_context& loop, int its_node, const std::string& starter)
+  Host(asio::io_context& loop, int its_node, int its_login, const std::string& starter)
       : node(its_node),
+        login(its_login),
         in(loop),
         out{Descriptor(loop), Descriptor(loop)},
         exited(loop),
         talk(starter) {}
   enum class State { starting, ready, failed };
-  const int node;
+  const int node, login;
   State state = State::starting;
   pid_t pid = -1;
   Descriptor in;                  // its stdin
@@ -103,7 +104,7 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   auto own = OwnBinary::open();
   if (!own) return own.error();
   binary_ = std::move(*own);
-  order_ = {secret.bytes(), endpoint, 0, 0, plan_.nodes.order};
+  order_ = {secret.bytes(), endpoint, 0, 0, 0, plan_.nodes.order};
   decide(HostStarts::Start{});
   tell_who_is_waited_for();
   return {};
@@ -134,7 +135,7 @@ void SshStarter::arm() {
 
 void SshStarter::perform(const HostStarts::LogIn& login) {
   settle_place(login);
-  const auto host = std::make_shared<Host>(loop_, login.node, starter());
+  const auto host = std::make_shared<Host>(loop_, login.node, ++logins_, starter());
   running_.push_back(host);
   if (auto ok = log_in(host); !ok) {
     host->open_outputs = 0;
@@ -150,6 +151,12 @@ void SshStarter::list(const std::vector<HostEntry>& hosts) {
   for (const HostEntry& host : hosts) list.hosts.push_back({host.host, host.slots.value_or(1)});
   listed_ = hosts;
   decide(list);
+}
+
+bool SshStarter::runs(int login) const {
+  return std::any_of(running_.begin(), running_.end(), [=](const HostPtr& host) {
+    return host->login == login && host->running && host->state != Host::State::failed;
+  });
 }
 
 void SshStarter::end_host(int node) {
@@ -284,6 +291,7 @@ std::string SshStarter::order_for(const HostPtr& host) const {
   OrderFrame frame = order_;
   frame.number = host->node;
   frame.nproc = host_at(host->node).nproc;
+  frame.login = host->login;
   return encode(frame);
 }
 

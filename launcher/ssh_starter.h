@@ -54,6 +54,8 @@ class SshStarter {
 
   // These are the hosts there are from now on.
   void list(const std::vector<HostEntry>& hosts);
+  // The ssh of that login has not ended.
+  bool runs(int login) const;
   // Ends the dlaunch there.
   void end_host(int node);
   // How it is with the host there, in words; "": as it should be.
@@ -114,6 +116,7 @@ class SshStarter {
   std::vector<HostEntry> listed_;  // lately
   std::vector<HostPtr> running_;   // each time one is started
   std::vector<HostFailure> failures_;
+  int logins_ = 0;  // so far
   bool all_answered_ = false;
   bool finishing_ = false;
   asio::steady_timer next_;      // of the starts

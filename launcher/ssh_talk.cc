@@ -53,6 +53,7 @@ std::string encode(const OrderFrame& frame) {
   body.put_string(frame.endpoint);
   body.put(frame.number);
   body.put(frame.nproc);
+  body.put(frame.login);
   body.put_string(frame.order);
   Writer out;
   out.put_string(body.bytes());
@@ -71,8 +72,9 @@ Result<OrderFrame> decode_order_frame(std::string_view bytes) {
   frame.endpoint = in.get_string(kMaxOrder);
   frame.number = in.get<std::int32_t>();
   frame.nproc = in.get<std::int32_t>();
+  frame.login = in.get<std::int32_t>();
   frame.order = in.get_string(kMaxOrder);
-  if (in.done() && frame.number >= 0 && frame.nproc >= 0) return frame;
+  if (in.done() && frame.number >= 0 && frame.nproc >= 0 && frame.login > 0) return frame;
   return Error{.code = Errc::protocol, .what = "a malformed order"};
 }
 

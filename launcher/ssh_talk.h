@@ -41,6 +41,7 @@ struct OrderFrame {
   std::string endpoint;     // host:port of the dlaunch that leads
   std::int32_t number = 0;  // of the node
   std::int32_t nproc = 0;   // 0: as many as it says itself
+  std::int32_t login = 0;   // which of all that start a dlaunch, from 1
   std::string order;        // the same for all: cli/ssh_order.h
 };
 inline constexpr std::uint32_t kMaxOrder = 64 << 20;

@@ -58,8 +58,8 @@ halves() { part a "1 2 3 4" "5 6 7 8"; comes 60 4 "leader's half goes on"; heale
 one_way_to_leader() { one_way a 4 1; comes 60 7 "the others go on"; healed a; }
 one_way_from_leader() { one_way a 1 4; comes 60 7 "the others go on"; healed a; }
 # Both see the leader: there is no round of both, and it goes on when they see each other again.
-pair_apart() { part a 3 4; waits 8; sound; heal a; now_in; comes 60 8 "healed, all in a round"; sound; }
-half_open() { one_way a 3 4 'tcp dport != 29400 tcp sport != 29400'; waits 8; sound; heal a; now_in; comes 60 8 "healed, all in a round"; sound; }
+pair_apart() { part a 3 4; waits 8; sound; now_in; heal a; comes 60 8 "healed, all in a round"; sound; }
+half_open() { one_way a 3 4 'tcp dport != 29400 tcp sport != 29400'; waits 8; sound; now_in; heal a; comes 60 8 "healed, all in a round"; sound; }
 control_blinks() { part a 5 1 'tcp dport 29400'; waits 1.5; heal a; waits 2; undisturbed; }
 control_lost() { part a 5 1 'tcp dport 29400'; comes 60 7 "the others go on"; healed a; }
 # Its worker stands for longer than any lease; then its agent, too, for less than one.

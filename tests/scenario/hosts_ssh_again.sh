@@ -42,6 +42,32 @@ wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
 [ "$(sort -u asked)" = host3 ] || fail "tested were: $(sort -u asked)"
 [ "$(grep -c 'host host3 gets no workers' err)" = 2 ] || fail "told more than once for each reason"
 expect_err 'warning: host host3 has joined'
+
+# Its ssh is lost and nobody there notices: the next one takes its place, and the first one ends. So
+# does one that was lost, and wakes when the next one is there.
+session_of() { on "$1" bash -c 'pgrep -P "$(pgrep -o sshd)"'; }
+lose_ssh() { on 1 bash -c "kill -KILL \$(pgrep -f '^ssh .* $1 ')"; }
+one_worker_on() { [ "$(on "$1" pgrep -c rounds_worker)" = 1 ]; }
+session=$(session_of 2)
+on 2 kill -STOP $session
+before=$round
+lose_ssh host2
+wait_until 60 round_of "$before" 3 || fail "host 2 is not started again"
+expect_err 'refused a host at 10.77.0.2:.*a later connection of host host2 has taken its place'
+wait_until 20 one_worker_on 2 || fail "workers of the first are left on host 2"
+on 2 kill -KILL $session
+session=$(session_of 3) first=$(on 3 pgrep -x dlaunch)
+on 3 kill -STOP $session $first
+before=$round
+wait_until 30 round_of "$before" 2 || fail "host 3 stands and is not lost"
+before=$round
+lose_ssh host3
+wait_until 60 round_of "$before" 3 || fail "host 3 is not started again"
+on 3 kill -CONT $first
+wait_until 30 grep -q 'refused a host at 10.77.0.3:.*what started this dlaunch on host host3 has ended' err ||
+  fail "the first on host 3 is taken back"
+wait_until 20 one_worker_on 3 || fail "workers of the first are left on host 3"
+on 3 kill -KILL $session
 stop_it 1 2 3
 
 # As they are listed: one goes, and another takes its place; nothing of the first is left there.

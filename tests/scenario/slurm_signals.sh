@@ -40,17 +40,25 @@ on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1
 grep -q "the job's time is nearly up: SIGUSR1" err || fail "nothing was said about the time"
 on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
 
-# Put into the queue again, it is another job to what is left of the first.
+# Put into the queue again, it is another job to what is left of the first; by its journal it goes on
+# with the rounds, and with what was left of the restarts: one of two.
 rm -f log; cat > again.sh <<'END'
 #!/bin/bash
 #SBATCH -N2 --requeue --open-mode=append --output=out --error=err
-srun --ntasks-per-node=1 dlaunch bash -c 'echo up $DLAUNCH_JOB_ID >>log; [ "$SLURM_RESTART_COUNT" = 1 ] || exec sleep 100'
+srun --ntasks-per-node=1 dlaunch --max-restarts 2 --journal "$PWD/journal" bash -c '
+  echo $RANK up $DLAUNCH_JOB_ID in $DLAUNCH_ROUND >>log
+  [ $RANK = 1 ] || exec sleep 100
+  [ $DLAUNCH_ROUND = 1 ] || [ "$SLURM_RESTART_COUNT" = 1 ] || exec sleep 100; exit 5'
 END
-on 1 sbatch again.sh >/dev/null; told 2 up
+on 1 sbatch again.sh >/dev/null; told 2 'in 2'
 id=$(job_id); on 1 scontrol requeue "$id"
-wait_until 60 has 4 up || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
-grep -qx "up slurm-$id.0-r1" log || fail "the job's name after it was put into the queue again"
-wait_until 15 no_jobs || fail "the job does not end"
+wait_until 60 has 2 "^1 up slurm-$id.0-r1" || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
+wait_until 30 no_jobs || fail "the job does not end"
+grep -q "Slurm has started job $id again: going on after round [23], 1 of 2 restarts used" err || fail "not told"
+grep -q "^1 up slurm-$id.0-r1 in [34]$" log || { cat log >&2; fail "the rounds are counted anew"; }
+grep -q 'all 2 restarts (--max-restarts) are used' err || { cat err >&2; fail "the restarts are not counted on"; }
+has 2 "^1 up slurm-$id.0-r1" || fail "a restart too many"
+[ ! -e journal ] || fail "the journal is left"
 
 # The dlaunch in salloc's shell is killed: its steps end, though the allocation lives.
 rm -f log; cat > killed.sh <<'END'

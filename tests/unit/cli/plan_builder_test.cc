@@ -399,6 +399,9 @@ TEST_CASE("several hosts: who leads, and where") {
   CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--journal", "x", "p"})
             .starts_with("64 --journal: a job without --max-restarts"));
   CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: only hosts that"));
+  CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--max-restarts", "1", "--journal",
+                      "/full/x", "p"})
+            .find("--journal: write /full/x~: No space") != std::string::npos);
   CHECK(fake.built({"--nnodes", "2", "--rdzv", "here", "p"})
             .warnings.at(0)
             .starts_with("no --secret-file: "));
@@ -669,6 +672,34 @@ TEST_CASE("slurm: a step is a job on its nodes, led by the first") {
   CHECK(fake.plan({"--nnodes", "1", "p"}).nproc == 1);
   fake.env["DLAUNCH_ROUND"] = "1";  // started by a worker
   CHECK_FALSE(fake.plan({"p"}).nodes.several());
+}
+
+TEST_CASE("slurm: a journal is for the job that is put into the queue again") {
+  FakeMachine fake;
+  fake.env = {{"SLURM_JOB_ID", "7"},
+              {"SLURM_STEP_ID", "1"},
+              {"SLURM_STEP_NODELIST", "here,there"},
+              {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+              {"SLURM_RESTART_COUNT", "3"},
+              {"SLURM_NODEID", "0"}};
+  const auto nodes = [&](Words words) {
+    words.insert(words.end(), {"--max-restarts", "1", "p"});
+    return fake.plan(words).nodes;
+  };
+  CHECK(nodes({}).journal.empty());
+  CHECK(nodes({"--journal", "x"}).journal == "./x");
+  CHECK((nodes({"--journal", "x"}).slurm_job == "7" && nodes({"--journal", "x"}).requeued == 3));
+  CHECK_FALSE(nodes({"--journal", "x"}).outlives_leader());
+  CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: a job without"));
+  CHECK(fake.refused({"--journal", "x", "--rdzv", "file:///f", "--max-restarts", "1", "p"})
+            .starts_with("64 --journal: only hosts"));
+  fake.env["SLURM_NODEID"] = "1";
+  CHECK(nodes({"--journal", "x"}).journal.empty());
+  fake.env.erase("SLURM_STEP_ID");
+  fake.env["SLURM_JOB_NODELIST"] = "here,there";
+  fake.env["SLURM_TASKS_PER_NODE"] = fake.env["SLURM_JOB_CPUS_PER_NODE"] = "1(x2)";
+  CHECK(nodes({"--journal", "x"}).journal == "./x");
+  CHECK(nodes({"--journal", "x"}).slurm_job == "7");
 }
 
 TEST_CASE("slurm: where the first node calls itself 127.0.1.1, it listens as the others see it") {

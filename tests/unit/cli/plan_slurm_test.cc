@@ -188,6 +188,10 @@ TEST_CASE("ports: below the kernel's own, another for each step, or those that S
 TEST_CASE("a job that was put into the queue again is another one to what is left of it") {
   CHECK(place(with(kStep, {{"SLURM_RESTART_COUNT", "0"}})).name == "slurm-1.0");
   CHECK(place(with(kStep, {{"SLURM_RESTART_COUNT", "2"}})).name == "slurm-1.0-r2");
+  CHECK(place(with(kBatch, {{"SLURM_RESTART_COUNT", "2"}})).requeued == 2);
+  CHECK(place(kBatch).requeued == 0);
+  CHECK(step_refused(with(kStep, {{"SLURM_RESTART_COUNT", "x"}}))
+            .starts_with("Slurm: SLURM_RESTART_COUNT: 'x'"));
 }
 
 TEST_CASE("an allocation: its nodes with their tasks, in a batch script and in salloc's shell") {

@@ -207,6 +207,38 @@ TEST_CASE("plain programs are started again all together, once the last of them 
   CHECK(world.finish->end == JobEnding::worker_failed);
 }
 
+TEST_CASE(
+    "a job that goes on for one of which nothing is left has what that left of the restarts") {
+  JobConfig config = of(2, 3);
+  config.first_round = 8;
+  config.before = {.restarts_used = 2, .restarts_left = 1};
+  JobWorld world(config, false);
+  CHECK(world.core.round() == 8);
+  CHECK(world.core.restarts_used() == 2);
+  world.fail(1);
+  CHECK(world.core.round() == 9);
+  CHECK(world.core.restarts_used() == 3);
+  world.fail(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->why == "all 3 restarts (--max-restarts) are used");
+}
+
+TEST_CASE("whoever ends a job begins with one of its workers: that is not counted by the next") {
+  for (const int code : {SIGTERM, SIGSEGV}) {
+    JobWorld world(of(2, 3), false);
+    world.fail(0);
+    world.running.erase(1);
+    world.feed(JobCore::Ended{
+        .slot = 1, .well = false, .kind = FailureKind::signal, .code = code, .signature = 7});
+    CHECK(world.core.record().restarts_used == 2);
+    const auto left = JobCore::left_of(world.core.record());
+    CHECK(left.restarts_used == (code == SIGTERM ? 1 : 2));
+    CHECK(left.restarts_left == (code == SIGTERM ? 2 : 1));
+    world.feed(JobCore::Signal{SIGTERM});
+    CHECK(JobCore::left_of(world.core.record()).restarts_used == left.restarts_used);
+  }
+}
+
 TEST_CASE("of an elastic job only the lost worker is replaced, and takes the lost rank") {
   JobWorld world(of(4, 3));
   CHECK(world.roster == Slots{0, 1, 2, 3});

@@ -103,10 +103,23 @@ TEST_CASE("a host that was started anew before its loss was noticed takes its ow
   NodeRoster roster = roster_of(2, 2);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", 1, 2});
   const auto actions = roster.step(kStart, NodeRoster::Join{8, "b", 1, 2});
-  REQUIRE(actions.size() == 2);
+  REQUIRE(actions.size() == 3);
   CHECK(std::get<NodeRoster::Lost>(actions[0]).node == 1);
-  CHECK(std::get<NodeRoster::Back>(actions[1]).node == 1);
+  CHECK(std::get<NodeRoster::Refuse>(actions[1]).link == 7);
+  CHECK(std::get<NodeRoster::Refuse>(actions[1]).why ==
+        "a later connection of host b has taken its place");
+  CHECK(std::get<NodeRoster::Back>(actions[2]).node == 1);
+  CHECK(roster.node_of(8) == 1);
   CHECK(roster.step(kStart, NodeRoster::Gone{7}).empty());
+}
+
+TEST_CASE("before the begin, too, there is one dlaunch for a place") {
+  NodeRoster roster = roster_of(3, 3);
+  CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 1, 2}).empty());
+  CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "b", 1, 2}))->link == 7);
+  CHECK(roster.step(kStart, NodeRoster::Gone{7}).empty());
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", 2, 2})));
+  CHECK(roster.node_of(8) == 1);
 }
 
 TEST_CASE("under a new leader the hosts of before are waited for, but the one that led") {

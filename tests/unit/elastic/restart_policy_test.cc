@@ -348,3 +348,15 @@ TEST_CASE("a job that reports no progress is not said to make none; nor where th
   while (off.fail_after(5).restart) ++count;
   CHECK(count == 20);
 }
+
+TEST_CASE("what an earlier time has left is no more than is allowed now") {
+  World world(with(3));
+  world.policy.go_on(world.now, 2, 8, 0);
+  CHECK(world.policy.used() == 2);
+  CHECK(world.granted() == 3);
+  World refills(with(4, 4min));
+  refills.policy.go_on(refills.now, 4, 0, 0);
+  CHECK(refills.granted() == 0);
+  refills.now += 2min;
+  CHECK(refills.granted() == 2);
+}

@@ -10,11 +10,14 @@ JobJournal some_journal() {
   JobJournal journal{.run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .job = {}};
   journal.hosts = {{"a", 1}, {"b c", 2}};
   journal.led = 1;
+  journal.slurm_job = "12";
+  journal.requeued = 2;
   journal.job.round = 7;
   journal.job.live = 5;
   journal.job.wished_size = 3;
   journal.job.restarts_used = 4;
   journal.job.restarts_left = 1;
+  journal.job.used_for_sigterm = 1;
   journal.job.time_left = std::chrono::minutes(3);
   journal.job.roster = {2, 0};
   journal.job.leaving = {{1, 1}};

@@ -81,11 +81,11 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeStartFailed{1, {Stage::exec, 2, "exec 'x'"}}).error.stage == Stage::exec);
   CHECK(over(NodeReady{1, 4, 77}).version == 77);
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}};
+  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5};
   again.found.push_back(
       {.slot = 3, .linked = true, .ready = true, .in_round = 4, .round = 4, .version = 9});
   const auto back = over(again);
-  CHECK(back.run == "4f");
+  CHECK((back.run == "4f" && back.login == 5));
   REQUIRE(back.found.size() == 1);
   CHECK(back.found[0].slot == 3);
   CHECK_FALSE(back.found[0].done);
@@ -115,7 +115,8 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeSpans{9, 3, 20}).first == 3);
   CHECK(over(NodeDump{5, 2}).errand == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
-  CHECK(over(NodeHurt{2, 9}).signal == 9);
+  const auto hurt = over(NodeHurt{2, 19, std::chrono::milliseconds(10)});
+  CHECK((hurt.signal == 19 && hurt.stands == std::chrono::milliseconds(10)));
   CHECK(over(NodeSurvey{6}).errand == 6);
   const auto stacks = over(NodeStacks{5, 2, 77, {"thread", "#0 main"}});
   CHECK(stacks.pid == 77);

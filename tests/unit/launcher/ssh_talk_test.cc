@@ -54,12 +54,12 @@ TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
 }
 
 TEST_CASE("an order comes as it was, and nothing else is one") {
-  const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, std::string("a\0b", 3)};
+  const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, 5, std::string("a\0b", 3)};
   const std::string bytes = encode(frame).substr(4);
   const auto back = decode_order_frame(bytes);
   REQUIRE(back);
   CHECK((back->secret == frame.secret && back->endpoint == frame.endpoint));
-  CHECK((back->number == 3 && back->nproc == 2 && back->order == frame.order));
+  CHECK((back->number == 3 && back->nproc == 2 && back->login == 5 && back->order == frame.order));
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     CHECK_FALSE(decode_order_frame(std::string_view(bytes).substr(0, size)));
   }
