@@ -70,13 +70,13 @@ for h in 2 3; do nothing_left $h; done
 [ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
 train() { # train MODEL: starts it
   start_job "1 2" --nnodes 2 --nproc 2 --max-restarts 5 \
-    train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model "$1"
+    train_fashion_mnist --epochs 8 --batch 128 --limit 12000 --model "$1"
 }
 train quiet; wait_job 60 0
 train lost
 wait_until 30 grep -q 'epoch 1' out.1 || job_fails "no first epoch"
 host_kill 2; wait "${job[2]}"; unset 'job[2]'
 start_dlaunch 2 --nnodes 2 --nproc 2 --max-restarts 5 \
-  train_fashion_mnist --epochs 3 --batch 128 --limit 12000 --model lost
+  train_fashion_mnist --epochs 8 --batch 128 --limit 12000 --model lost
 wait_job 60 0
 cmp quiet lost || job_fails "the model differs from that of the undisturbed run"
