@@ -72,7 +72,7 @@ for h in "${!job[@]}"; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers 
 # last bit.
 [ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
 training=(--rdzv "$etcd_url" --nnodes 2 --nproc 2 --max-restarts 5
-  train_fashion_mnist --epochs 3 --batch 128 --limit 6000 --model)
+  train_fashion_mnist --epochs 12 --batch 128 --limit 6000 --model)
 start_job "1 2" "${training[@]}" quiet; wait_job 60 0
 start_job "1 2" "${training[@]}" lost
 wait_until 30 grep -q 'epoch 1' out.1 out.2 || job_fails "no first epoch"
