@@ -10,9 +10,6 @@
 namespace dlaunch {
 namespace {
 
-// timeout(1) signals its child and then the whole group its child is in: the same signal twice
-// within microseconds is one wish. People press ^C twice more slowly than this.
-constexpr Duration kSameWish = std::chrono::milliseconds(100);
 // Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
 // which nobody waits, those that they need to recover.
 constexpr Duration kHeadStart = std::chrono::milliseconds(3);

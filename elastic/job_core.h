@@ -39,6 +39,11 @@
 
 namespace dlaunch {
 
+// timeout(1) signals its child and then the whole group its child is in, Slurm a step's processes
+// and their parents: the same signal twice within that time is one wish. People press ^C twice more
+// slowly.
+inline constexpr Duration kSameWish = std::chrono::milliseconds(100);
+
 // Whom a failure takes along.
 enum class RestartScope {
   automatic,  // those that are not linked

@@ -93,7 +93,8 @@ void Crew::open_to_all() {
   if (!any) begin_anew();
   std::vector<std::pair<Link, NodeJoin>> waiting;
   for (auto& [link, remote] : remotes_) {
-    if (remote.waits) waiting.emplace_back(link, *std::exchange(remote.waits, {}));
+    if (remote.waits) waiting.emplace_back(link, std::move(*remote.waits));
+    remote.waits.reset();
   }
   for (const auto& [link, asks] : waiting) {
     if (remotes_.contains(link)) join(link, asks);

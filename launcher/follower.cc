@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "elastic/job_core.h"
 #include "launcher/process_tree.h"
 
 namespace dlaunch {
@@ -410,7 +411,9 @@ void Follower::note(const NodeAnnounce& announce) {
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
   if (plan_.nodes.in_step && !ends) return;  // Slurm gave it to the workers, too
+  if (ends && signal == stop_signal_ && steady_now() - stopped_at_ < kSameWish) return;
   const bool again = ends && std::exchange(stop_signal_, signal) != 0;
+  if (ends) stopped_at_ = steady_now();
   if (joined_ && !again) return send(NodeSignal{signal});
   if (!ends) return;
   kill_descendants();

@@ -94,6 +94,7 @@ class Follower final : private AgentBase {
   bool open_ = false;                // the connection
   bool joined_ = false;              // and the leader has us
   int stop_signal_ = 0;              // the user's
+  TimePoint stopped_at_{};           // when it came
   TimePoint give_up_at_, refused_until_;
   TimePoint tell_at_;  // whom we wait for, and why, unless that was told_
   std::string told_;

@@ -46,10 +46,12 @@ t0=$(now_ms); wait_job 20 7
 grep -qE 'rank 3 \(pid [0-9]+ on host host[24]\) failed first: exit code 7' err.1 || job_fails "no root cause"
 [ $(($(now_ms) - t0)) -lt 8000 ] || job_fails "the end took $(($(now_ms) - t0)) ms"
 
-# ^C anywhere.
-start_job "1 2" --nnodes 2 --nproc 2 bash -c 'echo here; exec sleep 100'
+# ^C anywhere. Twice at once, as schedulers do it, is one wish: the workers come to their own end.
+start_job "1 2" --nnodes 2 --nproc 2 bash -c \
+  'trap "echo ended; exit 1" INT; echo here; while :; do sleep 0.1; done'
 wait_until 10 eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
-kill -INT "${job[2]}"; wait_job 10 130
+kill -INT "${job[2]}"; kill -INT "${job[2]}"; wait_job 10 130
+[ "$(cat out.1 out.2 | grep -c ended)" = 4 ] || job_fails "not all came to their own end"
 
 # A worker is lost: the others stay, wherever they are.
 start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --steps 150 --step-ms 10

@@ -140,7 +140,7 @@ TEST_CASE("discovery: with its end ends a script that hangs") {
   REQUIRE(world.comes([&] { return world.pids().size() >= 2; }));
   CHECK(world.helpers.size() == 1);
   world.discovery.reset();
-  CHECK(world.helpers.empty());
+  CHECK(world.comes([&] { return world.helpers.empty(); }));
   const auto pids = world.pids();
   for (const pid_t pid : {pids[pids.size() - 2], pids.back()}) {
     CHECK(world.comes([&] { return !lives(pid); }));
