@@ -77,6 +77,8 @@ SSL_CTX* shared_context() {
 TlsChannel::TlsChannel(std::unique_ptr<Ssl> ssl) : ssl_(std::move(ssl)) {}
 TlsChannel::~TlsChannel() = default;
 
+void TlsChannel::prepare() { OPENSSL_init_ssl(0, nullptr); }
+
 Result<std::unique_ptr<TlsChannel>> TlsChannel::open(int fd, Side side, const Secret& secret) {
   auto own = std::make_unique<Ssl>();
   own->key = secret.mac("TLS 1.3 pre-shared key");

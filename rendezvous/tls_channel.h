@@ -17,6 +17,8 @@ namespace dlaunch {
 class TlsChannel {
  public:
   enum class Side { connector, acceptor };
+  // Whoever registers with atexit() afterwards comes before OpenSSL then.
+  static void prepare();
   // `fd` is not owned.
   static Result<std::unique_ptr<TlsChannel>> open(int fd, Side side, const Secret& secret);
   ~TlsChannel();

@@ -19,8 +19,6 @@
 #include <set>
 #include <vector>
 
-#include <openssl/ssl.h>
-
 #include "base/quiet_thread.h"
 #include "base/socket.h"
 #include "rendezvous/handshake.h"
@@ -256,7 +254,7 @@ Result<void> Tunnels::start() {
   if (!epoll_ || !bell_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0) {
     return errno_error("TLS: epoll", errno);
   }
-  OPENSSL_init_ssl(0, nullptr);  // so that exit() comes to finish() first
+  TlsChannel::prepare();  // so that exit() comes to finish() first
   auto thread = start_quiet_thread([this] { serve(); });
   if (!thread) return thread.error();
   thread->detach();

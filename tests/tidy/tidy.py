@@ -20,7 +20,7 @@ ARROWS = {
     "examples": set(),
 }
 RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h",
-                "rendezvous/worker_message.h"}
+                "rendezvous/tls_tunnel.h", "rendezvous/worker_message.h"}
 # Heavy or foreign headers, each behind the files that need it.
 CONFINED = {
     "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",
@@ -31,7 +31,7 @@ CONFINED = {
     "nccl": r"ring/device/libraries\.h",
     "curl": r"rendezvous/http_client\.cc",
     "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
-    "openssl": r"base/secret\.cc",
+    "openssl": r"(base/secret|rendezvous/tls_channel)\.cc",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.
