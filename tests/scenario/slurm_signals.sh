@@ -1,5 +1,6 @@
-# What Slurm does to a job of dlaunch: each worker gets a signal once, whoever Slurm sends it to; the
-# end of the time is told before; and no step outlives the dlaunch that started it.
+# What Slurm does to a job of dlaunch: each worker gets a signal once, whoever Slurm sends it to, but for
+# SIGTERM, which dlaunch sends on to those that have not ended by then; the end of the time is told
+# before; and no step outlives the dlaunch that started it.
 source "$SOURCE/tests/hosts/slurm.sh" || exit 1
 hosts_up 4
 slurm_credential_s=8 slurm_up 1 2 3 4
@@ -9,7 +10,8 @@ trap 'echo got USR1 $RANK >>log' USR1; trap 'echo got TERM $RANK >>log; exit 0' 
 echo up >>log; while :; do read -rt 1 <> <(:); done
 END
 has() { [ "$(grep -c "$2" log 2>/dev/null)" = "$1" ]; }
-told() { wait_until 15 has "$1" "$2" || { cat log out err 2>/dev/null >&2; fail "not $1 times '$2'"; }; }
+told() { wait_until 15 has "$1" "$2" || { cat log out err >&2 2>/dev/null; fail "not $1 times '$2'"; }; }
+asked_to_end() { for r in 0 1 2 3; do grep -q "got TERM $r" log || return 1; done; }
 job_id() { on 1 squeue -h -o %i; }
 no_jobs() { [ -z "$(on 1 squeue -h)" ]; }
 
@@ -17,7 +19,8 @@ no_jobs() { [ -z "$(on 1 squeue -h)" ]; }
 start_on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 bash worker.sh >out 2>err </dev/null; step=$!
 told 4 up
 on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
-on 1 scancel "$(job_id)"; told 4 TERM
+on 1 scancel "$(job_id)"
+wait_until 15 asked_to_end || { cat log out err >&2; fail "not all were asked to end"; }
 wait $step; [ $? = 143 ] || fail "the step's exit code"
 has 4 USR1 || fail "USR1 came more than once"
 
@@ -31,7 +34,7 @@ on 1 sbatch batch.sh >/dev/null; told 4 up
 on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
 on 1 scancel -b -s USR1 "$(job_id)"; told 8 USR1
 on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
-for r in 0 1 2 3; do grep -q "got TERM $r" log || fail "rank $r was not asked to end"; done
+asked_to_end || { cat log >&2; fail "not all were asked to end"; }
 has 8 USR1 || fail "USR1 came more than once"
 
 # The time that Slurm gives.
