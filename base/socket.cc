@@ -136,10 +136,12 @@ struct Carriers {
   std::atomic<std::size_t> count{0};
 };
 
-Carriers& carriers() {
-  static auto* const all = new Carriers;
-  return *all;
+std::atomic<Carriers*>& all_carriers() {
+  static std::atomic<Carriers*> all = new Carriers;
+  return all;
 }
+
+Carriers& carriers() { return *all_carriers(); }
 
 std::uint64_t inode_of(int fd) {
   struct stat st {};
@@ -161,6 +163,8 @@ void carried_no_more(std::uint64_t key) {
   carriers().tcp.erase(key);
   carriers().count = carriers().tcp.size();
 }
+
+void carriers_in_child() { all_carriers() = new Carriers; }
 
 Carrier::Carrier(int socket) : fd_(socket) {
   if (carriers().count == 0) return;

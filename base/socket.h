@@ -45,6 +45,9 @@ void send_unpaced_on_loopback(int fd, const sockaddr* address);
 // are then those of the TCP socket, which stays open until carried_no_more(). Thread-safe.
 std::uint64_t carried_by(int socket, int tcp);
 void carried_no_more(std::uint64_t key);
+// In a forked child, where another thread may have been in the middle of one of these: none is
+// carried there.
+void carriers_in_child();
 
 // The TCP socket behind `socket`, or itself. Not closed while this object is there: be brief.
 class Carrier {

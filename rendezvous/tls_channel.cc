@@ -94,7 +94,11 @@ Result<std::unique_ptr<TlsChannel>> TlsChannel::open(int fd, Side side, const Se
 
 TlsChannel::Moved TlsChannel::shake_hands() {
   ERR_clear_error();
-  return outcome_of(SSL_do_handshake(ssl_->ssl), 0);
+  const Moved shaken = outcome_of(SSL_do_handshake(ssl_->ssl), 0);
+  // Else whoever has a certificate, any certificate, would do.
+  if (shaken.outcome != Outcome::moved || SSL_session_reused(ssl_->ssl) == 1) return shaken;
+  why_ = "the other side does not prove the secret";
+  return {Outcome::refused};
 }
 
 TlsChannel::Moved TlsChannel::read(char* to, std::size_t room) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <map>
@@ -19,6 +20,7 @@
 #include <set>
 #include <vector>
 
+#include "base/log.h"
 #include "base/quiet_thread.h"
 #include "base/socket.h"
 #include "rendezvous/handshake.h"
@@ -93,12 +95,8 @@ class Tunnel {
       over_ = shaken.outcome == TlsChannel::Outcome::ended;
       if (shaken.outcome == TlsChannel::Outcome::refused) refuse();
     }
-    // Whoever waited for it may have given up.
-    char byte;
-    const auto given_up = [&] {
-      return hung_up() && ::recv(inner_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
-    };
-    if (!shaken_ && !over_) over_ = given_up();
+    // Whoever waited for it may have given up: what it said meanwhile is worth nothing.
+    if (!shaken_ && !over_) over_ = hung_up();
     return shaken_;
   }
 
@@ -131,9 +129,9 @@ class Tunnel {
   bool carry_out() {
     if (load_out_.empty() && !out_ended_) {
       const ssize_t n = ::recv(inner_.get(), load_out_.room(), kCarried, MSG_DONTWAIT);
-      if (n < 0) return false;
-      load_out_.came(static_cast<std::size_t>(n));
-      if (n == 0) {
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+      load_out_.came(n > 0 ? static_cast<std::size_t>(n) : 0);
+      if (n <= 0) {
         out_ended_ = true;
         channel_->end_writing();
         (void)::shutdown(outer_.get(), SHUT_WR);
@@ -157,6 +155,9 @@ class Tunnel {
       if (got.outcome == TlsChannel::Outcome::again) return false;
       load_in_.came(got.bytes);
       in_ended_ = got.outcome != TlsChannel::Outcome::moved;
+      if (got.outcome == TlsChannel::Outcome::refused) {
+        log_warn("a connection was changed on its way, and is ended: TLS: {}", channel_->why());
+      }
       if (in_ended_) (void)::shutdown(inner_.get(), SHUT_WR);
     }
     if (load_in_.empty()) return false;
@@ -191,12 +192,16 @@ class Tunnels {
  public:
   static Result<Tunnels*> of_process();
   static void finish_own();
-  void add(std::unique_ptr<Tunnel> tunnel);
-  // Waits until nothing is on its way out, and ends the thread: OpenSSL is about to go, too.
+  static void flush_own(Duration limit);
+  // False: the process is about to end.
+  bool add(std::unique_ptr<Tunnel> tunnel);
+  // Waits until nothing that was written before is on its way out.
+  void flush(Duration limit);
+  // The same, and ends the thread: OpenSSL is about to go, too.
   void finish();
   // Around fork(): the child closes its copies, which would hide the parent's end from its peers.
-  void before_fork() { mutex_.lock(); }
-  void after_fork() { mutex_.unlock(); }
+  static void before_fork();
+  static void after_fork();
   void close_in_child();
 
  private:
@@ -211,18 +216,21 @@ class Tunnels {
   UniqueFd epoll_, bell_;
   pid_t process_ = 0;
   std::mutex mutex_;
-  std::condition_variable finished_;
+  std::condition_variable news_;  // of flushed_, ended_
   std::vector<std::unique_ptr<Tunnel>> fresh_;
-  bool finishing_ = false, impatient_ = false, ended_ = false;
+  std::uint64_t asked_ = 0, flushed_ = 0;  // flushes
+  bool ending_ = false, ended_ = false;
   std::map<Id, std::unique_ptr<Tunnel>> tunnels_;  // the thread's; changed under the mutex
   std::set<Id> ready_;                             // the thread's
   Id last_ = kBell;                                // the thread's
+  std::uint64_t looks_ = 0;                        // the thread's: the flush it looks for
 };
 
 void ring_bell(const UniqueFd& bell) { ::eventfd_write(bell.get(), 1); }
 
 Tunnels* of_this_process = nullptr;
 std::mutex making;
+std::atomic<void (*)()> last_words{nullptr};
 
 Result<Tunnels*> Tunnels::of_process() {
   const std::lock_guard lock(making);
@@ -234,15 +242,30 @@ Result<Tunnels*> Tunnels::of_process() {
   of_this_process = fresh.release();
   if (first) {
     std::atexit(finish_tunnels);
-    pthread_atfork([] { of_this_process->before_fork(); }, [] { of_this_process->after_fork(); },
-                   [] { of_this_process->close_in_child(); });
+    pthread_atfork(before_fork, after_fork, [] { of_this_process->close_in_child(); });
   }
   return of_this_process;
+}
+
+void Tunnels::before_fork() {
+  making.lock();
+  of_this_process->mutex_.lock();
+}
+
+void Tunnels::after_fork() {
+  of_this_process->mutex_.unlock();
+  making.unlock();
 }
 
 void Tunnels::finish_own() {
   if (of_this_process != nullptr && of_this_process->process_ == ::getpid()) {
     of_this_process->finish();
+  }
+}
+
+void Tunnels::flush_own(Duration limit) {
+  if (of_this_process != nullptr && of_this_process->process_ == ::getpid()) {
+    of_this_process->flush(limit);
   }
 }
 
@@ -261,23 +284,29 @@ Result<void> Tunnels::start() {
   return {};
 }
 
-void Tunnels::add(std::unique_ptr<Tunnel> tunnel) {
+bool Tunnels::add(std::unique_ptr<Tunnel> tunnel) {
   {
     const std::lock_guard lock(mutex_);
+    if (ending_) return false;
     fresh_.push_back(std::move(tunnel));
   }
   ring_bell(bell_);
+  return true;
+}
+
+void Tunnels::flush(Duration limit) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t own = ++asked_;
+  ring_bell(bell_);
+  news_.wait_for(lock, limit, [&] { return flushed_ >= own || ended_; });
 }
 
 void Tunnels::finish() {
+  flush(kLastWords);
   std::unique_lock lock(mutex_);
-  finishing_ = true;
+  ending_ = true;
   ring_bell(bell_);
-  const auto ended = [this] { return ended_; };
-  if (finished_.wait_for(lock, kLastWords, ended)) return;
-  impatient_ = true;
-  ring_bell(bell_);
-  finished_.wait(lock, ended);
+  news_.wait(lock, [this] { return ended_; });
 }
 
 void Tunnels::serve() {
@@ -290,10 +319,10 @@ void Tunnels::serve() {
     }
     for (const Id id : std::exchange(ready_, {})) carry(id);
     const std::lock_guard lock(mutex_);
-    ended_ = impatient_ || (finishing_ && ready_.empty() && idle());
-    if (!ended_) continue;
-    finished_.notify_all();
-    return;
+    if (looks_ > flushed_ && ready_.empty() && idle()) flushed_ = looks_;
+    ended_ = ending_;
+    news_.notify_all();
+    if (ended_) return;
   }
 }
 
@@ -303,17 +332,18 @@ void Tunnels::take_new() {
   const std::lock_guard lock(mutex_);
   for (auto& fresh : std::exchange(fresh_, {})) {
     const Id id = ++last_;
-    for (const int fd : {fresh->outer(), fresh->inner()}) {
-      epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = id}};
-      (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = id}};
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fresh->outer(), &event) != 0 ||
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fresh->inner(), &event) != 0) {
+      continue;  // for want of memory: its connection ends
     }
     tunnels_[id] = std::move(fresh);
     ready_.insert(id);
   }
-  // Before exit() what was written last is looked for once more.
-  if (finishing_) {
-    for (const auto& [id, tunnel] : tunnels_) ready_.insert(id);
-  }
+  // What was written last may not have shown yet.
+  if (looks_ == asked_) return;
+  looks_ = asked_;
+  for (const auto& [id, tunnel] : tunnels_) ready_.insert(id);
 }
 
 void Tunnels::carry(Id id) {
@@ -333,7 +363,8 @@ void Tunnels::carry(Id id) {
 void Tunnels::close_in_child() {
   for (const auto& [id, tunnel] : tunnels_) tunnel->close();
   for (const auto& tunnel : fresh_) tunnel->close();
-  mutex_.unlock();
+  carriers_in_child();
+  after_fork();
 }
 
 bool Tunnels::idle() const {
@@ -361,12 +392,21 @@ Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& s
   }
   auto channel = TlsChannel::open(tcp.get(), side, secret);
   if (!channel) return channel.error();
-  (*tunnels)->add(std::make_unique<Tunnel>(std::move(tcp), std::move(inner), used.get(),
-                                           std::move(*channel), side));
+  if (!(*tunnels)->add(std::make_unique<Tunnel>(std::move(tcp), std::move(inner), used.get(),
+                                                std::move(*channel), side))) {
+    return Error{.code = Errc::aborted, .what = "TLS: this process is about to end"};
+  }
   return used;
 }
 
-void finish_tunnels() { Tunnels::finish_own(); }
+void flush_tunnels(Duration limit) { Tunnels::flush_own(limit); }
+
+void before_tunnels_end(void (*hook)()) { last_words = hook; }
+
+void finish_tunnels() {
+  if (const auto hook = last_words.load()) hook();
+  Tunnels::finish_own();
+}
 
 Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret) {
   if (!secret.encrypts()) return tcp;

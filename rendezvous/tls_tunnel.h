@@ -10,6 +10,7 @@
 // a second.
 #pragma once
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/unique_fd.h"
@@ -23,6 +24,12 @@ Result<UniqueFd> tls_tunnel(UniqueFd tcp, TlsChannel::Side side, const Secret& s
 
 // The same where the secret asks for it, and else the socket itself.
 Result<UniqueFd> secured(UniqueFd tcp, TlsChannel::Side side, const Secret& secret);
+
+// Waits until what was written to them is in the kernel's hands, for at most so long. Any thread.
+void flush_tunnels(Duration limit);
+
+// To be called before the process's tunnels end: the last chance to write.
+void before_tunnels_end(void (*hook)());
 
 // As exit() does it, for a process that leaves by _exit(). Nothing moves afterwards.
 void finish_tunnels();

@@ -27,9 +27,10 @@ namespace {
 
 // Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
 // ranks the usual limit of 1,024 does not do.
-void allow_descriptors(int ranks) {
+// A tunnel for TLS has three.
+void allow_descriptors(const JobView& job) {
   rlimit limit{};
-  const auto needed = static_cast<rlim_t>(ranks) * 10 + 128;
+  const auto needed = static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   limit.rlim_cur = std::min(limit.rlim_max, needed);
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
@@ -134,7 +135,7 @@ Communicator::~Communicator() {
 }
 
 Result<void> Communicator::connect(const AbortFlag* parent) {
-  allow_descriptors(job_.size);
+  allow_descriptors(job_);
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));

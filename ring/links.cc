@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <limits>
@@ -13,12 +14,14 @@
 #include "base/quiet_thread.h"
 #include "base/short_turns.h"
 #include "base/socket.h"
+#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 constexpr int kResetPatienceMs = 20;
+constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kDeaths = kStop - 1;
 
@@ -37,7 +40,7 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, {}, false});
+    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, false, {}, false});
   }
 }
 
@@ -58,6 +61,7 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
   for (std::size_t r = 0; r < links->peers_.size(); ++r) {
     const auto& link = links->peers_[r].link;
     if (link && silence > Duration::zero()) end_when_silent(link.get(), silence);
+    links->peers_[r].carried = link && Carrier(link.get()).fd() != link.get();
     if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
   }
   if (!added) return errno_error("control thread: epoll_ctl", errno);
@@ -163,6 +167,7 @@ void Links::on_abort(int peer, const LinkFrame& frame) {
 
 void Links::on_end(int peer) {
   failpoint("links.end_seen");
+  if (peers_[static_cast<std::size_t>(peer)].carried) return on_broken(peer, ECONNRESET);
   stop_watching(peer);
   if (!has_left(peer)) lose(peer);
 }
@@ -244,6 +249,9 @@ void Links::abort(const Error& error) {
     const std::lock_guard lock(send_mutex_);
     if (!std::exchange(told_, true))
       tell_all(encode({LinkFrame::Type::abort, error.code, error.rank, 0, error.what}));
+    if (std::any_of(peers_.begin(), peers_.end(), [](const Watched& p) { return p.carried; })) {
+      flush_tunnels(kTunnelPatience);
+    }
   }
   failpoint("links.told_all");
   abort_.raise(error);

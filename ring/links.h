@@ -69,6 +69,7 @@ class Links {
     std::string who;
     UniqueFd link;
     std::string input;
+    bool carried = false;           // by a tunnel: a reset looks like an end
     std::optional<LinkFrame> here;  // its answer; under roll_mutex_
     bool dead = false;              // died(), and not seen to; under dead_mutex_
   };

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "rendezvous/tls_tunnel.h"
+
 namespace dlaunch {
 namespace {
 
@@ -14,9 +16,12 @@ struct Registered {
   std::vector<ProcessEvents*> objects;
 };
 
+void process_exits();
+
 Registered& registered() {
   static auto* const all = [] {
     auto* const made = new Registered;
+    before_tunnels_end(process_exits);  // which is before the destructors
     ::pthread_atfork([] { registered().mutex.lock(); }, [] { registered().mutex.unlock(); },
                      [] {
                        for (auto* object : registered().objects) object->on_forked();

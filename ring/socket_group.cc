@@ -26,7 +26,8 @@ constexpr int kRootCauseMs = 100;
 // What waits in a socket for its turn cannot go by another one.
 void hold_back_little(int fd) {
   constexpr int kBytes = 16 << 10;
-  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kBytes, sizeof kBytes);
+  const Carrier carrier(fd);
+  setsockopt(carrier.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kBytes, sizeof kBytes);
 }
 
 int cores_of_this_process() {

@@ -112,6 +112,37 @@ TEST_CASE("process: all exit right after their last collective and nobody compla
   }
 }
 
+TEST_CASE("process: with TLS, too, all may exit after their last collective") {
+  for (int round = 0; round < 5; ++round) {
+    const auto codes =
+        run({.ranks = 3, .transport = "tcp", .tls = true}, [](int rank, dl_comm*& comm) {
+          std::vector<float> x(1 << 16, 1.0f);
+          EXPECT(dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_MAX) == DL_OK);
+          ::exit(0);
+          return 0;
+        });
+    REQUIRE(codes == std::vector<int>(3, 0));
+  }
+}
+
+TEST_CASE("process: with TLS, too, a rank that is killed is lost to all") {
+  Gate through;  // what is on its way with a killed process is lost
+  const World world{.ranks = 3, .transport = "tcp", .tls = true};
+  const auto codes = run(world, [&](int rank, dl_comm*& comm) {
+    EXPECT(dl_barrier(comm) == DL_OK);
+    if (rank == 1) {
+      through.pass();
+      through.pass();
+      ::raise(SIGKILL);
+    }
+    through.open();
+    EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+    EXPECT(dl_peer_lost(comm) == 1);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 128 + SIGKILL, 0});
+}
+
 TEST_CASE("process: what was sent before dl_finalize arrives; what was not is missed by name") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);

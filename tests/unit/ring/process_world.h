@@ -1,6 +1,7 @@
 // Processes as ranks: forked from the test, joined through the C API.
 #pragma once
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
@@ -48,6 +49,7 @@ struct World {
   const char* transport = "auto";
   double init_timeout_s = 30;
   double op_timeout_s = 30;
+  bool tls = false;
 };
 
 inline dl_result join(const std::string& url, const World& world, int rank, dl_comm*& comm) {
@@ -58,6 +60,11 @@ inline dl_result join(const std::string& url, const World& world, int rank, dl_c
   options.transport = world.transport;
   options.init_timeout_s = world.init_timeout_s;
   options.op_timeout_s = world.op_timeout_s;
+  const std::string secret = std::filesystem::path(url.substr(7)) / "secret";
+  if (world.tls) {
+    ::setenv("DLAUNCH_TLS", "1", 1);
+    options.secret_file = secret.c_str();
+  }
   return dl_init(url.c_str(), &options, &comm);
 }
 
@@ -91,6 +98,10 @@ inline pid_t start_rank(const std::string& url, const World& world, int rank, co
 // Runs body in one process a rank, but for `absent`, which never comes.
 inline std::vector<int> run(const World& world, const Body& body, int absent = -1) {
   const TempFolder folder;
+  if (world.tls) {
+    const UniqueFd secret(::open((folder.path / "secret").c_str(), O_CREAT | O_WRONLY, 0600));
+    CHECK(::write(secret.get(), "0123456789abcdef", 16) == 16);
+  }
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world.ranks; ++rank) {
     if (rank != absent) pids.push_back(start_rank(folder.url(), world, rank, body));
