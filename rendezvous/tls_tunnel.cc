@@ -75,7 +75,9 @@ class Tunnel {
   enum class State { waits, goes_on, over };
   // As far as both sockets allow, or for as long as is fair.
   State carry() {
-    if (!shaken_ && !shake_hands()) return over_ ? State::over : State::waits;
+    if (!shaken_ && !refused_) (void)shake_hands();
+    if (refused_) drop_all();
+    if (!shaken_) return over_ ? State::over : State::waits;
     for (int turn = 0; turn < kTurns; ++turn) {
       const bool out = carry_out(), in = carry_in();
       if (over()) return State::over;
@@ -117,12 +119,21 @@ class Tunnel {
     return false;
   }
 
+  // The tunnel stays until the program has closed its end: it may be about to write to it, and
+  // would hear of a broken pipe instead.
   void refuse() {
-    over_ = true;
+    refused_ = true;
+    (void)::shutdown(outer_.get(), SHUT_RDWR);
     const std::string told = refusal("TLS: " + channel_->why() +
                                      ": do both sides hold this job's secret, and is --tls given "
                                      "to both?");
     (void)::send(inner_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void drop_all() {
+    ssize_t n = 1;
+    while (n > 0) n = ::recv(inner_.get(), load_out_.room(), kCarried, MSG_DONTWAIT);
+    over_ = n == 0 || (errno != EAGAIN && errno != EINTR) || hung_up();
   }
 
   // True: something has moved.
@@ -184,7 +195,7 @@ class Tunnel {
   const std::unique_ptr<TlsChannel> channel_;
   Load load_out_, load_in_;
   bool accepts_;
-  bool shaken_ = false, out_ended_ = false, in_ended_ = false, over_ = false;
+  bool shaken_ = false, refused_ = false, out_ended_ = false, in_ended_ = false, over_ = false;
 };
 
 // The thread, and what it carries. Of the process, and never destroyed.
