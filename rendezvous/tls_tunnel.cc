@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "base/log.h"
@@ -225,6 +226,7 @@ class Tunnels {
   bool idle() const;
 
   UniqueFd epoll_, bell_;
+  std::thread thread_;
   pid_t process_ = 0;
   std::mutex mutex_;
   std::condition_variable news_;  // of flushed_, ended_
@@ -291,7 +293,7 @@ Result<void> Tunnels::start() {
   TlsChannel::prepare();  // so that exit() comes to finish() first
   auto thread = start_quiet_thread([this] { serve(); });
   if (!thread) return thread.error();
-  thread->detach();
+  thread_ = std::move(*thread);
   return {};
 }
 
@@ -314,10 +316,12 @@ void Tunnels::flush(Duration limit) {
 
 void Tunnels::finish() {
   flush(kLastWords);
-  std::unique_lock lock(mutex_);
-  ending_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
   ring_bell(bell_);
-  news_.wait(lock, [this] { return ended_; });
+  if (thread_.joinable()) thread_.join();
 }
 
 void Tunnels::serve() {
