@@ -9,10 +9,17 @@
 
 #include <fmt/format.h>
 
+#include "base/flight_rate.h"
 #include "base/ring_names.h"
 
 namespace dlaunch {
 namespace {
+
+// By dl_dtype.
+constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+static_assert(std::size(kDtypeBytes) == std::size(kDtypeNames));
+
+constexpr Duration kRateOver = std::chrono::seconds(5), kRateLeast = std::chrono::seconds(1);
 
 // A record as plain bytes: an atomic cannot be copied.
 struct Copied {
@@ -124,6 +131,24 @@ std::vector<FlightEntry> read_flight(std::string_view bytes) {
         {describe(r), static_cast<FlightState>(r.state), at(r.started_ns), at(r.ended_ns)});
   }
   return entries;
+}
+
+// A full record knows nothing of the time before its oldest operation, which is left out itself.
+FlightRate read_rate(std::string_view bytes, TimePoint now) {
+  const auto records = read_records(bytes);
+  if (records.empty()) return {};
+  const bool full = records.back().number > kFlightRecords;
+  const TimePoint first = at(records.front().started_ns);
+  FlightRate rate;
+  for (std::size_t i = full ? 1 : 0; i < records.size(); ++i) {
+    if (at(records[i].started_ns) < now - kRateOver) continue;
+    ++rate.operations;
+    rate.bytes += records[i].count * kDtypeBytes[records[i].dtype];
+  }
+  if (rate.operations == 0) return {};
+  const Duration least = full ? std::chrono::microseconds(1) : kRateLeast;
+  rate.over = std::clamp<Duration>(now - first, least, kRateOver);
+  return rate;
 }
 
 }  // namespace dlaunch

@@ -198,6 +198,7 @@ Machine this_machine() {
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   machine.topology = discover_topology;
   machine.gpus = [] { return read_gpu_files(); };
+  machine.hcas = [] { return read_hcas(); };
   machine.local_address = local_address;
   machine.address_towards = address_towards;
   machine.interface_address = interface_address;

@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "base/result.h"
 #include "launcher/gpus.h"
+#include "launcher/nics.h"
 #include "launcher/topology.h"
 
 namespace dlaunch {
@@ -28,6 +29,8 @@ struct Machine {
   std::function<Result<Topology>()> topology;
   // Those that the driver's files tell of.
   std::function<std::vector<GpuFiles>()> gpus;
+  // InfiniBand's and RoCE's.
+  std::function<std::vector<Hca>()> hcas;
   // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
   // not ours or not known is an Error.
   std::function<Result<std::string>(const std::string& host)> local_address;

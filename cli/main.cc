@@ -6,15 +6,18 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/secret.h"
 #include "base/version.h"
 #include "cli/doctor/doctor.h"
+#include "cli/doctor/gpu_facts.h"
 #include "cli/doctor/host_test.h"
 #include "cli/emit_kubernetes.h"
 #include "cli/help.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
 #include "launcher/agent.h"
+#include "launcher/gpu_watch.h"
 #include "launcher/health_check.h"
 #include "launcher/ssh_talk.h"
 
@@ -23,8 +26,7 @@ namespace {
 
 // Text of our own for stdout; a reader that left is no reason to fail, a full disk is.
 int print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (written && std::fflush(stdout) == 0) return kExitOk;
+  if (print_all(text)) return kExitOk;
   std::perror("dlaunch: write to stdout");
   return kExitSystem;
 }
@@ -89,6 +91,9 @@ int main(int argc, char** argv) {
   if (!words.empty() && words[0] == dlaunch::kSshNodeWord) {
     return dlaunch::run_ssh_node(words.size() > 1 ? words[1] : "");
   }
+  if (words.size() == 1 && words[0] == dlaunch::kGpuFiguresWord) return dlaunch::run_gpu_figures();
+  if (words.size() == 2 && words[0] == dlaunch::kGpuTestWord)
+    return dlaunch::run_gpu_test(words[1] == "speed");
   if (words.size() == 1 && words[0] == dlaunch::kDoctorWorkerWord)
     return dlaunch::run_doctor_worker();
   if (words.size() == 2 && words[0] == dlaunch::kHostTestWorkerWord)

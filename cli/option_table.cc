@@ -141,9 +141,8 @@ constexpr OptionRow kTable[] = {
      &Options::host_discovery_script},
     {"health-check", "", "", "COMMAND", "", Group::nodes,
      "before a host joins a job that has begun, again or late, run that command of the shell "
-     "there, "
-     "after dlaunch's own quick test: unless it ends with 0 within a minute, the host stays out, "
-     "with the last line it printed as the reason, and is tested again later",
+     "there, after dlaunch's own quick test: unless it ends with 0 within a minute, the host stays "
+     "out, with the last line it printed as the reason, and is tested again later",
      &Options::health_check},
     {"nnodes", "", "", "N|MIN:MAX", "1", Group::nodes,
      "how many hosts, each of which runs this same command, unless --hosts starts them; with "

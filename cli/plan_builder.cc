@@ -87,7 +87,7 @@ Result<void> plan_general(PlanDraft& draft) {
     draft.plan().transport = *transport;
   }
   draft.plan().interface = options.interface.value.value_or("");
-  draft.plan().tls = static_cast<bool>(options.tls);
+  draft.plan().tls = options.tls.on;
   if (options.port_range) {
     auto ports = parse_port_range(*options.port_range);
     if (!ports) return refuse("{}: {}", options.port_range.source, ports.error().what);

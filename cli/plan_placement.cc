@@ -1,4 +1,8 @@
 #include <algorithm>
+#include <set>
+#include <string>
+
+#include <fmt/ranges.h>
 
 #include "base/units.h"
 #include "cli/plan_parts.h"
@@ -64,6 +68,24 @@ Result<void> plan_gpus(PlanDraft& draft) {
   return {};
 }
 
+// The InfiniBand adapters that are near one of the job's GPUs here, where some are and some are
+// not.
+void plan_nics(PlanDraft& draft) {
+  if (draft.gpus.empty()) return;
+  const auto hcas = draft.machine.hcas();
+  std::set<std::string> near;
+  for (const Gpu& gpu : draft.gpus) {
+    const auto its = hcas_near(gpu.bridges, gpu.cpus, hcas);
+    if (its.empty()) return;  // it needs the others
+    near.insert(its.begin(), its.end());
+  }
+  const auto active =
+      std::count_if(hcas.begin(), hcas.end(), [](const Hca& h) { return h.active; });
+  if (near.size() < static_cast<std::size_t>(active)) {
+    draft.plan().hcas = fmt::format("{}", fmt::join(near, ","));
+  }
+}
+
 // A worker's share of what all may use, but never more threads than the smallest cpuset has CPUs.
 int share_of_cpus(const PlanDraft& draft) {
   int share = draft.machine.cpus.usable() / std::max(draft.plan().nproc, 1);
@@ -112,6 +134,7 @@ Result<void> plan_placement(PlanDraft& draft) {
   }
   if (auto done = plan_binding(draft); !done) return done.error();
   if (auto done = plan_gpus(draft); !done) return done.error();
+  plan_nics(draft);
   return plan_omp(draft);
 }
 

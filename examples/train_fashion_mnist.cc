@@ -19,14 +19,11 @@
 
 #include <malloc.h>
 
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,7 +34,7 @@
 #include <dlaunch/elastic.hpp>
 #include <dlaunch/ring.hpp>
 
-#include "fashion_mnist.h"
+#include "training.h"
 
 namespace {
 
@@ -46,34 +43,6 @@ using Clock = std::chrono::steady_clock;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using MatrixMap = Eigen::Map<Matrix>;
 using RowMap = Eigen::Map<Eigen::RowVectorXf>;
-
-constexpr int kInput = Dataset::kPixels, kClasses = 10;
-constexpr float kPixelMean = 73.0f, kPixelDeviation = 90.0f;  // of the training images
-
-struct Options {
-  std::string data = "/usr/share/datasets/fashion-mnist";
-  std::string model;   // file to write; "": none
-  std::string losses;  // file for the loss of each step, exactly; "": none
-  int epochs = 4;
-  int batch = 256;     // global: over all ranks together
-  float rate = 0.04f;  // at the start
-  float momentum = 0.9f;
-  unsigned seed = 1;
-  int limit = 0;             // training images; 0: all
-  int hidden = 128;          // units of the hidden layer
-  int commit_every = 1;      // steps
-  std::string snapshots;     // folder; "": none
-  int snapshot_every = 100;  // steps
-};
-
-// Where the parameters lie in a model.
-struct Layout {
-  int hidden;
-  int b1() const { return kInput * hidden; }
-  int w2() const { return b1() + hidden; }
-  int b2() const { return w2() + hidden * kClasses; }
-  int parameters() const { return b2() + kClasses; }
-};
 
 // The parameters, or their gradient and the loss.
 struct Model {
@@ -101,22 +70,6 @@ struct Model {
 };
 // What backpropagation finishes first is sent off while it goes on to the large first layer.
 constexpr std::size_t kFirstBucket = std::size_t{8} << 10;
-
-// Glorot and Bengio's initialisation, for tanh; the same on every rank because the seed is.
-void initialise(Model& model, unsigned seed) {
-  std::mt19937 random(seed);
-  auto fill = [&](MatrixMap w, int inputs) {
-    const float scale = std::sqrt(1.0f / static_cast<float>(inputs));
-    for (Eigen::Index i = 0; i < w.size(); ++i) {
-      // The sum of four uniform numbers is normal enough, and the same with every library.
-      float sum = 0;
-      for (int k = 0; k < 4; ++k) sum += static_cast<float>(random()) / 4294967296.0f - 0.5f;
-      w.data()[i] = sum * 1.732f * scale;
-    }
-  };
-  fill(model.w1(), kInput);
-  fill(model.w2(), model.layout.hidden);
-}
 
 // Room that is used again in each step.
 struct Workspace {
@@ -190,25 +143,6 @@ double accuracy(dl::Communicator& comm, Model& model, const Dataset& test) {
   return static_cast<double>(right[0]) / test.size();
 }
 
-// Temporary name and rename: a reader never sees half a model.
-void write_model(const Model& model, const std::string& path) {
-  const std::string fresh = path + ".new";
-  std::ofstream file(fresh, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(model.values.data()),
-             static_cast<std::streamsize>((model.values.size() - 1) * sizeof(float)));
-  file.close();
-  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    throw std::runtime_error("cannot write the model to " + path);
-  }
-}
-
-// Rather told now than after the training.
-void check_writable(const std::string& path) {
-  if (!std::ofstream(path, std::ios::app)) {
-    throw std::runtime_error("cannot write the losses to " + path);
-  }
-}
-
 class Trainer {
  public:
   Trainer(dl::Communicator& comm, const Options& options, const Dataset& train, const Dataset& test)
@@ -220,7 +154,7 @@ class Trainer {
         gradient_(options.hidden),
         velocity_(model_.values.size() - 1, 0.0f),
         state_(comm, state_options(options)) {
-    initialise(model_, options.seed);
+    initialise(model_.at(0), model_.layout, options.seed);
     state_.replicated("weights", model_.values);
     state_.replicated("velocity", velocity_);
     state_.replicated("losses", losses_);
@@ -238,14 +172,15 @@ class Trainer {
       return more;
     });
     if (comm_.rank() != 0) return;
-    if (!options_.losses.empty()) write_losses();
-    if (!options_.model.empty()) write_model(model_, options_.model);
+    if (!options_.losses.empty()) write_losses(losses_, options_.losses);
+    if (!options_.model.empty()) {
+      write_model({model_.values.begin(), model_.values.end() - 1}, options_.model);
+    }
   }
 
  private:
-  int steps_per_epoch() const { return (train_.size() + options_.batch - 1) / options_.batch; }
   int step_number() const {
-    return static_cast<int>(sampler_.epoch()) * steps_per_epoch() +
+    return static_cast<int>(sampler_.epoch()) * steps_per_epoch(options_, train_) +
            static_cast<int>(sampler_.position()) / options_.batch;
   }
 
@@ -270,8 +205,7 @@ class Trainer {
     state_.update();
     state_time_ += Clock::now() - learned;
     losses_[static_cast<std::size_t>(number)] = gradient_.loss();
-    // The learning rate falls in a straight line to zero over the whole training.
-    const float rate = options_.rate * (1.0f - done / static_cast<float>(options_.epochs));
+    const float rate = rate_after(options_, done);
     for (std::size_t i = 0; i < velocity_.size(); ++i) {
       velocity_[i] = options_.momentum * velocity_[i] + gradient_.values[i];
       model_.values[i] -= rate * velocity_[i];
@@ -305,27 +239,10 @@ class Trainer {
     const std::chrono::duration<double> of_state = std::exchange(state_time_, {});
     epoch_began_ = Clock::now();
     if (comm_.rank() != 0) return;
-    double loss = 0;
-    for (int i = 0; i < steps_per_epoch(); ++i) {
-      const int size = std::min(options_.batch, train_.size() - i * options_.batch);
-      loss += losses_[static_cast<std::size_t>((epoch - 1) * steps_per_epoch() + i)] * size;
-    }
     std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s  commits %.2f %%\n", epoch,
-                loss / train_.size(), right, train_.size() / took.count(),
+                epoch_loss(losses_, epoch, options_, train_), right, train_.size() / took.count(),
                 100 * of_state.count() / took.count());
     std::fflush(stdout);
-  }
-
-  void write_losses() const {
-    std::ofstream file(options_.losses);
-    for (const float loss : losses_) {
-      char text[40];
-      std::snprintf(text, sizeof text, "%a %.6f\n", static_cast<double>(loss),
-                    static_cast<double>(loss));
-      file << text;
-    }
-    file.close();
-    if (!file) throw std::runtime_error("cannot write the losses to " + options_.losses);
   }
 
   dl::Communicator& comm_;
@@ -335,8 +252,8 @@ class Trainer {
   Model model_, gradient_;
   Workspace work_;
   std::vector<float> velocity_;
-  std::vector<float> losses_ =
-      std::vector<float>(static_cast<std::size_t>(options_.epochs * steps_per_epoch()), 0.0f);
+  std::vector<float> losses_ = std::vector<float>(
+      static_cast<std::size_t>(options_.epochs * steps_per_epoch(options_, train_)), 0.0f);
   dl::State state_;
   dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
@@ -352,63 +269,6 @@ constexpr const char* kUsage =
     "                           [--snapshots DIR] [--snapshot-every STEPS]\n"
     "--batch counts the images of all ranks together. Run it under dlaunch.\n";
 
-int whole_number(const std::string& flag, const std::string& text, int low) {
-  int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value < low) {
-    throw std::invalid_argument(flag + " needs a whole number of at least " + std::to_string(low) +
-                                ", not '" + text + "'");
-  }
-  return value;
-}
-
-float positive_number(const std::string& flag, const std::string& text) {
-  float value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || !(value > 0) || !std::isfinite(value)) {
-    throw std::invalid_argument(flag + " needs a number above 0, not '" + text + "'");
-  }
-  return value;
-}
-
-Options parse(int argc, char** argv) {
-  Options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (i + 1 == argc) throw std::invalid_argument(flag + " needs a value, or is unknown");
-    const char* value = argv[++i];
-    if (flag == "--data")
-      o.data = value;
-    else if (flag == "--model")
-      o.model = value;
-    else if (flag == "--losses")
-      o.losses = value;
-    else if (flag == "--snapshots")
-      o.snapshots = value;
-    else if (flag == "--snapshot-every")
-      o.snapshot_every = whole_number(flag, value, 1);
-    else if (flag == "--epochs")
-      o.epochs = whole_number(flag, value, 1);
-    else if (flag == "--batch")
-      o.batch = whole_number(flag, value, 1);
-    else if (flag == "--lr")
-      o.rate = positive_number(flag, value);
-    else if (flag == "--seed")
-      o.seed = static_cast<unsigned>(whole_number(flag, value, 0));
-    else if (flag == "--limit")
-      o.limit = whole_number(flag, value, 0);
-    else if (flag == "--hidden")
-      o.hidden = whole_number(flag, value, 1);
-    else if (flag == "--commit-every")
-      o.commit_every = whole_number(flag, value, 1);
-    else
-      throw std::invalid_argument("unknown flag " + flag);
-  }
-  return o;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -418,7 +278,7 @@ int main(int argc, char** argv) {
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
   if (argc == 2 && std::strcmp(argv[1], "--help") == 0) return std::fputs(kUsage, stdout) < 0;
   try {
-    const Options options = parse(argc, argv);
+    const Options options = parse(argc, argv, true);
     if (!options.losses.empty()) check_writable(options.losses);
     // Before it joins: a spare has it behind it when it is needed.
     const Dataset train = load_fashion_mnist(options.data, "train", options.limit);

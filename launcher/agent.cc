@@ -274,7 +274,7 @@ void Agent::begin() {
   auto node = open_node(crew_.own_slots(), node_listener());
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
-  node_care_.emplace(loop_, node_->processes(),
+  node_care_.emplace(loop_, node_->processes(), helpers_,
                      [this](const NodeMessage& message) { crew_.own_says(message); });
   crew_.set_own(*node_, *node_care_);
   auto control =

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/flight.h"
+#include "base/flight_rate.h"
 #include "elastic/agent_core.h"
 #include "elastic/hang_finder.h"
 
@@ -44,6 +45,7 @@ struct NodeHurt {  // for --chaos
 };
 struct NodeSurvey {  // how are your workers?
   std::uint32_t errand = 0;
+  bool gpus = false;  // and the GPUs that they use: as they were when that was asked last
 };
 
 // -- From a node
@@ -95,11 +97,23 @@ struct NodeStacks {
   std::int32_t pid = 0;
   std::vector<std::string> lines;
 };
+struct NodeGpu {                                    // numbers below 0: not known
+  std::int32_t number = 0;                          // on its host, in the order of the bus
+  std::int32_t utilisation = -1, temperature = -1;  // percent, °C
+  std::uint64_t memory_used = 0, memory_total = 0;  // bytes
+  std::int64_t ecc_errors = -1;                     // uncorrected
+};
 struct NodeWorker {
   Slot slot = 0;
   std::int32_t pid = 0;
   TimePoint started{};
   ProcessState state = ProcessState::running;
+  std::int32_t round = 0;    // that it was told of last
+  Duration cpu{};            // its process's time so far
+  std::uint64_t memory = 0;  // bytes
+  FlightRate rate;
+  bool gpus_known = false;
+  std::vector<NodeGpu> gpus;
   std::vector<FlightEntry> operations;  // the last one, if it has made any
 };
 struct NodeWorkers {

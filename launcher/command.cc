@@ -141,6 +141,21 @@ Result<void> Command::run(const Request& request, std::function<void(const End&)
   return {};
 }
 
+Result<Command::End> run_command(const Command::Request& request) {
+  asio::io_context loop;
+  std::set<pid_t> helpers;
+  Command command(loop, helpers);
+  Command::End end;
+  bool told = false;
+  const auto ran = command.run(request, [&](const Command::End& how) {
+    end = how;
+    told = true;
+  });
+  if (!ran) return ran.error();
+  while (!told) loop.run_one();  // and not until it can be reaped: a driver may hold it
+  return end;
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> all;
   for (char** item = environ; *item != nullptr; ++item) all.emplace_back(*item);

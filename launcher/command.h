@@ -50,6 +50,9 @@ class Command {
   std::shared_ptr<Run> run_;
 };
 
+// Runs it and waits for its end, where nothing else goes on meanwhile.
+Result<Command::End> run_command(const Command::Request& request);
+
 // Our own environment, as a program is given it.
 std::vector<std::string> own_environment();
 

@@ -14,18 +14,21 @@ namespace dlaunch {
 namespace {
 
 using nlohmann::json;
-using Command = ControlRequest::Command;
+using ControlCommand = ControlRequest::Command;
 
 struct CommandRow {
   const char* name;
-  Command command;
+  ControlCommand command;
   const char* key;  // of its number; nullptr: it has none
   bool needs_number;
 };
 constexpr CommandRow kCommands[] = {
-    {"status", Command::status, nullptr, false}, {"resize", Command::resize, "size", true},
-    {"restart", Command::restart, "rank", true}, {"stacks", Command::stacks, "rank", false},
-    {"stop", Command::stop, nullptr, false},
+    {"status", ControlCommand::status, nullptr, false},
+    {"resize", ControlCommand::resize, "size", true},
+    {"restart", ControlCommand::restart, "rank", true},
+    {"stacks", ControlCommand::stacks, "rank", false},
+    {"stop", ControlCommand::stop, nullptr, false},
+    {"top", ControlCommand::top, nullptr, false},
 };
 
 Error malformed(std::string what) { return {.code = Errc::protocol, .what = std::move(what)}; }
@@ -162,18 +165,20 @@ ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
 }  // namespace
 
 ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
-  const bool changes = request.command == Command::resize || request.command == Command::restart;
+  const bool changes =
+      request.command == ControlCommand::resize || request.command == ControlCommand::restart;
   if (changes && is_over(job)) return refuse("the job is ending");
   switch (request.command) {
-    case Command::status:
+    case ControlCommand::status:
+    case ControlCommand::top:
       return {};
-    case Command::resize:
+    case ControlCommand::resize:
       return resize(job, request.number.value_or(-1));
-    case Command::restart:
+    case ControlCommand::restart:
       return restart(job, request.number.value_or(-1));
-    case Command::stacks:
+    case ControlCommand::stacks:
       return stacks(job, request.number);
-    case Command::stop:
+    case ControlCommand::stop:
       if (job.state == JobState::ended) return refuse("the job has ended");
       return order(JobCore::Signal{SIGTERM}, "the job gets SIGTERM");
   }

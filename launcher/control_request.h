@@ -1,8 +1,8 @@
 // What dlaunchctl asks a running job, and what the job makes of it. Pure: decide() judges a request
 // against the job's status; JobControl does what it says.
 //
-// A request is one JSON object: {"command": "status"}, "stop", "stacks" (with "rank": of one only),
-// "resize" with "size", "restart" with "rank". Anything else in it is refused.
+// A request is one JSON object: {"command": "status"}, "top", "stop", "stacks" (with "rank": of one
+// only), "resize" with "size", "restart" with "rank". Anything else in it is refused.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ inline constexpr const char* kControlSocket = "control";  // its name in the job
 inline constexpr std::size_t kMaxControlRequest = 4096;
 
 struct ControlRequest {
-  enum class Command { status, resize, restart, stacks, stop };
+  enum class Command { status, resize, restart, stacks, stop, top };
   Command command = Command::status;
   std::optional<int> number;  // resize: workers; restart: a rank; stacks: a rank, or of all
 };

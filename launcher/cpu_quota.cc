@@ -120,7 +120,7 @@ UsableCpus usable_cpus() {
       break;
     }
   }
-  cpus.quota = cgroup_quota("/sys/fs/cgroup", read_small_file("/proc/self/cgroup").value_or(""));
+  cpus.quota = cgroup_quota("/sys/fs/cgroup", text_of("/proc/self/cgroup"));
   return cpus;
 }
 

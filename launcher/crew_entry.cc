@@ -65,11 +65,10 @@ void Crew::judge(const HostHealth::Event& event) {
     if (const auto* test = std::get_if<HostHealth::Test>(&action)) {
       links_.send(test->link, NodeTest{});
     } else if (const auto* admit = std::get_if<HostHealth::Admit>(&action)) {
-      const auto asks = std::move(remotes_.at(admit->link).waits);
-      remotes_.at(admit->link).waits.reset();
-      if (asks) {
-        take_in(admit->link, *asks);
-      }
+      auto& waits = remotes_.at(admit->link).waits;
+      const auto asks = std::move(waits);
+      waits.reset();
+      if (asks) take_in(admit->link, *asks);
     } else if (const auto* tell = std::get_if<HostHealth::Tell>(&action)) {
       log_warn("{}", tell->line);
     }

@@ -23,7 +23,7 @@ void Errands::take(int node, const NodeStacks& stacks) {
   done(stacks.pid, stacks.lines);
 }
 
-void Errands::survey(const std::set<int>& nodes, const Workers& done) {
+void Errands::survey(const std::set<int>& nodes, bool gpus, const Workers& done) {
   const std::uint32_t errand = ++last_;
   auto& survey =
       *surveys_.emplace(errand, std::make_unique<Survey>(loop_, nodes, done)).first->second;
@@ -31,7 +31,7 @@ void Errands::survey(const std::set<int>& nodes, const Workers& done) {
   survey.limit.async_wait([this, errand](asio::error_code ec) {
     if (!ec) finish(errand);
   });
-  for (const int node : nodes) ask_(node, NodeSurvey{errand});
+  for (const int node : nodes) ask_(node, NodeSurvey{errand, gpus});
   finish_if_all_there(errand);
 }
 

@@ -27,8 +27,9 @@ class Errands {
 
   // Of the worker at that slot of the node.
   void dump(int node, Slot slot, Stacks done);
-  // Of the workers of these nodes, but for those that do not answer within a second.
-  void survey(const std::set<int>& nodes, const Workers& done);
+  // Of the workers of these nodes, with their GPUs or without, but for those that do not answer
+  // within a second.
+  void survey(const std::set<int>& nodes, bool gpus, const Workers& done);
 
   void take(int node, const NodeStacks& stacks);
   void take(int node, const NodeWorkers& workers);

@@ -297,7 +297,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
       return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
-    care_.emplace(loop_, node_->processes(), [this](const NodeMessage& message) {
+    care_.emplace(loop_, node_->processes(), helpers_, [this](const NodeMessage& message) {
       if (joined_) send(message);
     });
   }

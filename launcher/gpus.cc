@@ -7,15 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "base/rank_set.h"
 #include "base/small_file.h"
+#include "launcher/pci.h"
 
 namespace dlaunch {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents_of(const fs::path& path) { return read_small_file(path).value_or(""); }
 
 // "GPU UUID: \t GPU-…" in a file of such lines.
 std::string value_of(const std::string& information, std::string_view key) {
@@ -27,12 +25,9 @@ std::string value_of(const std::string& information, std::string_view key) {
   return information.substr(at, end == std::string::npos ? end : end - at);
 }
 
-std::vector<int> cpus_of(const GpuFiles& files) {
-  const std::size_t end = files.local_cpus.find_last_not_of(" \n");
-  if (end == std::string::npos) return {};
-  const auto cpus = parse_rank_set(std::string_view(files.local_cpus).substr(0, end + 1));
-  if (!cpus) return {};
-  return {cpus->begin(), cpus->end()};
+// An instance of a GPU is where that is.
+Gpu gpu_at(const std::string& name, const GpuFiles& files) {
+  return {name, cpus_in_list(files.local_cpus), files.bridges};
 }
 
 std::vector<std::string> entries_of(const std::string& list) {
@@ -76,12 +71,14 @@ std::vector<GpuFiles> read_gpu_files(const std::string& root) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(root + "/proc/driver/nvidia/gpus", none)) {
     GpuFiles one{.bus = entry.path().filename(),
-                 .information = contents_of(entry.path() / "information"),
+                 .information = text_of(entry.path() / "information"),
                  .local_cpus = "",
-                 .cut = false};
-    one.local_cpus = contents_of(root + "/sys/bus/pci/devices/" + one.bus + "/local_cpulist");
-    const std::string minor = value_of(one.information, "Device Minor");
-    const fs::path instances = root + "/proc/driver/nvidia/capabilities/gpu" + minor + "/mig";
+                 .cut = false,
+                 .bridges = bridges_above(entry.path().filename(), root),
+                 .minor = ""};
+    one.local_cpus = text_of(root + "/sys/bus/pci/devices/" + one.bus + "/local_cpulist");
+    one.minor = value_of(one.information, "Device Minor");
+    const fs::path instances = root + "/proc/driver/nvidia/capabilities/gpu" + one.minor + "/mig";
     for (const auto& instance : fs::directory_iterator(instances, none)) {
       one.cut = one.cut || instance.path().filename().string().starts_with("gi");
     }
@@ -98,20 +95,20 @@ Result<std::vector<Gpu>> usable_gpus(const std::vector<GpuFiles>& files,
   if (!visible) {
     for (const GpuFiles& one : files) {
       if (one.cut) return needs_names(one);
-      gpus.push_back({value_of(one.information, "GPU UUID"), cpus_of(one)});
+      gpus.push_back(gpu_at(value_of(one.information, "GPU UUID"), one));
     }
     return gpus;
   }
   for (const std::string& entry : entries_of(*visible)) {
     if (entry.starts_with("MIG-")) {
       // Which GPU an instance is of is not in these files, unless there is only one.
-      gpus.push_back({entry, files.size() == 1 ? cpus_of(files[0]) : std::vector<int>()});
+      gpus.push_back(files.size() == 1 ? gpu_at(entry, files[0]) : Gpu{entry, {}});
       continue;
     }
     const GpuFiles* const gpu = named(files, entry);
     if (gpu == nullptr) break;
     if (gpu->cut) return needs_names(*gpu);
-    gpus.push_back({entry, cpus_of(*gpu)});
+    gpus.push_back(gpu_at(entry, *gpu));
   }
   return gpus;
 }

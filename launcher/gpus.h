@@ -1,5 +1,6 @@
 // The GPUs of this host, as the driver's and the kernel's files tell of them, and who sits near
-// which. Nothing of CUDA is loaded into dlaunch.
+// which. No library of NVIDIA's is loaded into an agent: a process of its own asks NVML
+// (launcher/gpu_watch.h).
 #pragma once
 
 #include <optional>
@@ -13,7 +14,8 @@ namespace dlaunch {
 
 struct Gpu {
   std::string name;  // for CUDA_VISIBLE_DEVICES: "GPU-…", "MIG-…", or the number that is there
-  std::vector<int> cpus;  // near it, ascending; empty: not known
+  std::vector<int> cpus;                  // near it, ascending; empty: not known
+  std::vector<std::string> bridges = {};  // as GpuFiles
 };
 
 // What the files say of one.
@@ -22,6 +24,8 @@ struct GpuFiles {
   std::string information;  // contents of /proc/driver/nvidia/gpus/BUS/information
   std::string local_cpus;   // of /sys/bus/pci/devices/BUS/local_cpulist; "": there is none
   bool cut = false;         // into MIG instances
+  std::vector<std::string> bridges = {};  // above it on the PCI bus (launcher/pci.h)
+  std::string minor = "";                 // N of /dev/nvidiaN
 };
 // Below `root` ("" is the machine's own), by bus.
 std::vector<GpuFiles> read_gpu_files(const std::string& root = "");

@@ -10,6 +10,7 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kOwnTest = std::chrono::seconds(30);  // takes one
+constexpr Duration kOwnTestOfGpus = std::chrono::seconds(50);
 constexpr Duration kUsersTest = std::chrono::seconds(60);
 constexpr std::size_t kMaxReason = 300;  // bytes
 
@@ -56,7 +57,7 @@ Command::Request HealthCheck::own_test() const {
                                  std::to_string(plan_.gpus_asked)},
                         .env = {"TMPDIR=" + folder_},
                         .keep_errors = true,
-                        .limit = kOwnTest};
+                        .limit = plan_.gpus_asked > 0 ? kOwnTestOfGpus : kOwnTest};
   for (const std::string& item : own_environment()) {
     const auto name = std::string_view(item).substr(0, item.find('='));
     if (std::find(kForTheTest.begin(), kForTheTest.end(), name) != kForTheTest.end())

@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 namespace dlaunch {
+
 HostDiscovery::HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
                              Listener listener, const Times& times)
     : script_(std::move(script)),

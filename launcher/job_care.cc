@@ -113,12 +113,12 @@ std::string JobCare::with_hosts(const std::string& sentence, const RankSet& rank
   return text;
 }
 
-void JobCare::survey(std::function<void(const std::map<Slot, NodeWorker>&)> done) {
+void JobCare::survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done) {
   std::set<int> all;
   for (Slot slot = 0; slot < job_.slots(); ++slot) {
     if (crew_.is_here(job_.node_of(slot))) all.insert(job_.node_of(slot));
   }
-  errands_.survey(all, [this, done = std::move(done)](const auto& by_node) {
+  errands_.survey(all, gpus, [this, done = std::move(done)](const auto& by_node) {
     std::map<Slot, NodeWorker> workers;
     for (const auto& [node, answer] : by_node) {
       for (const NodeWorker& worker : answer.workers) {

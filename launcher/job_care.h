@@ -39,7 +39,8 @@ class JobCare final : private ProgressWatch::Hands {
   void stop();
 
   // Those that run and whose hosts answer within a second.
-  void survey(std::function<void(const std::map<Slot, NodeWorker>&)> done);
+  // gpus: and what GPUs they use.
+  void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);
   void dump(Slot slot, Errands::Stacks done);
 
  private:

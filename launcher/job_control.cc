@@ -87,7 +87,8 @@ JobControl::JobControl(Job job) : job_(std::move(job)) {}
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
-  job_.care.survey([this, request = *parsed, reply](const Workers& workers) {
+  const bool gpus = parsed->command == ControlRequest::Command::top;
+  job_.care.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
     decide_on(request, status(workers), reply);
   });
 }
@@ -98,6 +99,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   if (!decision.refused.empty()) return reply(refusal(decision.refused));
   switch (request.command) {
     case ControlRequest::Command::status:
+    case ControlRequest::Command::top:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
     case ControlRequest::Command::stacks:
       return std::make_shared<ManyStacks>(job_.care, decision.stacks_of, reply)->start();
@@ -155,6 +157,7 @@ WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint 
   const NodeWorker& process = it->second;
   worker.pid = process.pid;
   worker.ran = std::max(Duration::zero(), now - process.started);
+  worker.figures = process;
   if (worker.up) worker.state = state_in_words(worker.state, process.state);
   if (!process.operations.empty()) worker.operation = process.operations.back();
   return worker;

@@ -17,6 +17,34 @@ json describe(const FlightEntry& operation, TimePoint now) {
           {"since_s", seconds(now - (running ? operation.started : operation.ended))}};
 }
 
+// What is not known is null.
+json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
+
+json describe(const NodeGpu& gpu) {
+  return {{"number", gpu.number},
+          {"utilisation", from_zero(gpu.utilisation)},
+          {"temperature", from_zero(gpu.temperature)},
+          {"memory_bytes", gpu.memory_used},
+          {"memory_total_bytes", gpu.memory_total},
+          {"ecc_errors", from_zero(gpu.ecc_errors)}};
+}
+
+// Of a process.
+void add_figures(json& out, const NodeWorker& figures) {
+  const double over = seconds(figures.rate.over);
+  const auto rate = [over](std::uint64_t what) {
+    return over > 0 ? static_cast<double>(what) / over : 0.0;
+  };
+  out["round"] = figures.round;
+  out["cpu_s"] = seconds(figures.cpu);
+  out["memory_bytes"] = figures.memory;
+  out["operations_per_s"] = rate(figures.rate.operations);
+  out["bytes_per_s"] = rate(figures.rate.bytes);
+  if (!figures.gpus_known) return;
+  out["gpus"] = json::array();
+  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(describe(gpu));
+}
+
 json describe(const JobStatus& status, const WorkerStatus& worker) {
   json out = {{"host", worker.host},
               {"local_rank", worker.slot},
@@ -25,6 +53,11 @@ json describe(const JobStatus& status, const WorkerStatus& worker) {
   out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
   out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
   out["ran_s"] = worker.ran ? json(seconds(*worker.ran)) : json();
+  for (const char* key :
+       {"round", "cpu_s", "memory_bytes", "operations_per_s", "bytes_per_s", "gpus"}) {
+    out[key] = nullptr;
+  }
+  if (worker.pid > 0) add_figures(out, worker.figures);
   out["last_operation"] = worker.operation ? describe(*worker.operation, status.now) : json();
   return out;
 }

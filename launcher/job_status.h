@@ -9,6 +9,7 @@
 #include "base/flight.h"
 #include "elastic/agent_core.h"
 #include "elastic/job_table.h"
+#include "launcher/care_message.h"
 
 namespace dlaunch {
 
@@ -22,6 +23,7 @@ struct WorkerStatus {
   std::string state;                     // "running", "to be started": for people
   std::optional<Duration> ran;           // since its process was started
   std::optional<FlightEntry> operation;  // its last of libdlring
+  NodeWorker figures;                    // what its host tells, where there is a process
 };
 
 struct JobStatus {

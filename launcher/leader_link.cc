@@ -101,7 +101,8 @@ void LeaderLink::attempt() {
 
 void LeaderLink::connected(const ConnectionPtr& connection) {
   asio::error_code ec;
-  connection->local_address = connection->socket.local_endpoint(ec).address().to_string();
+  const auto local = connection->socket.local_endpoint(ec);
+  if (!ec) connection->local_address = local.address().to_string();
   connection->socket.set_option(tcp::no_delay(true), ec);
   if (auto ok = secure(connection->socket); !ok) {
     return give_up(connection, {.why = ok.error().what});

@@ -33,11 +33,12 @@ std::vector<std::string> bounded(std::vector<std::string> lines) {
 
 }  // namespace
 
-NodeCare::NodeCare(asio::io_context& loop, Processes& processes,
+NodeCare::NodeCare(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
                    std::function<void(const NodeMessage&)> tell)
     : loop_(loop),
       processes_(processes),
       tell_(std::move(tell)),
+      gpus_(loop, helpers),
       timer_(loop),
       go_on_timer_(loop) {}
 
@@ -171,19 +172,54 @@ void NodeCare::go_on(TimePoint now) {
 
 void NodeCare::on(const NodeSurvey& survey) {
   NodeWorkers all{.errand = survey.errand, .workers = {}};
+  std::optional<std::vector<GpuFigures>> gpus;
+  if (survey.gpus) gpus = gpus_.look();
   for (const Slot slot : processes_.running_slots()) {
-    const auto& place = processes_.place(slot);
-    const pid_t pid = processes_.program_pid(slot);
-    NodeWorker worker{.slot = slot,
-                      .pid = pid,
-                      .started = processes_.started(slot),
-                      .state = state_of_process(pid).value_or(ProcessState::running),
-                      .operations = {}};
-    auto flight = read_flight(flight_record_of(place));
-    if (!flight.empty() && place.rank >= 0) worker.operations = {std::move(flight.back())};
+    NodeWorker worker = describe(slot);
+    worker.gpus_known = gpus.has_value();
+    if (gpus) worker.gpus = gpus_of_worker(slot, *gpus);
     all.workers.push_back(std::move(worker));
   }
   tell_(all);
+}
+
+NodeWorker NodeCare::describe(Slot slot) const {
+  const auto& place = processes_.place(slot);
+  const pid_t pid = processes_.program_pid(slot);
+  NodeWorker worker{.slot = slot,
+                    .pid = pid,
+                    .started = processes_.started(slot),
+                    .state = state_of_process(pid).value_or(ProcessState::running),
+                    .round = place.round};
+  if (const auto use = use_of_process(pid)) {
+    worker.cpu = use->cpu;
+    worker.memory = use->memory;
+  }
+  if (place.rank < 0) return worker;
+  const std::string record = flight_record_of(place);
+  auto flight = read_flight(record);
+  if (!flight.empty()) worker.operations = {std::move(flight.back())};
+  worker.rate = read_rate(record, steady_now());
+  return worker;
+}
+
+std::vector<NodeGpu> NodeCare::gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const {
+  std::vector<NodeGpu> used;
+  if (all.empty()) return used;
+  const pid_t pid = processes_.program_pid(slot);
+  auto pids = descendants_of(pid);
+  pids.push_back(pid);
+  // What it may see as we have told it: /proc would wait for a process that lies in its driver.
+  for (const std::size_t number : gpus_of(all, pids, processes_.gpus(slot))) {
+    const GpuFigures& gpu = all[number];
+    used.push_back({.number = static_cast<std::int32_t>(number),
+                    .utilisation = gpu.utilisation,
+                    .temperature = gpu.temperature,
+                    .memory_used = gpu.memory_used,
+                    .memory_total = gpu.memory_total,
+                    .ecc_errors = gpu.uncorrected});
+  }
+  return used;
 }
 
 }  // namespace dlaunch

@@ -7,10 +7,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "launcher/gpu_watch.h"
 #include "launcher/node_message.h"
 #include "launcher/node_steps.h"
 #include "launcher/processes.h"
@@ -20,8 +23,9 @@ namespace dlaunch {
 
 class NodeCare {
  public:
-  // Answers and news go to `tell`. processes must outlive it.
-  NodeCare(asio::io_context& loop, Processes& processes,
+  // Answers and news go to `tell`. processes and helpers, who has children that are no workers,
+  // must outlive it.
+  NodeCare(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
            std::function<void(const NodeMessage&)> tell);
 
   // Whoever leads from now on knows nothing yet. still_after: as RankNews; nullopt: only who was
@@ -41,6 +45,8 @@ class NodeCare {
   void on(const NodeHung& hung);
   void on(const NodeHurt& hurt);
   void on(const NodeSurvey& survey);
+  NodeWorker describe(Slot slot) const;
+  std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
   bool runs(Slot slot) const;
 
@@ -49,6 +55,7 @@ class NodeCare {
   const std::function<void(const NodeMessage&)> tell_;
   std::optional<RankNews> news_;
   NodeSteps steps_;
+  GpuWatch gpus_;
   bool watches_ = false;
   asio::steady_timer timer_;
   struct Stopped {

@@ -119,11 +119,15 @@ void care_fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeHurt>) {
     a(m.slot), a(m.signal), a(m.stands);
   } else if constexpr (std::is_same_v<T, NodeSurvey>) {
-    a(m.errand);
+    a(m.errand), a(m.gpus);
+  } else if constexpr (std::is_same_v<T, NodeGpu>) {
+    a(m.number), a(m.utilisation), a(m.temperature), a(m.memory_used), a(m.memory_total);
+    a(m.ecc_errors);
   } else if constexpr (std::is_same_v<T, NodeWorker>) {
     a(m.slot), a(m.pid), a(m.started);
     as_byte(a, m.state, ProcessState::traced);
-    a.list(m.operations);
+    a(m.round), a(m.cpu), a(m.memory), a(m.rate.operations), a(m.rate.bytes), a(m.rate.over);
+    a(m.gpus_known), a.list(m.gpus), a.list(m.operations);
   } else if constexpr (std::is_same_v<T, NodeWorkers>) {
     a(m.errand), a.list(m.workers);
   } else {

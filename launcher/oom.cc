@@ -9,8 +9,6 @@
 namespace dlaunch {
 namespace {
 
-std::string read_file(const std::string& path) { return read_small_file(path).value_or(""); }
-
 // Our path in the hierarchy: the line "0::/path" of version 2, or "N:memory:/path" of version 1.
 std::string path_in(const std::string& cgroups, std::string_view key) {
   for (std::size_t at = 0; at < cgroups.size();) {
@@ -45,17 +43,17 @@ bool find_count(std::string_view text, std::string_view name, std::uint64_t& cou
 
 OomCounter read_oom_counter() {
   OomCounter counter;
-  const std::string cgroups = read_file("/proc/self/cgroup");
+  const std::string cgroups = text_of("/proc/self/cgroup");
   const std::string v1 = path_in(cgroups, ":memory:");
   counter.cgroup = v1.empty() ? path_in(cgroups, "0::") : v1;
   const std::string root = v1.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
   // In a container the path is the host's, and what we may see stands at the root.
   for (const std::string& folder : {root + counter.cgroup, root}) {
-    const auto text = read_file(folder + (v1.empty() ? "/memory.events" : "/memory.oom_control"));
+    const auto text = text_of(folder + (v1.empty() ? "/memory.events" : "/memory.oom_control"));
     if (!find_count(text, "oom_kill", counter.kills)) continue;
     counter.known = true;
     const auto limit =
-        number(read_file(folder + (v1.empty() ? "/memory.max" : "/memory.limit_in_bytes")));
+        number(text_of(folder + (v1.empty() ? "/memory.max" : "/memory.limit_in_bytes")));
     counter.limit = limit < std::uint64_t{1} << 60 ? limit : 0;
     return counter;
   }

@@ -107,6 +107,9 @@ std::string describe(const Plan& plan) {
   for (std::size_t r = 0; r < plan.gpus.size(); ++r) {
     line(fmt::format("rank {}", r).c_str(), "GPU " + plan.gpus[r]);
   }
+  if (!plan.hcas.empty()) {
+    line("HCAs near GPUs", plan.hcas);
+  }
   return out;
 }
 

@@ -109,6 +109,7 @@ struct Plan {
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
   std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
   std::vector<std::string> gpus;          // CUDA_VISIBLE_DEVICES by local rank; empty: as inherited
+  std::string hcas;                       // NCCL_IB_HCA, for all ranks here; "": open
   int gpus_asked = 0;                     // that were there when an option went by the host's GPUs
   OutputPlan output;
   StdinPlan stdin_to = StdinPlan::one_rank;

@@ -178,6 +178,24 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
   }
 }
 
+std::optional<ProcessUse> use_of_process(pid_t pid) {
+  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = text.rfind(')');
+  unsigned long user = 0, system = 0;
+  long pages = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(text.c_str() + name_end,
+                  ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d "
+                  "%*u %*u %ld",
+                  &user, &system, &pages) != 3) {
+    return std::nullopt;
+  }
+  static const long ticks = ::sysconf(_SC_CLK_TCK), page = ::sysconf(_SC_PAGESIZE);
+  const auto spent = static_cast<double>(user + system) / static_cast<double>(ticks);
+  return ProcessUse{std::chrono::duration_cast<Duration>(std::chrono::duration<double>(spent)),
+                    static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)};
+}
+
 bool is_ending(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING, proc(5)
   const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");

@@ -4,10 +4,12 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "elastic/hang_finder.h"
 
 namespace dlaunch {
@@ -24,6 +26,13 @@ void kill_descendants_of(pid_t ancestor);
 
 // As /proc has it; nullopt: it has gone, or we read its stacks just now.
 std::optional<ProcessState> state_of_process(pid_t pid);
+
+// What a process has taken of the CPUs so far, and the memory that it has now.
+struct ProcessUse {
+  Duration cpu{};
+  std::uint64_t memory = 0;  // bytes
+};
+std::optional<ProcessUse> use_of_process(pid_t pid);
 
 // It has begun to end, or has gone.
 bool is_ending(pid_t pid);

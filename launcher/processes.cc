@@ -40,6 +40,10 @@ bool Processes::running(Slot slot) const {
 
 pid_t Processes::pid(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->pid; }
 
+const std::string& Processes::gpus(Slot slot) const {
+  return processes_[static_cast<std::size_t>(slot)]->gpus;
+}
+
 pid_t Processes::program_pid(Slot slot) const {
   const Process& process = *processes_[static_cast<std::size_t>(slot)];
   return process.program_pid > 0 ? process.program_pid : process.pid;
@@ -90,6 +94,7 @@ SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
   const auto error = starter_.start(place, *stdio, spawned);
   if (error.stage != Stage::none) return error;
   process->pid = spawned.pid;
+  process->gpus = std::move(spawned.gpus);
   process->running = true;
   asio::error_code ec;
   process->exited.assign(spawned.pidfd.release(), ec);

@@ -52,6 +52,8 @@ class Processes {
   TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
   // The process that has linked libdlring, if one has told: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
+  // CUDA_VISIBLE_DEVICES, as it was given to it.
+  const std::string& gpus(Slot slot) const;
   void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
   // It waits for its next round, in which move() puts it.
   bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
@@ -80,6 +82,7 @@ class Processes {
     bool running = false;
     bool waits = false;
     WorkerPlace place;
+    std::string gpus;
   };
   void watch(Slot slot);
   bool reap(Slot slot);

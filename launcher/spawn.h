@@ -34,6 +34,7 @@ struct SpawnRequest {
 struct Spawned {
   pid_t pid = -1;
   UniqueFd pidfd;
+  std::string gpus = {};  // CUDA_VISIBLE_DEVICES there
 };
 
 struct SpawnError {

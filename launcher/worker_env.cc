@@ -130,6 +130,13 @@ bool names_interface(const std::string& text) {
   return !text.empty() && !address;
 }
 
+// Where NCCL is to look for other hosts. An address tells it nothing, but a name does; a user's own
+// choice stands. Alike for all ranks of a host: NCCL puts what they see into one picture of it.
+void set_nics(Variables& env, const Plan& plan) {
+  if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
+  if (!plan.hcas.empty()) env.emplace("NCCL_IB_HCA", "=" + plan.hcas);
+}
+
 void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_JOB_ID"] = plan.job_id;
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
@@ -141,13 +148,12 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_TRANSPORT"] = plan.transport;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
   if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
-  if (plan.tls) env["DLAUNCH_TLS"] = "1";
+  env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever word the user's own has
   if (!plan.gpus.empty() && place.local_rank >= 0) {
     const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
   }
-  // An address tells NCCL nothing, but a name does; a user's own choice stands.
-  if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
+  set_nics(env, plan);
   env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

@@ -93,6 +93,10 @@ SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::Worke
                                 Spawned& worker) {
   SpawnRequest request = request_for(place);
   request.env = worker_environment(*plan_, place, inherited_);
+  constexpr std::string_view kGpus = "CUDA_VISIBLE_DEVICES=";
+  for (const std::string& item : request.env) {
+    if (item.starts_with(kGpus)) worker.gpus = item.substr(kGpus.size());
+  }
   auto program = resolve(request.argv.at(0), request.env);
   if (!program) return {Stage::exec, program.error().os_errno, program.error().what};
   request.path = *program;

@@ -5,7 +5,7 @@
 //
 // It is like the socket that went in: non-blocking, closing it closes the connection once all is
 // sent, and the end of the connection is its end. It differs in that it is an AF_UNIX socket
-// (carrying_socket() in base/socket.h tells which one carries it), and in that what is on its way
+// (Carrier in base/socket.h tells which one carries it), and in that what is on its way
 // is lost with the process where that is killed or calls _exit(); exit() waits for it, for at most
 // a second.
 #pragma once

@@ -1,5 +1,6 @@
 // The C API over Communicator: no exception leaves it, and every error becomes a code and a text.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "dlaunch/ring.h"
 #include "ring/communicator.h"
+#include "ring/device/device_copy.h"
 #include "ring/membership.h"
 #include "ring/next_round.h"
 
@@ -31,6 +33,9 @@ struct dl_comm {
   std::unique_ptr<dlaunch::Communicator> impl;
   // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
   std::map<void*, std::shared_ptr<void>> memory;
+  // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
+  void* stream = nullptr;
+  std::unique_ptr<dlaunch::DeviceCopier> copier;
   ~dl_comm() {
     if (membership) membership->on_over({});
   }
@@ -224,7 +229,9 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
                        "rejoin: no launcher forms rounds for this process: set "
                        "options.elastic, and start it with dlaunch"};
     }
-    return dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
+    auto joined = dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
+    if (joined && comm->stream != nullptr) return comm->impl->set_stream(comm->stream);
+    return joined;
   });
 }
 
@@ -474,7 +481,41 @@ dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dty
 }
 
 dl_result dl_set_stream(dl_comm* comm, void* stream) {
-  return with(comm, [&](Communicator& impl) { return impl.set_stream(stream); });
+  return with(comm, [&](Communicator& impl) {
+    auto set = impl.set_stream(stream);
+    if (set) comm->stream = stream;
+    return set;
+  });
+}
+
+dl_result dl_set_backend(dl_comm* comm, const char* backend) {
+  return with(comm, [&](Communicator& impl) {
+    auto set = impl.set_backend(backend != nullptr ? backend : "");
+    if (set) comm->job.use_nccl = std::string_view(backend) == "auto";
+    return set;
+  });
+}
+
+dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
+  return with(comm, [&](Communicator&) -> Result<void> {
+    if (bytes == 0) return {};
+    if (to == nullptr || from == nullptr) {
+      return Error{.code = Errc::usage, .what = "copy: a buffer is null"};
+    }
+    const int from_gpu = dlaunch::device_of(from), to_gpu = dlaunch::device_of(to);
+    if (from_gpu < 0 && to_gpu < 0) {
+      std::memmove(to, from, bytes);
+      return {};
+    }
+    if (from_gpu >= 0 && to_gpu >= 0) {
+      return Error{.code = Errc::usage, .what = "copy: both buffers are on a GPU"};
+    }
+    if (!comm->copier) comm->copier = dlaunch::make_device_copier();
+    using To = dlaunch::DeviceCopier::To;
+    return comm->copier->copy(to, from, bytes, to_gpu >= 0 ? To::device : To::host,
+                              std::max(from_gpu, to_gpu), comm->stream,
+                              dlaunch::deadline_after(dlaunch::steady_now(), comm->job.op_timeout));
+  });
 }
 
 dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
@@ -484,6 +525,21 @@ dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
     auto made = impl.split(color, key);
     if (!made) return made.error();
     if (*made == nullptr) return {};
+    *group = new dl_comm;
+    (*group)->impl = std::move(*made);
+    return {};
+  });
+}
+
+dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
+                   dl_comm** group) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (group == nullptr || ranks == nullptr || size < 1) {
+      return Error{.code = Errc::usage, .what = "dl_group: no group, or no ranks"};
+    }
+    *group = nullptr;
+    auto made = impl.group({ranks, ranks + size}, tag, op_timeout_s);
+    if (!made) return made.error();
     *group = new dl_comm;
     (*group)->impl = std::move(*made);
     return {};

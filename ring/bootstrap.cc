@@ -79,9 +79,9 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   auto init = timeout(options.init_timeout_s, env, "DLAUNCH_INIT_TIMEOUT", job.init_timeout);
   if (!init) return init.error();
   job.init_timeout = *init;
-  auto op = timeout(options.op_timeout_s, env, "DLAUNCH_OP_TIMEOUT", job.op_timeout);
+  auto op = operation_limit(options.op_timeout_s, env, job.op_timeout);
   if (!op) return op.error();
-  job.op_timeout = *op == Duration::zero() ? Duration(-1) : *op;
+  job.op_timeout = *op;
   auto link = timeout(-1, env, "DLAUNCH_LINK_TIMEOUT", job.link_timeout);
   if (!link) return link.error();
   if (*link != Duration::zero() && *link < std::chrono::seconds(2)) {
@@ -106,10 +106,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   job.codec = *known;
   job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
   job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
-  job.tls = env("DLAUNCH_TLS").value_or("0") != "0";
-  if (job.tls && job.secret_file.empty() && job.size > 1) {
-    return bad("DLAUNCH_TLS needs a secret: DLAUNCH_SECRET_FILE");
-  }
+  const auto tls = env("DLAUNCH_TLS").value_or("");
+  if (!tls.empty() && tls != "0" && tls != "1")
+    return bad("DLAUNCH_TLS is 1 or 0, not '" + tls + "'");
+  job.tls = tls == "1";
   job.plan = env("DLAUNCH_PLAN").value_or("");
   auto rules = parse_plan_rules(job.plan);
   if (!rules) return bad("DLAUNCH_PLAN: " + rules.error().what);
@@ -141,7 +141,39 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
+// Who this is, and where it meets the others.
+Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
+                   JobView& job) {
+  // The agent will tell who this is, round by round.
+  if (options.elastic != 0 && where == "env://" && env("DLAUNCH_AGENT")) {
+    auto worker = parse_int(env("DLAUNCH_WORKER").value_or(""), 0, 1 << 30, "DLAUNCH_WORKER");
+    if (!worker) return worker.error();
+    job.agent = *env("DLAUNCH_AGENT");
+    job.worker = *worker;
+    return {};
+  }
+  if (where == "env://") {
+    if (!env("RANK") && options.rank < 0) return {};  // started alone: a world of one
+    if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
+    return job.size == 1 ? Result<void>() : from_environment(env, job);
+  }
+  const auto is = [&](std::string_view scheme) { return where.starts_with(scheme); };
+  if (!is("tcp://") && !is("file://") && !is("etcd://") && !is("etcds://")) {
+    return bad("'" + where +
+               "' is not env://, tcp://host:port, file:///folder or etcd://host:port,.../prefix");
+  }
+  if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
+  job.store_url = where;
+  job.hosts_store = where.starts_with("tcp://") && job.rank == 0;
+  return {};
+}
+
 }  // namespace
+
+Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise) {
+  auto limit = timeout(option_s, env, "DLAUNCH_OP_TIMEOUT", otherwise);
+  return limit && *limit == Duration::zero() ? Duration(-1) : limit;
+}
 
 Result<JobView> resolve_job(const char* url, const dl_options* given, const Environment& env) {
   dl_options options;
@@ -157,31 +189,12 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
   }
   JobView job;
   if (auto ok = settings(options, env, job); !ok) return ok.error();
-
-  const std::string where = url == nullptr || *url == '\0' ? "env://" : url;
-  // The agent will tell who this is, round by round.
-  if (options.elastic != 0 && where == "env://" && env("DLAUNCH_AGENT")) {
-    auto worker = parse_int(env("DLAUNCH_WORKER").value_or(""), 0, 1 << 30, "DLAUNCH_WORKER");
-    if (!worker) return worker.error();
-    job.agent = *env("DLAUNCH_AGENT");
-    job.worker = *worker;
-    return job;
+  if (auto ok = place(url == nullptr || *url == '\0' ? "env://" : url, options, env, job); !ok) {
+    return ok.error();
   }
-  if (where == "env://") {
-    if (!env("RANK") && options.rank < 0) return job;  // started alone: a world of one
-    if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
-    if (job.size == 1) return job;
-    if (auto ok = from_environment(env, job); !ok) return ok.error();
-    return job;
+  if (job.tls && job.secret_file.empty() && (job.size > 1 || !job.agent.empty())) {
+    return bad("DLAUNCH_TLS needs a secret: DLAUNCH_SECRET_FILE");
   }
-  const auto is = [&](std::string_view scheme) { return where.starts_with(scheme); };
-  if (!is("tcp://") && !is("file://") && !is("etcd://") && !is("etcds://")) {
-    return bad("'" + where +
-               "' is not env://, tcp://host:port, file:///folder or etcd://host:port,.../prefix");
-  }
-  if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
-  job.store_url = where;
-  job.hosts_store = where.starts_with("tcp://") && job.rank == 0;
   return job;
 }
 

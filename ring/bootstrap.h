@@ -53,6 +53,10 @@ struct JobView {
 // url and options as of dl_init; both may be null. Errc::usage with the name of what is wrong.
 Result<JobView> resolve_job(const char* url, const dl_options* options, const Environment& env);
 
+// How long an operation may take: the option if >= 0 (0: for ever, which is negative), else
+// DLAUNCH_OP_TIMEOUT, else `otherwise`.
+Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise);
+
 // The process's own environment.
 Environment process_environment();
 

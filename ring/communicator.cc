@@ -26,8 +26,7 @@ namespace dlaunch {
 namespace {
 
 // Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
-// ranks the usual limit of 1,024 does not do.
-// A tunnel for TLS has three.
+// ranks the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them is three.
 void allow_descriptors(const JobView& job) {
   rlimit limit{};
   const auto needed = static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
@@ -383,10 +382,9 @@ Result<void> Communicator::run(Call call) {
   const auto ticket = flight_->begin(now, call, group_hash_);
   auto done = without_exceptions([&] { return on_device ? device_->run(call) : run_step(call); });
   if (job_.explains && on_device) explain_once(call, *device_);
-  // In shared memory, and in that of GPUs, nobody sees whether a rank that has arrived stands
-  // still, or waits itself.
-  if (!done && done.error().code == Errc::timeout && (exchange_ || on_device)) {
-    done = blame_absent(call, steady_now() - now, done.error());
+  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
+  if (!done && done.error().code == Errc::timeout && exchange_ && !abort_.raised()) {
+    if (auto named = absent(call, steady_now() - now)) done = *named;
   }
   flight_->end(ticket, !done);
   failpoint("communicator.called");
@@ -394,10 +392,11 @@ Result<void> Communicator::run(Call call) {
   return finish(std::move(done));
 }
 
-Error Communicator::blame_absent(const Call& call, Duration waited, const Error& as_seen) const {
+// Who has not come to a call whose time is up; none: all are in it.
+std::optional<Error> Communicator::absent(const Call& call, Duration waited) const {
   const RollCall roll = links_->call_roll(call.seq);
   if (abort_.raised()) return abort_.error();
-  return timed_out_by_roll(roll, call, waited, job_.size).value_or(as_seen);
+  return timed_out_by_roll(roll, call, waited, job_.size);
 }
 
 void Communicator::serve_collectives(OperationQueue& queue) {

@@ -8,9 +8,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -68,6 +71,10 @@ class Communicator : private ProcessEvents {
   // Collective. The ranks of one color >= 0 become a communicator of their own, ordered by key and
   // then by rank; a negative color: none, null.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
+  // By these ranks alone, which all know them. A failure leaves this communicator as it was.
+  // op_timeout_s as for dl_group().
+  Result<std::unique_ptr<Communicator>> group(const std::vector<int>& ranks, int tag,
+                                              double op_timeout_s);
 
   // Collective. Zeroed memory, of which the ranks may ask for different amounts. On one host with
   // shared memory the others read it where it lies, until it is released; elsewhere it is ordinary.
@@ -78,6 +85,8 @@ class Communicator : private ProcessEvents {
 
   // The CUstream that later calls on device memory come after; null: the legacy default stream.
   Result<void> set_stream(void* stream);
+  // "auto" or "cpu", for calls on device memory, of which none has been made.
+  Result<void> set_backend(std::string_view backend);
 
   // Buffers of the call are not looked at.
   Result<std::string> explain(const Call& call) const;
@@ -93,7 +102,7 @@ class Communicator : private ProcessEvents {
   Result<void> connect(const AbortFlag* parent);
   CallRoll call_roll();
   Error blame_silent(Error error) const;
-  Error blame_absent(const Call& call, Duration waited, const Error& as_seen) const;
+  std::optional<Error> absent(const Call& call, Duration waited) const;
   void watch_for_deaths(const std::vector<int>& locals, Lives lives);
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
@@ -113,6 +122,7 @@ class Communicator : private ProcessEvents {
   Error named_in_job(Error error) const;
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
+  JobView group_view(const std::vector<int>& ranks, const std::string& name) const;
   Error failed_split(Error error, const JobView& group);
   void on_forked() override;
   void on_exit() override;
@@ -137,7 +147,8 @@ class Communicator : private ProcessEvents {
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none
   void* stream_ = nullptr;
   std::uint64_t splits_ = 0;
-  std::uint32_t group_hash_ = 0;  // FlightRecord::group
+  std::map<std::string, std::uint64_t> groups_;  // made of the same ranks with the same tag
+  std::uint32_t group_hash_ = 0;                 // FlightRecord::group
   std::atomic<bool> noted_{false};
   bool forked_ = false;
   std::set<std::string> explained_;  // with DLAUNCH_DEBUG=explain

@@ -2,6 +2,7 @@
 // the device plane, made by the first.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,12 +42,15 @@ Result<void> Communicator::attach(Call& call, bool at_once) {
 // Where device memory was seen.
 DevicePlane& Communicator::device_plane() {
   if (!device_) {
-    device_ = make_device_plane({.rank = job_.rank,
-                                 .size = job_.size,
-                                 .use_nccl = job_.use_nccl,
-                                 .init_timeout = job_.init_timeout,
-                                 .on_host = [this](const Call& step) { return run_step(step); }},
-                                abort_);
+    device_ = make_device_plane(
+        {.rank = job_.rank,
+         .size = job_.size,
+         .use_nccl = job_.use_nccl,
+         .init_timeout = job_.init_timeout,
+         .on_host = [this](const Call& step) { return run_step(step); },
+         .absent = [this](const Call& call, Duration waited) { return absent(call, waited); },
+         .ended = [this](const Error& error) { return finish(error).error(); }},
+        abort_);
   }
   return *device_;
 }
@@ -58,7 +62,8 @@ Result<StagedMessage> Communicator::stage(Message& message) {
   if (device < 0) return StagedMessage{};
   StagedMessage staged{.host = nullptr,
                        .device = message.is_send ? nullptr : message.recv,
-                       .bytes = message.count * dtype_bytes(message.dtype)};
+                       .bytes = message.count * dtype_bytes(message.dtype),
+                       .stream = stream_};
   auto host = device_plane().stage(device, staged.bytes);
   if (!host) return host.error();
   staged.host = std::move(*host);
@@ -77,8 +82,20 @@ Result<StagedMessage> Communicator::stage(Message& message) {
 Result<void> Communicator::unstage(const StagedMessage& staged) {
   if (staged.device == nullptr) return {};
   return finish(device_->copy(staged.device, staged.host.get(), staged.bytes,
-                              DevicePlane::To::device, stream_,
+                              DevicePlane::To::device, staged.stream,
                               deadline_after(steady_now(), job_.op_timeout)));
+}
+
+Result<void> Communicator::set_backend(std::string_view backend) {
+  if (backend != "auto" && backend != "cpu") {
+    return Error{.code = Errc::usage, .what = "set_backend: neither \"auto\" nor \"cpu\""};
+  }
+  if (device_) {
+    return Error{.code = Errc::usage,
+                 .what = "set_backend: after the first call on the memory of a GPU"};
+  }
+  job_.use_nccl = backend == "auto";
+  return {};
 }
 
 Result<void> Communicator::set_stream(void* stream) {

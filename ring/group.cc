@@ -1,10 +1,13 @@
-// Splitting a communicator into groups: the ranks tell each other their colors, and those of one
-// color meet as a communicator of its own.
+// Groups: some ranks of a communicator meet as one of their own. Splitting, the ranks tell each
+// other their colors before; otherwise each member knows the others.
 #include <poll.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/failpoint.h"
 #include "ring/communicator.h"
@@ -32,6 +35,17 @@ std::vector<Choice> members_of(const std::vector<Choice>& choices, int own) {
   return members;
 }
 
+// Members that list each other differently do not meet. FNV-1a: the same in every build.
+std::uint64_t fingerprint(const std::vector<int>& ranks) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const int rank : ranks) {
+    for (int bits = 0; bits < 32; bits += 8) {
+      hash = (hash ^ ((static_cast<unsigned>(rank) >> bits) & 255u)) * 1099511628211u;
+    }
+  }
+  return hash;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
@@ -48,12 +62,22 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (color < 0) return std::unique_ptr<Communicator>();
 
   const auto members = members_of(choices, job_.rank);
+  std::vector<int> ranks;
+  for (const auto& member : members) ranks.push_back(member.rank);
+  const JobView group = group_view(ranks, fmt::format("{}.{}", splits_, color));
+  auto joined = join(group, &abort_);
+  failpoint("group.met");
+  return joined ? std::move(joined) : failed_split(joined.error(), group);
+}
+
+// `ranks` of this communicator, in the group's order.
+JobView Communicator::group_view(const std::vector<int>& ranks, const std::string& name) const {
   JobView group = job_;
-  group.size = static_cast<int>(members.size());
-  group.group += "/" + std::to_string(splits_) + "." + std::to_string(color);
+  group.size = static_cast<int>(ranks.size());
+  group.group += "/" + name;
   group.world_ranks.clear();
   for (int r = 0; r < group.size; ++r) {
-    const int rank = members[static_cast<std::size_t>(r)].rank;
+    const int rank = ranks[static_cast<std::size_t>(r)];
     if (rank == job_.rank) group.rank = r;
     group.world_ranks.push_back(job_.world_rank(rank));
   }
@@ -64,9 +88,38 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (job_.op_timeout >= Duration::zero()) {
     group.init_timeout = std::min(job_.init_timeout, job_.op_timeout);
   }
-  auto joined = join(group, &abort_);
-  failpoint("group.met");
-  return joined ? std::move(joined) : failed_split(joined.error(), group);
+  return group;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>& ranks, int tag,
+                                                          double op_timeout_s) {
+  if (abort_.raised()) return finish(abort_.error()).error();
+  const auto wrong = [](std::string_view what) {
+    return Error{.code = Errc::usage, .what = fmt::format("dl_group: {}", what)};
+  };
+  if (forked_) return wrong("this process was forked from the one that joined");
+  if (tag < 0) return wrong("the tag is negative");
+  const std::set<int> members(ranks.begin(), ranks.end());
+  if (members.size() != ranks.size()) return wrong("a rank is there twice");
+  if (!members.contains(job_.rank)) {
+    return wrong(fmt::format("rank {}, which calls it, is not a member", job_.rank));
+  }
+  if (*members.begin() < 0 || *members.rbegin() >= job_.size) {
+    return wrong(fmt::format("there are ranks 0 to {}", job_.size - 1));
+  }
+  // What an earlier one of the same ranks has left in the store is not theirs.
+  const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
+  JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));
+  const auto limit = operation_limit(
+      op_timeout_s, [](const std::string&) { return std::nullopt; }, job_.op_timeout);
+  if (!limit) return limit.error();
+  view.op_timeout = *limit;
+  auto joined = join(view, &abort_);
+  if (joined) return joined;
+  Error error = joined.error();
+  const bool member = error.rank >= 0 && error.rank < static_cast<int>(ranks.size());
+  if (member) error.rank = ranks[static_cast<std::size_t>(error.rank)];
+  return error;
 }
 
 // As after any collective, this communicator is over: some of its ranks may have a group and some

@@ -29,11 +29,6 @@ std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
   return encode({.type = type, .rank = rank, .seq = seq, .text = ""});
 }
 
-void ring(const UniqueFd& bell) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(bell.get(), &one, sizeof one);
-}
-
 }  // namespace
 
 Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank), abort_(abort) {
@@ -74,7 +69,7 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
 Links::~Links() {
   if (!thread_.joinable()) return;
   say_goodbye();
-  ring(stop_);
+  ::eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 
@@ -186,12 +181,12 @@ void Links::died(int peer) {
     const std::lock_guard lock(dead_mutex_);
     peers_[static_cast<std::size_t>(peer)].dead = true;
   }
-  ring(deaths_);
+  ::eventfd_write(deaths_.get(), 1);
 }
 
 void Links::on_deaths() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(deaths_.get(), &count, sizeof count);
+  eventfd_t count;
+  ::eventfd_read(deaths_.get(), &count);
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     {
       const std::lock_guard lock(dead_mutex_);

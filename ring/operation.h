@@ -37,6 +37,7 @@ struct StagedMessage {
   std::shared_ptr<void> host;  // null: the buffer is the host's own
   void* device = nullptr;      // of a receive: where it goes to in the end
   std::size_t bytes = 0;
+  void* stream = nullptr;  // the one that it was started with
 };
 
 // Who waits for operations, and what they wait on: one per communicator.

@@ -1,6 +1,7 @@
 #include "ring/plan_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,8 +12,11 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kLeastGranule = 4 << 10, kMostGranule = 16 << 20;
+constexpr std::size_t kLine = 64;  // what pieces are cut by
 constexpr int kMostWindow = 1024;
 constexpr std::size_t kLongestText = 250;  // it travels with a rank's address
+constexpr std::array kShmWays = {ShmPlan::Way::one_shot, ShmPlan::Way::blocks,
+                                 ShmPlan::Way::exchange};
 
 // Up to the separator, which goes, too. All of it where there is none.
 std::string_view cut_off(std::string_view& text, char separator) {
@@ -37,38 +41,58 @@ Result<void> parse_sizes(std::string_view text, PlanRule& rule) {
   return Error{.code = Errc::usage, .what = "no size is in that range"};
 }
 
+bool takes(const PlanRule& rule, Way way) {
+  return rule.collective ? has_way(*rule.collective, way) : !way_name(way).empty();
+}
+
+bool takes(const PlanRule& rule, ShmPlan::Way way) {
+  const auto collective = rule.collective.value_or(Collective::all_reduce);
+  return !shm_way_name(way).empty() &&
+         (way != ShmPlan::Way::exchange || collective == Collective::all_reduce);
+}
+
 Result<void> parse_way(std::string_view word, PlanRule& rule) {
   std::string known;
-  for (const Way way : kWays) {
-    if (rule.collective ? !has_way(*rule.collective, way) : way_name(way).empty()) continue;
-    if (way_name(way) == word) {
-      rule.way = way;
-      // The other collectives would go on as before, without a word.
-      if (rule.collective) return {};
+  bool found = false;
+  const auto look = [&](const auto& ways, auto name, auto& wish) {
+    for (const auto way : ways) {
+      if (!takes(rule, way)) continue;
+      if (name(way) == word) {
+        wish = way;
+        found = true;
+      }
+      known += fmt::format(" {}", name(way));
     }
-    known += fmt::format(" {}", way_name(way));
-  }
-  if (rule.way) {
+  };
+  look(kWays, way_name, rule.way);
+  look(kShmWays, shm_way_name, rule.shm.way);
+  // The other collectives would go on as before, without a word.
+  if (found && !rule.collective) {
     return Error{.code = Errc::usage, .what = "a way belongs to one collective, not to all"};
   }
+  if (found) return {};
   return Error{.code = Errc::usage,
                .what = fmt::format("'{}' is no way to do it; there are:{} granule=BYTES "
-                                   "window=GRANULES",
+                                   "window=GRANULES shm-chunk=BYTES",
                                    word, known)};
+}
+
+Result<void> parse_size_of(std::string_view word, std::string_view value,
+                           std::optional<std::size_t>& size) {
+  const auto bytes = parse_bytes(value);
+  if (!bytes) return bytes.error();
+  if (*bytes < kLeastGranule || *bytes > kMostGranule) {
+    return Error{.code = Errc::usage, .what = fmt::format("a {} has from 4K to 16M", word)};
+  }
+  size = static_cast<std::size_t>(*bytes) / kLine * kLine;
+  return {};
 }
 
 Result<void> parse_change(std::string_view text, PlanRule& rule) {
   std::string_view value = text;
   const auto word = cut_off(value, '=');
-  if (word == "granule") {
-    const auto bytes = parse_bytes(value);
-    if (!bytes) return bytes.error();
-    if (*bytes < kLeastGranule || *bytes > kMostGranule) {
-      return Error{.code = Errc::usage, .what = "a granule has from 4K to 16M"};
-    }
-    rule.granule_bytes = static_cast<std::size_t>(*bytes);
-    return {};
-  }
+  if (word == "granule") return parse_size_of(word, value, rule.granule_bytes);
+  if (word == "shm-chunk") return parse_size_of(word, value, rule.shm.chunk_bytes);
   if (word == "window") {
     const auto granules = parse_int(value, 1, kMostWindow, "window");
     if (!granules) return granules.error();
@@ -105,6 +129,17 @@ std::size_t bytes_of(const Shape& shape, int ranks) {
   return (last.first + last.count) * shape.element_bytes;
 }
 
+// Null: none.
+const PlanRule* rule_for(const PlanRules& rules, const Shape& shape, int ranks) {
+  if (rules.empty()) return nullptr;
+  const std::size_t bytes = bytes_of(shape, ranks);
+  for (const PlanRule& rule : rules) {
+    if (rule.collective && *rule.collective != shape.collective) continue;
+    if (bytes >= rule.least && bytes <= rule.most) return &rule;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<PlanRules> parse_plan_rules(std::string_view text) {
@@ -125,18 +160,19 @@ Result<PlanRules> parse_plan_rules(std::string_view text) {
 }
 
 Tuning tuning_by(const PlanRules& rules, const Shape& shape, int ranks, const Tuning& tuning) {
-  for (const PlanRule& rule : rules) {
-    if (rule.collective && *rule.collective != shape.collective) continue;
-    const std::size_t bytes = bytes_of(shape, ranks);
-    if (bytes < rule.least || bytes > rule.most) continue;
-    Tuning changed = tuning;
-    changed.forced = rule.way;
-    changed.granule_bytes = rule.granule_bytes.value_or(tuning.granule_bytes);
-    changed.window = rule.window.value_or(tuning.window);
-    changed.by_rule = true;
-    return changed;
-  }
-  return tuning;
+  const PlanRule* const rule = rule_for(rules, shape, ranks);
+  if (rule == nullptr || !(rule->way || rule->granule_bytes || rule->window)) return tuning;
+  Tuning changed = tuning;
+  changed.forced = rule->way;
+  changed.granule_bytes = rule->granule_bytes.value_or(tuning.granule_bytes);
+  changed.window = rule->window.value_or(tuning.window);
+  changed.by_rule = true;
+  return changed;
+}
+
+ShmWish shm_wish_by(const PlanRules& rules, const Shape& shape, int ranks) {
+  const PlanRule* const rule = rule_for(rules, shape, ranks);
+  return rule == nullptr ? ShmWish{} : rule->shm;
 }
 
 }  // namespace dlaunch

@@ -1,13 +1,14 @@
-// Plan rules: what DLAUNCH_PLAN changes, for experiments, in how collectives go over sockets. Rules
-// are separated by ';', and the first one that fits a call holds:
+// Plan rules: what DLAUNCH_PLAN changes, for experiments, in how collectives go over sockets and
+// through shared memory. Rules are separated by ';', and the first one that fits a call holds:
 //
 //   COLLECTIVE:SIZES:CHANGE[,CHANGE…]     all_reduce:1M-:ring,granule=128K;all::window=8
 //
 // COLLECTIVE as in dl_explain, or all. SIZES: from-to with both ends, either one left out, or
-// empty; bytes of the larger one of what a rank gives and gets. CHANGE: a way that the collective
-// has (exchange, star, direct, ring, tree, chain; see ring/schedule.h), granule=BYTES or
-// window=GRANULES. Where several hosts have several ranks each, the calls are those between the
-// hosts. Pure.
+// empty; bytes of the larger one of what a rank gives and gets. CHANGE, over sockets: a way that
+// the collective has (exchange, star, direct, ring, tree, chain; see ring/schedule.h),
+// granule=BYTES or window=GRANULES; through shared memory: shm-one-shot, shm-blocks, shm-exchange
+// or shm-chunk=BYTES, as far as ring/shm_plan.h has room for it. Where several hosts have several
+// ranks each, the calls are those between the hosts, and those on a host. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include "base/result.h"
 #include "ring/plane.h"
 #include "ring/schedule.h"
+#include "ring/shm_plan.h"
 
 namespace dlaunch {
 
@@ -27,6 +29,7 @@ struct PlanRule {
   std::size_t least = 0, most = SIZE_MAX;
   std::optional<Way> way;
   std::optional<std::size_t> granule_bytes, window;
+  ShmWish shm;
 };
 using PlanRules = std::vector<PlanRule>;
 
@@ -35,5 +38,6 @@ Result<PlanRules> parse_plan_rules(std::string_view text);
 
 // `tuning` as the rules change it for calls of this shape; `ranks`: of all.
 Tuning tuning_by(const PlanRules& rules, const Shape& shape, int ranks, const Tuning& tuning);
+ShmWish shm_wish_by(const PlanRules& rules, const Shape& shape, int ranks);
 
 }  // namespace dlaunch

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "base/check.h"
-#include "ring/reduce_kernels.h"
+#include "ring/codec_kernels.h"
 
 namespace dlaunch {
 namespace {
@@ -25,7 +25,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, stream, fetch};
+  return {reduce_any, stream, fetch, kCodecKernels};
 }
 
 Kernels& chosen() {
@@ -61,6 +61,8 @@ void copy_streaming(void* out, const void* in, std::size_t bytes) {
 }
 
 void copy_fetching(void* out, const void* in, std::size_t bytes) { chosen().fetch(out, in, bytes); }
+
+const Kernels& kernels() { return chosen(); }
 
 bool use_isa(Isa isa) {
   if (!machine_has(isa)) return false;

@@ -1,7 +1,7 @@
-#include "ring/reduce_kernels.h"
+#include "ring/codec_kernels.h"
 
 namespace dlaunch {
 
-Kernels kernels_avx2() { return {reduce_any, stream, fetch}; }
+Kernels kernels_avx2() { return {reduce_any, stream, fetch, kCodecKernels}; }
 
 }  // namespace dlaunch

@@ -1,4 +1,4 @@
-// How reduce.cc calls the kernels of each instruction set. Internal to the kernels.
+// How the kernels of each instruction set are called. Internal to the kernels.
 #pragma once
 
 #include <stddef.h>
@@ -19,12 +19,24 @@ struct ReduceArgs {
   bool streaming;
 };
 
+// Of the wire codecs; int8 goes by blocks of so many elements.
+constexpr size_t kCodecBlock = 256;
+struct CodecKernels {
+  void (*encode_bf16)(const float* from, size_t count, unsigned char* to);
+  void (*decode_bf16)(const unsigned char* from, size_t count, float* to);
+  void (*encode_int8)(const float* from, size_t count, unsigned char* to);
+  void (*decode_int8)(const unsigned char* from, size_t count, float* to);
+};
+
 struct Kernels {
   void (*reduce)(const ReduceArgs& args);
   void (*stream)(void* out, const void* in, size_t bytes);
   void (*fetch)(void* out, const void* in, size_t bytes);
+  CodecKernels codec;
 };
 
+// Those of this machine, or of use_isa().
+const Kernels& kernels();
 Kernels kernels_avx2();
 Kernels kernels_avx512();
 

@@ -56,6 +56,7 @@ class ShmPlane : public Plane {
         waiter_(abort, !meet_),
         names_(options.names),
         regions_(options.regions),
+        rules_(options.plan_rules),
         lent_(static_cast<std::size_t>(n_)),
         operands_(static_cast<std::size_t>(n_)) {
     // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
@@ -76,6 +77,9 @@ class ShmPlane : public Plane {
     return shape;
   }
 
+  ShmPlan plan(const Shape& shape) const {
+    return plan_shm(shape, n_, layout_, shm_wish_by(rules_, shape, n_));
+  }
   std::size_t own_input() const;  // bytes
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
@@ -174,6 +178,7 @@ class ShmPlane : public Plane {
   Waiter waiter_;
   const std::vector<int> names_;
   const std::shared_ptr<const ShmRegions> regions_;
+  const PlanRules rules_;
 
   // A rank's buffers in regions, as mapped here; of this call, where all are.
   struct Lent {

@@ -84,52 +84,6 @@ ShmShape shape_for(int ranks) {
           .exchange_bytes = ranks == 2 ? std::min(chunk, kExchangeChunk) : 0};
 }
 
-namespace {
-
-// Chunks small enough for a pipeline of some blocks, large enough to be worth their flags.
-void cut_in_blocks(ShmPlan& plan, const Shape& shape, std::size_t ranks, std::size_t least,
-                   std::size_t most) {
-  const auto& traits = traits_of(shape.collective);
-  const std::size_t wanted = plan.input_bytes / (4 * ranks) / 64 * 64;
-  plan.chunk = std::clamp(wanted, std::min(most, least), most) / shape.element_bytes;
-  // A block of a reduction without parts holds a chunk for each rank.
-  const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? ranks : 1);
-  std::size_t count = shape.count;
-  for (const std::size_t c : shape.counts) count = std::max(count, c);
-  plan.blocks = (count + per_block - 1) / per_block;
-}
-
-}  // namespace
-
-ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
-  ShmPlan plan = plan_shm(shape, ranks, layout);
-  plan.way = ShmPlan::Way::blocks;
-  // The inputs come from afar, the results go there: both are to find room in the cache.
-  const std::size_t most = std::min<std::size_t>(layout.chunk_bytes, 128 << 10);
-  cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks), 16 << 10, most);
-  return plan;
-}
-
-ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout) {
-  if (shape.collective == Collective::barrier) return {};
-  const auto& traits = traits_of(shape.collective);
-  const auto n = static_cast<std::size_t>(ranks);
-  std::size_t count = shape.count;
-  for (const std::size_t c : shape.counts) count = std::max(count, c);
-  ShmPlan plan;
-  // For scatter also on the ranks that give nothing.
-  plan.input_bytes = count * shape.element_bytes * (traits.in_parts ? n : 1);
-  if (plan.input_bytes <= kInlineBytes) return plan;
-  const bool exchange = shape.collective == Collective::all_reduce && layout.exchange_bytes > 0;
-  plan.way = ShmPlan::Way::one_shot;
-  if (plan.input_bytes <= (exchange ? kExchangeAbove : layout.small_bytes)) return plan;
-
-  plan.way = exchange ? ShmPlan::Way::exchange : ShmPlan::Way::blocks;
-  exchange ? cut_in_blocks(plan, shape, n, 4 << 10, layout.exchange_bytes)
-           : cut_in_blocks(plan, shape, n, 16 << 10, layout.chunk_bytes);
-  return plan;
-}
-
 std::size_t ShmShape::control_bytes() const { return exchange(ranks, 0); }
 std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
   const std::size_t first = (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;

@@ -18,7 +18,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "ring/plane.h"
+#include "ring/shm_plan.h"
 #include "ring/shm_plane.h"
 #include "ring/shm_read.h"
 #include "ring/shm_wait.h"
@@ -27,9 +27,6 @@ namespace dlaunch {
 
 inline constexpr int kSlots = 4;
 inline constexpr int kEntries = 4;
-inline constexpr std::size_t kInlineBytes = 40;
-// Above this, two ranks are faster if each reduces one half.
-inline constexpr std::size_t kExchangeAbove = 1 << 10;
 
 // A rank's arrival at one collective: who reads `seq` may read the rest. The payload of a tiny
 // message travels in the same cache line.
@@ -67,39 +64,9 @@ struct alignas(64) ShmHeader {
   Bell bell;
 };
 
-struct ShmShape {
-  int ranks = 0;
-  std::size_t chunk_bytes = 0;
-  std::size_t small_bytes = 0;
-  std::size_t exchange_bytes = 0;  // the largest chunk that two ranks exchange; 0: they do not
-
-  std::size_t control_bytes() const;
-  std::size_t data_bytes() const;
-  // Offset in the control segment.
-  std::size_t exchange(int owner, std::uint64_t block) const;
-  // Offsets in a data segment.
-  std::size_t staging(std::uint64_t block, int chunk) const;
-  std::size_t result(std::uint64_t block) const;
-  std::size_t small(std::uint64_t seq) const;
-  std::size_t small_result(std::uint64_t seq) const;
-  std::size_t probe() const;
-};
-
 // The shape for so many ranks on this machine: chunks that let all staged data of a block stay in
 // the second-level caches.
 ShmShape shape_for(int ranks);
-
-// How a call is done through shared memory: decided from what all ranks know alike.
-struct ShmPlan {
-  enum class Way : std::uint8_t { in_entry, one_shot, blocks, exchange };
-  Way way = Way::in_entry;
-  std::size_t input_bytes = 0;  // the most that a rank gives
-  std::size_t chunk = 0;        // blocks, exchange: elements of a full chunk
-  std::size_t blocks = 0;
-};
-ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout);
-// For a reduction in blocks from memory that is read in place.
-ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout);
 
 // A segment of so many bytes of this rank, mapped writable here and by nobody else.
 Result<ShmData> make_shm_segment(const char* name, std::size_t bytes);

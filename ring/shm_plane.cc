@@ -27,7 +27,7 @@ Result<void> ShmPlane::run(const Call& call) {
   started_ = steady_now();
   direct_ = false;
   if (auto free = await_own_entry(); !free) return free;
-  plan_ = plan_shm(shape_, n_, layout_);
+  plan_ = plan(shape_);
   if (plan_.way < ShmPlan::Way::blocks) return one_shot();
   streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
   lend();
@@ -42,18 +42,19 @@ Result<void> ShmPlane::run(const Call& call) {
 
 std::string ShmPlane::explain(const Call& call) const {
   const Shape shape = shape_of(call, n_);
-  const ShmPlan plan = plan_shm(shape, n_, layout_);
+  const ShmPlan plan = this->plan(shape);
+  const char* const by = plan.by_rule ? " (DLAUNCH_PLAN)" : "";
   const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
   switch (plan.way) {
     case ShmPlan::Way::in_entry:
       return "shm: in the cache line of the arrival";
     case ShmPlan::Way::one_shot:
-      return "shm: one shot";
+      return fmt::format("shm: one shot{}", by);
     case ShmPlan::Way::blocks:
       if (call.list == nullptr && may_lend(shape, plan)) return "shm: read from whoever gives it";
-      return fmt::format("shm: {} blocks, chunks of {} KiB", plan.blocks, chunk);
+      return fmt::format("shm: {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
     case ShmPlan::Way::exchange:
-      return fmt::format("shm: exchange, {} blocks, chunks of {} KiB", plan.blocks, chunk);
+      return fmt::format("shm: exchange, {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "ring/abort_flag.h"
 #include "ring/death_watch.h"
+#include "ring/plan_rules.h"
 #include "ring/plane.h"
 
 namespace dlaunch {
@@ -26,6 +27,7 @@ struct ShmOptions {
   std::vector<int> names = {};
   // Memory that the ranks read where it lies; null: none.
   std::shared_ptr<const ShmRegions> regions = nullptr;
+  PlanRules plan_rules = {};  // alike on all ranks
 };
 
 // A new control segment for n ranks, zeroed; one rank makes it.

@@ -299,9 +299,12 @@ void Buffers::fill(const Case& c, bool in_place) {
   gpu_out_->write(out_.get());
 }
 
+Buffers::Given Buffers::given(const Case& c, bool in_place) {
+  return {given(input(c, in_place)), given(output(c, in_place))};
+}
+
 dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
-  void* in = given(input(c, in_place));
-  void* out = given(output(c, in_place));
+  auto [in, out] = given(c, in_place);
   switch (c.kind) {
     case Kind::all_reduce:
       return dl_all_reduce(comm, in, out, c.count, c.dtype, c.op);

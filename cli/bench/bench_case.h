@@ -75,6 +75,11 @@ class Buffers {
   void fill(const Case& c, bool in_place);
   // Runs it once.
   dl_result run(dl_comm* comm, const Case& c, bool in_place);
+  // What it is given.
+  struct Given {
+    void *in, *out;
+  };
+  Given given(const Case& c, bool in_place);
   // The same in the background; all_reduce only.
   dl_result start(dl_comm* comm, const Case& c, bool in_place, dl_request** request);
   // Elements of this rank's output that differ from the exact result.

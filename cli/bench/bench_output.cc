@@ -1,6 +1,8 @@
 #include "cli/bench/bench_output.h"
 
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -51,7 +53,26 @@ constexpr Column kOverlap[] = {
     {"both", "(us)", "both_us", 9, [](const Figures& f) { return f.timing.overlap->both_us; }},
     {"hidden%", "", "hidden_pct", 7, [](const Figures& f) { return f.timing.overlap->hidden_pct; }},
 };
+// What a call of ours takes longer than NCCL's own.
+double over(const Figures& f) {
+  return f.timing.nccl_us ? f.timing.median_us - *f.timing.nccl_us
+                          : std::numeric_limits<double>::quiet_NaN();
+}
+double or_none(const std::optional<double>& figure) {
+  return figure.value_or(std::numeric_limits<double>::quiet_NaN());
+}
+constexpr Column kCompare[] = {
+    {"nccl", "(us)", "nccl_us", 9, [](const Figures& f) { return or_none(f.timing.nccl_us); }},
+    {"over", "(us)", "over_nccl_us", 8, over},
+    {"over", "(%)", "over_nccl_pct", 7,
+     [](const Figures& f) { return 100 * over(f) / or_none(f.timing.nccl_us); }},
+    {"host", "(us)", "host_us", 9, [](const Figures& f) { return or_none(f.timing.host_us); }},
+};
 constexpr int kWrongWidth = 6;
+
+std::string text_of(double figure, int digits, const char* none) {
+  return std::isfinite(figure) ? fmt::format("{:.{}f}", figure, digits) : none;
+}
 
 // One side of the table: a text for each column, and one for #wrong.
 template <class Text>
@@ -68,6 +89,7 @@ Printer::Printer(Outputs outputs, const KindInfo& kind, Header header)
     : outputs_(std::move(outputs)), kind_(kind), header_(std::move(header)) {
   if (header_.limits) in_table_.insert(in_table_.end(), std::begin(kShares), std::end(kShares));
   if (header_.overlap) in_table_.insert(in_table_.end(), std::begin(kOverlap), std::end(kOverlap));
+  if (header_.compare) in_table_.insert(in_table_.end(), std::begin(kCompare), std::end(kCompare));
   in_files_ = in_table_;
   in_files_.insert(in_files_.begin(), kCpu);
   if (header_.cpu) in_table_.insert(in_table_.begin(), kCpu);
@@ -91,6 +113,7 @@ void Printer::table_head() {
     text +=
         fmt::format("#  Rank 0 comes {:g} us late; times count from then on\n", header_.skew_us);
   }
+  if (header_.compare) text += fmt::format("#  NCCL by itself: {}\n", header_.nccl);
   if (header_.limits) text += "#\n" + limits_table(*header_.limits);
   const auto heads = side(
       in_table_, [](const Column& c) { return c.head; }, "#wrong");
@@ -112,7 +135,7 @@ std::string Printer::table_side(const Row& row, bool in_place) const {
         in_table_, [](const Column&) { return "N/A"; }, "N/A");
   const Figures figures{header_, row.c, *timing, in_place};
   return side(
-      in_table_, [&](const Column& c) { return fmt::format("{:.2f}", c.of(figures)); },
+      in_table_, [&](const Column& c) { return text_of(c.of(figures), 2, "N/A"); },
       header_.checked ? std::to_string(timing->wrong) : "N/A");
 }
 
@@ -131,7 +154,7 @@ void Printer::csv_side(const Row& row, bool in_place) {
                                  header_.ranks, row.c.bytes, row.c.count, dtype_of(row.c),
                                  op_of(kind_, row.c), in_place ? "in" : "out", timing->median_us,
                                  timing->p99_us, algbw(figures), busbw(figures), timing->wrong);
-  for (const auto& column : in_files_) line += fmt::format(",{:.4f}", column.of(figures));
+  for (const auto& column : in_files_) line += "," + text_of(column.of(figures), 4, "");
   print(outputs_.csv, line + "\n");
 }
 
@@ -187,6 +210,7 @@ void Printer::print_json() {
                         {"ranks", header_.ranks},
                         {"transport", header_.transport},
                         {"results", results}};
+  if (header_.compare) all["nccl"] = header_.nccl;
   if (header_.limits) all["machine"] = nlohmann::json::parse(limits_json(*header_.limits));
   print(outputs_.json, all.dump(2) + "\n");
 }

@@ -23,6 +23,7 @@ struct Timing {
   std::size_t wrong = 0;
   double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
   std::optional<Overlap> overlap;
+  std::optional<double> nccl_us, host_us;  // the medians of others, with --compare
 };
 
 struct Row {
@@ -51,7 +52,8 @@ struct Header {
   std::optional<Limits> limits;  // then there are columns for the share of them
   int rotate = 1;
   double skew_us = 0;
-  bool overlap = false, cpu = false;
+  bool overlap = false, cpu = false, compare = false;
+  std::string nccl;  // with compare: its version, or why it is not measured
 };
 
 // One row's figures of one place, in or out, as the columns see them.
@@ -62,7 +64,8 @@ struct Figures {
   bool in_place;
 };
 
-// Of a column the table has the head and unit, CSV and JSON the name.
+// Of a column, whose figure is NaN where there is none, the table has the head and unit, CSV and
+// JSON the name.
 struct Column {
   const char* head;
   const char* unit;

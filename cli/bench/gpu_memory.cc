@@ -1,10 +1,9 @@
 #include "cli/bench/gpu_memory.h"
 
-#include <dlfcn.h>
-
 #include <new>
 #include <stdexcept>
-#include <type_traits>
+
+#include "base/symbols.h"
 
 namespace bench {
 namespace {
@@ -21,43 +20,55 @@ struct Driver {
   int (*mem_free)(unsigned long long);
   int (*to_device)(unsigned long long, const void*, std::size_t);
   int (*to_host)(void*, unsigned long long, std::size_t);
+  int (*stream_synchronize)(void*);
+  int (*device_get_uuid)(char*, int);
 };
 
-Driver g_driver;  // by use_gpu()
+// By use_gpu().
+Driver g_driver;
+int g_device = 0;
 
 bool load(Driver& driver) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return false;
-  bool all = true;
-  const auto read = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    all = all && function != nullptr;
-  };
-  read(driver.init, "cuInit");
-  read(driver.device_get_count, "cuDeviceGetCount");
-  read(driver.device_get, "cuDeviceGet");
-  read(driver.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
-  read(driver.ctx_push, "cuCtxPushCurrent_v2");
-  read(driver.mem_alloc, "cuMemAlloc_v2");
-  read(driver.mem_free, "cuMemFree_v2");
-  read(driver.to_device, "cuMemcpyHtoD_v2");
-  read(driver.to_host, "cuMemcpyDtoH_v2");
-  return all;
+  dlaunch::SymbolReader symbols{.library = dlaunch::open_library("libcuda.so.1")};
+  if (symbols.library == nullptr) return false;
+  symbols.read(driver.init, "cuInit");
+  symbols.read(driver.device_get_count, "cuDeviceGetCount");
+  symbols.read(driver.device_get, "cuDeviceGet");
+  symbols.read(driver.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  symbols.read(driver.ctx_push, "cuCtxPushCurrent_v2");
+  symbols.read(driver.mem_alloc, "cuMemAlloc_v2");
+  symbols.read(driver.mem_free, "cuMemFree_v2");
+  symbols.read(driver.to_device, "cuMemcpyHtoD_v2");
+  symbols.read(driver.to_host, "cuMemcpyDtoH_v2");
+  symbols.read(driver.stream_synchronize, "cuStreamSynchronize");
+  // Older drivers have the function without the number alone.
+  if (!symbols.read_optional(driver.device_get_uuid, "cuDeviceGetUuid_v2")) {
+    symbols.read(driver.device_get_uuid, "cuDeviceGetUuid");
+  }
+  return symbols.missing == nullptr;
 }
 
 }  // namespace
 
 std::string use_gpu(int local_rank) {
   if (!load(g_driver)) return "there is no CUDA driver here (libcuda.so.1)";
-  int gpus = 0, device = 0;
+  int gpus = 0;
   void* context = nullptr;
   if (g_driver.init(0) != 0 || g_driver.device_get_count(&gpus) != 0 || gpus == 0) {
     return "the CUDA driver finds no GPU";
   }
-  const bool made = g_driver.device_get(&device, local_rank % gpus) == 0 &&
-                    g_driver.primary_ctx_retain(&context, device) == 0 &&
+  const bool made = g_driver.device_get(&g_device, local_rank % gpus) == 0 &&
+                    g_driver.primary_ctx_retain(&context, g_device) == 0 &&
                     g_driver.ctx_push(context) == 0;
   return made ? "" : "the CUDA driver gives no context on GPU " + std::to_string(local_rank % gpus);
+}
+
+bool gpu_uuid(char* uuid) { return g_driver.device_get_uuid(uuid, g_device) == 0; }
+
+void await_gpu() {
+  if (g_driver.stream_synchronize(nullptr) != 0) {
+    throw std::runtime_error("the CUDA driver reports that the GPU's work has failed");
+  }
 }
 
 GpuMemory::GpuMemory(std::size_t bytes) : bytes_(bytes) {

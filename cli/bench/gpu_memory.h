@@ -11,6 +11,11 @@ namespace bench {
 // memory from now on is on. "" or why there is none.
 std::string use_gpu(int local_rank);
 
+// The 16 bytes of its UUID, into `uuid`. False: the driver does not say.
+bool gpu_uuid(char* uuid);
+// Until all is done that was put into its default stream. Throws std::runtime_error.
+void await_gpu();
+
 class GpuMemory {
  public:
   // Throws std::bad_alloc. After use_gpu().

@@ -101,7 +101,7 @@ std::optional<Limits> measure_limits(dl_comm* comm) {
 }
 
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
-int start_printer(dl_comm* comm, const Options& options, const Plan& plan,
+int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const Bench& bench,
                   std::optional<Printer>& printer) {
   const std::string where = options.device == "cuda" ? ", buffers on GPUs" : "";
   Header header{.transport = dl_transport(comm) + where,
@@ -112,7 +112,9 @@ int start_printer(dl_comm* comm, const Options& options, const Plan& plan,
                 .rotate = options.rotate,
                 .skew_us = plan.skew_us,
                 .overlap = options.overlap,
-                .cpu = options.cpu};
+                .cpu = options.cpu,
+                .compare = options.compare,
+                .nccl = bench.nccl()};
   if (options.calibrate) header.limits = measure_limits(comm);
   Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
@@ -215,8 +217,9 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
                          "no memory for the buffers, twice the largest size "
                          "times --rotate on every rank; choose a smaller -e"});
   }
+  if (options.compare) bench->prepare_compare();
   std::optional<Printer> printer;
-  const int refused = start_printer(comm, options, plan, printer);
+  const int refused = start_printer(comm, options, plan, *bench, printer);
   if (refused != 0) return refused;
   const std::size_t wrong = measure_all(*bench, plan, options.root, dl_size(comm), printer);
   if (printer && !printer->finish()) {

@@ -44,14 +44,23 @@ Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
   }
 }
 
+void Bench::prepare_compare() {
+  nccl_ = NcclDirect::start(comm_, nccl_text_);
+  if (dl_size(comm_) == 1) return;  // nothing goes through the host's memory
+  require(dl_split(comm_, 0, 0, &host_), comm_);
+  require(dl_set_backend(host_, "cpu"), host_);
+}
+
+Bench::~Bench() { dl_finalize(host_); }
+
 Timing Bench::measure(const Case& c, bool in_place) {
   Timing timing;
-  if (options_.check != 0) timing.wrong = checked_run(c, in_place);
-  for (int i = 0; i < options_.warmup; ++i) timed_run(c, in_place);
+  if (options_.check != 0) timing.wrong = checked_run(Way::ours, c, in_place);
+  for (int i = 0; i < options_.warmup; ++i) timed_run(Way::ours, c, in_place);
   const auto count = static_cast<std::size_t>(iterations(c, in_place));
   const double cpu_before = cpu_seconds();
   std::vector<double> times(count);
-  for (double& t : times) t = timed_run(c, in_place);
+  for (double& t : times) t = timed_run(Way::ours, c, in_place);
   double cpu = cpu_seconds() - cpu_before;
   times = of_slowest(std::move(times));
   timing.median_us = times[count / 2];
@@ -61,8 +70,33 @@ Timing Bench::measure(const Case& c, bool in_place) {
   require(dl_all_reduce(comm_, &cpu, &cpu, 1, DL_FLOAT64, DL_SUM), comm_);
   const double bytes = static_cast<double>(count) * static_cast<double>(c.bytes);
   if (bytes > 0) timing.cpu_s_per_gb = std::max(0.0, cpu) / (bytes / 1e9);
+  if (options_.compare) compare(c, in_place, count, timing);
   if (options_.overlap) timing.overlap = overlap(c, in_place, count, timing.median_us);
   return timing;
+}
+
+// The same, done by others.
+void Bench::compare(const Case& c, bool in_place, std::size_t count, Timing& timing) {
+  const auto median_of = [&](Way way) {
+    // NCCL may round what it divides.
+    const bool exact = way == Way::host || c.op != DL_AVG;
+    if (options_.check != 0 && exact) timing.wrong += checked_run(way, c, in_place);
+    for (int i = 0; i < options_.warmup; ++i) timed_run(way, c, in_place);
+    std::vector<double> times(count);
+    for (double& t : times) t = timed_run(way, c, in_place);
+    return of_slowest(std::move(times))[count / 2];
+  };
+  if (nccl_ && nccl_->serves(c)) timing.nccl_us = median_of(Way::nccl);
+  if (host_ != nullptr) timing.host_us = median_of(Way::host);
+}
+
+void Bench::run(Way way, Buffers& buffers, const Case& c, bool in_place) {
+  if (way == Way::nccl) {
+    const auto [in, out] = buffers.given(c, in_place);
+    return nccl_->run(c, in, out);
+  }
+  dl_comm* const comm = way == Way::host ? host_ : comm_;
+  require(buffers.run(comm, c, in_place), comm);
 }
 
 // An operation takes as long as its slowest rank. Sorted.
@@ -75,10 +109,10 @@ std::vector<double> Bench::of_slowest(std::vector<double> times) {
 
 Buffers& Bench::next_buffers() { return buffers_[turn_++ % buffers_.size()]; }
 
-std::size_t Bench::checked_run(const Case& c, bool in_place) {
+std::size_t Bench::checked_run(Way way, const Case& c, bool in_place) {
   Buffers& buffers = next_buffers();
   buffers.fill(c, in_place);
-  require(buffers.run(comm_, c, in_place), comm_);
+  run(way, buffers, c, in_place);
   std::uint64_t wrong = buffers.wrong(c, in_place);
   require(dl_all_reduce(comm_, &wrong, &wrong, 1, DL_UINT64, DL_SUM), comm_);
   return static_cast<std::size_t>(wrong);
@@ -86,12 +120,12 @@ std::size_t Bench::checked_run(const Case& c, bool in_place) {
 
 // With --skew each rank counts from when rank 0 comes, which it knows since all of them have left
 // the barrier together; who is done by then has needed less than nothing.
-double Bench::timed_run(const Case& c, bool in_place) {
+double Bench::timed_run(Way way, const Case& c, bool in_place) {
   Buffers& buffers = next_buffers();
   require(dl_barrier(comm_), comm_);
   const double last_arrival = now_us() + skew_us_;
   if (skew_us_ > 0 && dl_rank(comm_) == 0) spin_until(last_arrival);
-  require(buffers.run(comm_, c, in_place), comm_);
+  run(way, buffers, c, in_place);
   return now_us() - last_arrival;
 }
 
@@ -99,7 +133,7 @@ double Bench::timed_run(const Case& c, bool in_place) {
 int Bench::iterations(const Case& c, bool in_place) {
   if (options_.iterations > 0) return options_.iterations;
   double estimate = 0;
-  for (int i = 0; i < 3; ++i) estimate = std::max(estimate, timed_run(c, in_place));
+  for (int i = 0; i < 3; ++i) estimate = std::max(estimate, timed_run(Way::ours, c, in_place));
   estimate = std::max(estimate, 0.1) + skew_us_;
   require(dl_all_reduce(comm_, &estimate, &estimate, 1, DL_FLOAT64, DL_MAX), comm_);
   return std::clamp(static_cast<int>(kBudgetSeconds * 1e6 / estimate), 5, 2000);

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <dlaunch/ring.h>
 
 #include "cli/bench/bench_case.h"
 #include "cli/bench/bench_output.h"
+#include "cli/bench/nccl_direct.h"
 #include "cli/bench/options.h"
 
 namespace bench {
@@ -18,12 +21,23 @@ void require(dl_result result, dl_comm* comm);
 class Bench {
  public:
   Bench(dl_comm* comm, const Options& options, const Plan& plan);
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  // For --compare; before the first measurement.
+  void prepare_compare();
+  // Of --compare: NCCL's version, or why it is not measured by itself.
+  const std::string& nccl() const { return nccl_text_; }
   // The result is the same on all ranks.
   Timing measure(const Case& c, bool in_place);
 
  private:
-  std::size_t checked_run(const Case& c, bool in_place);
-  double timed_run(const Case& c, bool in_place);
+  // Who does it: libdlring, NCCL by itself, or libdlring through the host's memory.
+  enum class Way { ours, nccl, host };
+  void run(Way way, Buffers& buffers, const Case& c, bool in_place);
+  std::size_t checked_run(Way way, const Case& c, bool in_place);
+  double timed_run(Way way, const Case& c, bool in_place);
+  void compare(const Case& c, bool in_place, std::size_t count, Timing& timing);
   std::vector<double> of_slowest(std::vector<double> times);
   Overlap overlap(const Case& c, bool in_place, std::size_t count, double alone_us);
   int iterations(const Case& c, bool in_place);
@@ -32,6 +46,9 @@ class Bench {
   dl_comm* comm_;
   const Options& options_;
   double skew_us_;
+  std::unique_ptr<NcclDirect> nccl_;  // null: it is not measured
+  std::string nccl_text_;
+  dl_comm* host_ = nullptr;       // all ranks, without NCCL; null: not measured
   std::vector<Buffers> buffers_;  // more than one: they take turns
   std::size_t turn_ = 0;
 };

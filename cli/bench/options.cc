@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "base/units.h"
 #include "cli/bench/bounds.h"
+#include "cli/bench/nccl_direct.h"
 
 namespace bench {
 namespace {
@@ -63,7 +64,7 @@ double parse_skew(const std::string& text) {
 void check_plan(const CLI::App& app, const KindInfo& kind) {
   if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
-                           "--calibrate", "--device", "--csv", "--json"}) {
+                           "--calibrate", "--device", "--compare", "--csv", "--json"}) {
     if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
   }
 }
@@ -86,6 +87,13 @@ void check_modes(const Options& options, const KindInfo& kind) {
   if (options.device == "cuda" && (options.alloc || options.calibrate)) {
     throw usage(std::string(options.alloc ? "--alloc" : "--calibrate") +
                 " is about the host's memory: leave out --device cuda");
+  }
+  if (options.compare && options.device != "cuda") {
+    throw usage("--compare is with NCCL: it needs --device cuda");
+  }
+  if (options.compare && !NcclDirect::has(kind.kind)) {
+    throw usage(std::string("--compare: NCCL has no function for ") + kind.name +
+                ", only for all_reduce, reduce_scatter, all_gather, broadcast and reduce");
   }
   if (options.alloc && kind.kind == Kind::sendrecv) {
     throw usage("--alloc: messages do not gain by memory of dl_alloc");
@@ -121,6 +129,8 @@ void declare_modes(CLI::App& app, Options& options) {
   app.add_option("--device", options.device,
                  "where buffers are: host, or cuda: on the GPU of the rank's LOCAL_RANK (host)")
       ->check(CLI::IsMember({"host", "cuda"}));
+  app.add_flag("--compare", options.compare,
+               "columns for NCCL called by itself, and for the way through the host's memory");
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));
   app.add_flag("--plan", options.plan, "tell how each size would be done, and measure nothing");

@@ -22,7 +22,8 @@ struct Options {
   std::string device = "host";
   int rotate = 1;
   std::string skew;  // "": none
-  bool plan = false, alloc = false, calibrate = false, overlap = false, cpu = false;
+  bool plan = false, alloc = false, calibrate = false, overlap = false, cpu = false,
+       compare = false;
   std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/print.h"
 #include "cli/ctl/jobs.h"
 #include "cli/ctl/options.h"
 #include "cli/ctl/render.h"
+#include "cli/ctl/top.h"
 
 namespace dlaunch::ctl {
 namespace {
@@ -35,6 +37,7 @@ std::string run(const Options& options) {
   const auto jobs = running_jobs();
   const RunningJob& job = choose(jobs, options.job);
   const Command command = options.request->command;
+  if (command == Command::top) return run_top(job, options), "";
   const json answer = ask(job.folder, *options.request).at(answer_key(command));
   if (options.json) return answer.dump(2) + "\n";
   if (command == Command::status) return render_status(answer);
@@ -50,8 +53,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     const std::string text = ctl::run(ctl::read_options(words));
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    if (written && std::fflush(stdout) == 0) return kExitOk;
+    if (print_all(text)) return kExitOk;
     std::perror("dlaunchctl: write to stdout");
     return kExitSystem;
   } catch (const ctl::Failure& e) {

@@ -40,6 +40,12 @@ void declare_all(CLI::App& app, Words& words) {
   CLI::App* status = declare(app, "status", "what the job and its workers are doing");
   json(status);
   sends(status, Command::status);
+  CLI::App* top = declare(app, "top", "how much its workers do, again and again");
+  json(top);
+  top->add_option("--interval", words.options.interval_s, "seconds from look to look")
+      ->check(CLI::Range(0.1, 3600.0));
+  top->add_flag("--once", words.options.once, "only once, after one interval");
+  sends(top, Command::top);
   CLI::App* list = declare(app, "list", "this user's jobs on this machine");
   json(list);
   CLI::App* stacks = declare(app, "stacks", "where the threads of its workers are");

@@ -20,7 +20,9 @@ struct Options {
   std::optional<ControlRequest> request;  // none: list
   std::string job;                        // its id; "": the only one that runs
   bool json = false;
-  std::string say;  // the text of --help or --version, to be printed in place of all else
+  bool once = false;      // top: not again and again
+  double interval_s = 1;  // between its looks
+  std::string say;        // the text of --help or --version, to be printed in place of all else
 };
 
 // `words` without the program's name. Throws a Failure.

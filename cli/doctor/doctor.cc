@@ -17,11 +17,12 @@
 namespace dlaunch {
 namespace {
 
-constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";       // host and time by its clock
-constexpr int kTries = 5;                                    // of a round trip
-constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;  // bytes
-constexpr double kSlow_s = 0.05;                             // for kFirst: no more is sent
-constexpr double kGiveUp_s = 30;                             // for an operation
+constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";         // host and time by its clock
+constexpr int kTries = 5;                                      // of a round trip
+constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;    // bytes
+constexpr double kSlow_s = 0.05;                               // for kFirst: no more is sent
+constexpr double kGiveUp_s = 60;                               // for an operation
+constexpr Duration kGpuTestsLimit = std::chrono::seconds(40);  // less than that
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -110,6 +111,7 @@ std::vector<HostFacts> Examiner::gather_facts() {
   HostFacts own = find_host_facts(towards);
   const auto addresses = gather_texts(own.address);
   if (hosts_.rank() == 0 && hosts_.size() > 1) own = find_host_facts(addresses[1]);
+  own.gpu_facts = gpu_facts_of_host(true, kGpuTestsLimit);
   std::vector<HostFacts> all;
   for (const auto& text : gather_texts(encode(own))) {
     auto facts = decode_host_facts(text);

@@ -11,6 +11,7 @@
 
 #include "base/text_table.h"
 #include "base/units.h"
+#include "cli/doctor/gpu_findings.h"
 
 namespace dlaunch {
 namespace {
@@ -31,12 +32,6 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / kMiB);
 }
 
-double median(std::vector<double> of) {
-  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
-  std::nth_element(of.begin(), middle, of.end());
-  return *middle;
-}
-
 // "host1, host2 and 5 more"
 std::string names_text(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 4;
@@ -55,6 +50,11 @@ class Examination {
     look_at_hosts();
     look_at_differences();
     look_at_pairs();
+    for (const auto& host : hosts_) {
+      for (auto& finding : gpu_findings(host.host, host.gpu_facts)) {
+        found_.push_back(std::move(finding));
+      }
+    }
     std::stable_partition(found_.begin(), found_.end(), [](const Finding& f) { return f.bad; });
     return std::move(found_);
   }
@@ -309,6 +309,12 @@ std::string pairs_text(const std::vector<HostFacts>& hosts, const std::vector<Pa
 }
 
 }  // namespace
+
+double median(std::vector<double> of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::nth_element(of.begin(), middle, of.end());
+  return *middle;
+}
 
 std::vector<Finding> examine(const std::vector<HostFacts>& hosts,
                              const std::vector<PairFacts>& pairs) {

@@ -24,6 +24,9 @@ struct Finding {
   std::string fix;
 };
 
+// Of at least one; of an even number the greater of the two in the middle.
+double median(std::vector<double> of);
+
 // Those that are bad come first.
 std::vector<Finding> examine(const std::vector<HostFacts>& hosts,
                              const std::vector<PairFacts>& pairs);

@@ -8,13 +8,12 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "base/codec.h"
+#include "base/field_codec.h"
 #include "base/interfaces.h"
 #include "base/small_file.h"
 #include "base/text.h"
@@ -28,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxFact = 4096;
+constexpr std::size_t kMaxFact = 4096, kMaxGpuFacts = 1 << 20;
 
 // A number that stands alone; ~0: there is none, or no limit ("max").
 std::uint64_t number_in(const char* path) {
@@ -150,37 +149,23 @@ void each_fact(Facts& facts, const What& what) {
   what(facts.gpu_driver);
 }
 
-struct Put {
-  Writer& out;
-  void operator()(const std::string& text) const { out.put_string(text); }
-  void operator()(double number) const { out.put(std::bit_cast<std::uint64_t>(number)); }
-  void operator()(std::integral auto number) const { out.put(number); }
-};
-
-struct Get {
-  Reader& in;
-  void operator()(std::string& text) const { text = escaped(in.get_string(kMaxFact)); }
-  void operator()(double& number) const { number = std::bit_cast<double>(in.get<std::uint64_t>()); }
-  void operator()(bool& flag) const { flag = in.get<std::uint8_t>() != 0; }
-  template <std::integral T>
-  void operator()(T& number) const {
-    number = in.get<T>();
-  }
-};
-
 }  // namespace
 
 std::string encode(const HostFacts& facts) {
   Writer out;
-  each_fact(facts, Put{out});
+  each_fact(facts, PutField{out, std::string::npos});
+  out.put_string(encode(facts.gpu_facts));
   return out.take();
 }
 
 Result<HostFacts> decode_host_facts(std::string_view bytes) {
   Reader in(bytes);
   HostFacts facts;
-  each_fact(facts, Get{in});
-  if (!in.done()) return Error{.code = Errc::protocol, .what = "malformed facts of a host"};
+  each_fact(facts, GetField{in, kMaxFact});
+  auto gpus = decode_gpu_facts(in.get_string(kMaxGpuFacts));
+  if (gpus) facts.gpu_facts = std::move(*gpus);
+  if (!gpus || !in.done())
+    return Error{.code = Errc::protocol, .what = "malformed facts of a host"};
   return facts;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cli/doctor/gpu_facts.h"
 
 namespace dlaunch {
 
@@ -25,6 +26,7 @@ struct HostFacts {
   bool infiniband = false;
   int gpus = 0;            // NVIDIA's
   std::string gpu_driver;  // its version
+  AllGpuFacts gpu_facts;   // of those that programs see; found by gpu_facts_of_host()
 
   // Measured by the first host:
   double clock_ahead_s = 0, clock_error_s = 0;  // of its clock

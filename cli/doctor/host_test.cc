@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "cli/doctor/gpu_findings.h"
 #include "cli/doctor/host_facts.h"
 #include "dlaunch/ring.hpp"
 #include "launcher/gpus.h"
@@ -25,6 +26,8 @@ constexpr std::size_t kMostMemory = 64 << 20;  // bytes, of all workers together
 constexpr std::size_t kRoom = 1 << 20;         // bytes
 constexpr int kSteps = 10'000, kTimes = 50;    // about a millisecond a CPU
 constexpr double kGiveUp = 15;                 // seconds, for an operation
+constexpr Duration kGpusLimit = std::chrono::seconds(25);
+constexpr double kGiveUpOnGpus = 30;  // seconds, where one has to wait for that
 
 constexpr std::uint64_t kSeed = 20'26;
 constexpr std::uint64_t kComputed = compute(kSeed, kSteps);  // by the compiler
@@ -67,7 +70,11 @@ std::string test_all(dl::Communicator& all, const std::string& gpus) {
   if (wrong.empty()) wrong = test_cpus(rank, size);
   if (wrong.empty() && rank == 0) wrong = test_room("/dev/shm");
   if (wrong.empty() && rank == 0) wrong = test_room(folder_for_jobs());
-  if (wrong.empty() && rank == 0) wrong = test_gpus(std::atoi(gpus.c_str()));
+  const int asked = std::atoi(gpus.c_str());
+  if (wrong.empty() && rank == 0) wrong = test_gpus(asked);
+  if (wrong.empty() && rank == 0 && asked > 0) {
+    wrong = worst_of(gpu_facts_of_host(false, kGpusLimit));
+  }
   return wrong.empty() ? test_collective(all) : wrong;
 }
 
@@ -144,10 +151,22 @@ std::string test_gpus(int asked, const std::string& root) {
   return here >= asked ? "" : fmt::format("{} of {} GPUs are here", here, asked);
 }
 
+// What is history only, the doctor tells; the job has run on these GPUs with it.
+std::string worst_of(AllGpuFacts facts) {
+  for (GpuFacts& gpu : facts.gpus) {
+    gpu.figures.uncorrected = 0;
+    gpu.figures.rows_pending = gpu.figures.pages_pending = false;
+  }
+  for (const auto& finding : gpu_findings("this host", facts)) {
+    if (finding.bad) return finding.what + "; " + finding.fix;
+  }
+  return "";
+}
+
 std::vector<std::string> host_test_words(const std::string& nproc, const std::string& gpus) {
   const int workers = std::clamp(std::atoi(nproc.c_str()), 2, 8);
   return {"--nproc", std::to_string(workers), "--output", "raw", "--grace", "1s", "--timeout",
-          "20s", "--straggler", "off", "--",
+          gpus == "0" ? "20s" : "40s", "--straggler", "off", "--",
           // Wherever it lies here.
           "/proc/self/exe", kHostTestWorkerWord, gpus};
 }
@@ -155,7 +174,7 @@ std::vector<std::string> host_test_words(const std::string& nproc, const std::st
 int run_host_test_worker(const std::string& gpus) {
   try {
     dl::Options options;
-    options.op_timeout_s = kGiveUp;
+    options.op_timeout_s = gpus == "0" ? kGiveUp : kGiveUpOnGpus;
     auto all = dl::Communicator::init(nullptr, options);
     const std::string wrong = test_all(all, gpus);
     if (wrong.empty()) all.barrier();

@@ -1,6 +1,7 @@
 // What a host is asked before it gets workers of a job that has begun (launcher/health_check.h): a
 // small job on this host alone, whose workers, which are this program too, test its memory and
-// CPUs, look for room and GPUs, and do a collective with each other. Only what is wrong is found,
+// CPUs, look for room and, where the job
+// asked for them, GPUs, and do a collective with each other. Only what is wrong is found,
 // not what is slow. About a second at most; the last line that it prints says what was wrong.
 #pragma once
 
@@ -10,6 +11,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "cli/doctor/gpu_facts.h"
 
 namespace dlaunch {
 
@@ -49,5 +52,7 @@ std::string test_cpus(int first, int of);
 std::string test_room(const std::string& folder);
 // `root` ("" is the machine's own) as read_gpu_files has it.
 std::string test_gpus(int asked, const std::string& root = "");
+// What is bad of what is known of them, and its fix.
+std::string worst_of(AllGpuFacts facts);
 
 }  // namespace dlaunch

@@ -18,14 +18,23 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Not memcpy's business: an empty span may be null.
-void copy(ConstBytes from, Bytes to) {
-  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
-}
-
 Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
 
 }  // namespace
+
+// Of `buffer`, one way or the other.
+Result<void> Registry::copy(const Buffer& buffer, ConstBytes from, Bytes to) const {
+  if (from.empty()) return {};  // may be null
+  if (!copy_) {
+    std::memcpy(to.data(), from.data(), from.size());
+    return {};
+  }
+  auto copied = copy_(to.data(), from.data(), from.size());
+  if (copied) return {};
+  Error error = copied.error();
+  error.what = fmt::format("state '{}': {}", escaped(buffer.name), error.what);
+  return error;
+}
 
 Result<void> Registry::check_name(const std::string& name) const {
   if (name.empty() || name.size() > kNameBytesMax) {
@@ -106,34 +115,37 @@ std::size_t Registry::shard_bytes() const {
   return bytes;
 }
 
-void Registry::capture_replicated(Bytes object) const {
+Result<void> Registry::capture_replicated(Bytes object) const {
   DL_ASSERT(object.size() == replicated_bytes());
   std::size_t at = 0;
   for (const auto& b : replicated_) {
-    copy(b.memory, object.subspan(at));
+    if (auto r = copy(b, b.memory, object.subspan(at)); !r) return r;
     at += aligned(b.memory.size());
   }
+  return {};
 }
 
-void Registry::restore_replicated(ConstBytes object) const {
+Result<void> Registry::restore_replicated(ConstBytes object) const {
   DL_ASSERT(object.size() == replicated_bytes());
   std::size_t at = 0;
   for (const auto& b : replicated_) {
-    copy(object.subspan(at, b.memory.size()), b.memory);
+    if (auto r = copy(b, object.subspan(at, b.memory.size()), b.memory); !r) return r;
     at += aligned(b.memory.size());
   }
+  return {};
 }
 
-void Registry::capture_shard(Bytes object) const {
+Result<void> Registry::capture_shard(Bytes object) const {
   DL_ASSERT(object.size() == shard_bytes());
   std::size_t at = header_bytes();
   for (std::size_t i = 0; i < sharded_.size(); ++i) {
     const ConstBytes memory = sharded_[i].memory;
     const std::uint64_t size = memory.size();
     std::memcpy(object.data() + i * sizeof size, &size, sizeof size);
-    copy(memory, object.subspan(at));
+    if (auto r = copy(sharded_[i], memory, object.subspan(at)); !r) return r;
     at += aligned(memory.size());
   }
+  return {};
 }
 
 // By buffer.
@@ -168,7 +180,7 @@ Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int ran
     if (same_cut) {
       const ConstBytes own = old[static_cast<std::size_t>(rank)];
       if (own.size() == buffer.memory.size()) {
-        copy(own, buffer.memory);
+        if (auto r = copy(buffer, own, buffer.memory); !r) return r;
         continue;
       }
     }

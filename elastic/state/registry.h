@@ -1,5 +1,6 @@
 // Registry: the memory that a program has named as its state, and how it becomes the objects of a
-// committed copy and is made of them again. Pure but for the memory itself.
+// committed copy and is made of them again. Pure but for the memory itself, which may be a GPU's:
+// the objects are the host's, and whoever copies knows how.
 //
 // The replicated object is the buffers one after the other, in the order of their registration. A
 // shard begins with the sizes of its buffers, which may differ from rank to rank. Each buffer
@@ -12,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -27,6 +29,10 @@ using Reshard = std::function<Result<Bytes>(const OldShards& old, int rank, int 
 
 class Registry {
  public:
+  // How registered memory is read and written; memcpy without.
+  using CopyBy = std::function<Result<void>(std::byte* to, const std::byte* from, std::size_t)>;
+  void copy_by(CopyBy copy) { copy_ = std::move(copy); }
+
   Result<void> add_replicated(std::string name, Bytes memory);
   Result<void> add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                            Reshard reshard);
@@ -42,9 +48,9 @@ class Registry {
   std::size_t shard_bytes() const;
 
   // The memory into an object of just that size, and back.
-  void capture_replicated(Bytes object) const;
-  void capture_shard(Bytes object) const;
-  void restore_replicated(ConstBytes object) const;
+  Result<void> capture_replicated(Bytes object) const;
+  Result<void> capture_shard(Bytes object) const;
+  Result<void> restore_replicated(ConstBytes object) const;
   // shards: of a copy made for shards.size() ranks, empty where one is not here.
   // Buffers that do not fit are made anew by their reshard functions.
   Result<void> restore_shard(std::span<const ConstBytes> shards, int rank, int size);
@@ -57,9 +63,11 @@ class Registry {
     Reshard reshard = {};
   };
   Result<void> check_name(const std::string& name) const;
+  Result<void> copy(const Buffer& buffer, ConstBytes from, Bytes to) const;
   std::size_t header_bytes() const;
   Result<std::vector<OldShards>> parse(std::span<const ConstBytes> shards) const;
 
+  CopyBy copy_;
   std::vector<Buffer> replicated_, sharded_;
 };
 

@@ -56,6 +56,10 @@ Result<void> RingRounds::maximum(std::span<std::uint64_t> values) {
 
 Result<void> RingRounds::barrier() { return result(dl_barrier(comm_)); }
 
+Result<void> RingRounds::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  return result(dl_copy(comm_, to, from, bytes));
+}
+
 Rounds::Started RingRounds::send(std::span<const std::byte> bytes, int peer) {
   dl_request* request = nullptr;
   const auto code = dl_isend(comm_, bytes.data(), bytes.size(), DL_UINT8, peer, kTag, &request);

@@ -43,6 +43,9 @@ class Rounds {
   virtual Result<void> maximum(std::span<std::uint64_t> values) = 0;
   virtual Result<void> barrier() = 0;
 
+  // Of this rank alone, in any round and between them: one of them may be memory of a GPU.
+  virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+
   // Messages of one sender to one receiver arrive in the order in which they were started.
   using Started = Result<std::unique_ptr<Transfer>>;
   virtual Started send(std::span<const std::byte> bytes, int peer) = 0;

@@ -26,7 +26,11 @@ struct StateConfig {
 class State {
  public:
   State(std::unique_ptr<Rounds> rounds, const StateConfig& config)
-      : rounds_(std::move(rounds)), config_(config) {}
+      : rounds_(std::move(rounds)), config_(config) {
+    registry_.copy_by([this](std::byte* to, const std::byte* from, std::size_t bytes) {
+      return rounds_->copy(to, from, bytes);
+    });
+  }
 
   Result<void> add_replicated(std::string name, Bytes memory);
   Result<void> add_sharded(std::string name, Bytes memory, std::size_t element_bytes,

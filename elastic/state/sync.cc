@@ -274,12 +274,12 @@ Result<std::vector<std::uint64_t>> gather_shard_sizes(const Store& store) {
 Result<void> capture(const Store& store, Copy& copy) {
   const Registry& registry = store.registry;
   if (auto r = make_room(copy, kReplicated, registry.replicated_bytes()); !r) return r;
-  registry.capture_replicated(copy.bytes(kReplicated));
+  if (auto r = registry.capture_replicated(copy.bytes(kReplicated)); !r) return r;
   copy.objects[kReplicated].whole = true;
   if (!registry.sharded()) return {};
   const ObjectId own = shard_of(store.rounds.rank());
   if (auto r = make_room(copy, own, registry.shard_bytes()); !r) return r;
-  registry.capture_shard(copy.bytes(own));
+  if (auto r = registry.capture_shard(copy.bytes(own)); !r) return r;
   copy.objects[own].whole = true;
   return {};
 }
@@ -313,8 +313,8 @@ Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::u
 }
 
 Result<void> restore(const Store& store, Copy& copy) {
-  store.registry.restore_replicated(copy.bytes(kReplicated));
-  if (!store.registry.sharded()) return {};
+  auto restored = store.registry.restore_replicated(copy.bytes(kReplicated));
+  if (!restored || !store.registry.sharded()) return restored;
   std::vector<ConstBytes> shards;
   for (int owner = 0; owner < copy.world; ++owner) {
     const ObjectId object = shard_of(owner);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "ring/device/device_memory.h"
+#include "ring/device/device_wait.h"
 #include "ring/device/device_way.h"
 #include "ring/device/host_path.h"
 #include "ring/device/nccl_comm.h"
@@ -25,33 +26,6 @@ constexpr int kCauseMs = 100;  // as in ring/socket_group.cc
 
 std::string nccl_version_text(int code) {
   return fmt::format("NCCL {}.{}.{}", code / 10000, code / 100 % 100, code % 100);
-}
-
-void nap(Duration pause) {
-  if (pause == Duration::zero()) return;
-  const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
-  ::ppoll(nullptr, 0, &time, nullptr);
-}
-
-// What came of waiting: a verdict that is not `wait`, and the failure where it is `failed`.
-struct Watched {
-  DeviceVerdict verdict = DeviceVerdict::wait;
-  Duration waited{};
-  Error failure;
-};
-
-// Looks until there is a verdict. look(sight, failure) fills in both.
-template <class Look>
-Watched watch(TimePoint deadline, const AbortFlag& abort, Look look) {
-  const TimePoint begun = steady_now();
-  for (TimePoint now = begun;; now = steady_now()) {
-    DeviceSight sight{.done = false, .over = abort.raised(), .failed = false};
-    Watched watched{.verdict = DeviceVerdict::wait, .waited = now - begun, .failure = {}};
-    look(sight, watched.failure);
-    watched.verdict = judge_device(now, deadline, sight);
-    if (watched.verdict != DeviceVerdict::wait) return watched;
-    nap(device_pause(now - begun));
-  }
 }
 
 class CudaPlane final : public DevicePlane {
@@ -75,6 +49,8 @@ class CudaPlane final : public DevicePlane {
   Result<void> make_comm(const Call& call, const ncclUniqueId& id);
   Result<void> run_here(const Call& call, CUstream stream);
   Result<void> end(const Call& call, const Watched& watched);
+  Error cause(const Call& call, const Watched& watched) const;
+  Error lateness(const Call& call, Duration waited) const;
   Result<void> await_nccl(const Call& call, TimePoint deadline);
   Result<void> await_event(const Call& call, CUevent event);
 
@@ -229,10 +205,8 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
                       cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream));
   if (ok) ok = cuda_done("cuEventRecord", cuda.event_record(event->get(), stream));
   if (!ok) return ok;
-  const Watched watched = watch(deadline, abort_, [&](DeviceSight& sight, Error& failure) {
-    const CUresult queried = cuda.event_query(event->get());
-    sight.done = queried == CUDA_SUCCESS;
-    sight.failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY;
+  const Watched watched = watch(deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
+    const CUresult queried = look_at(event->get(), sight);
     if (sight.failed) failure = cuda_error("copy of a message", queried);
   });
   if (watched.verdict == DeviceVerdict::done) return {};
@@ -255,7 +229,7 @@ DeviceFacts CudaPlane::own_facts() const {
   std::string why_not;
   int version = 0;
   if (!settings_.use_nccl) {
-    why_not = "DLAUNCH_BACKEND is cpu";
+    why_not = "the backend is set to cpu";
   } else if (!nccl) {
     why_not = nccl.error().what;
   } else if ((*nccl)->get_version(&version) != ncclSuccess || version <= 0) {
@@ -318,7 +292,7 @@ Result<void> CudaPlane::make_comm(const Call& call, const ncclUniqueId& id) {
 
 // Until NCCL is through with what it does in the background.
 Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
-  const Watched watched = watch(deadline, abort_, [&](DeviceSight& sight, Error& failure) {
+  const Watched watched = watch(deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
     const ncclResult_t state = comm_->state();
     sight.done = state == ncclSuccess;
     sight.failed = state != ncclSuccess && state != ncclInProgress;
@@ -328,17 +302,17 @@ Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
 }
 
 Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
-  const Watched watched = watch(call.deadline, abort_, [&](DeviceSight& sight, Error& failure) {
-    const CUresult queried = cuda_driver()->event_query(event);
+  const Watched watched = watch(call.deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
+    const CUresult queried = look_at(event, sight);
     // A stream also gets on when NCCL gives up: its word counts more than the event.
     const ncclResult_t state = comm_ ? comm_->state() : ncclSuccess;
-    const bool sound = state == ncclSuccess || state == ncclInProgress;
-    sight.done = queried == CUDA_SUCCESS && sound;
-    sight.failed = !sound || (queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY);
-    if (!sound)
+    if (state != ncclSuccess && state != ncclInProgress) {
+      sight.done = false;
+      sight.failed = true;
       failure = comm_->error(activity_of(users_call(call)), state);
-    else if (sight.failed)
+    } else if (sight.failed) {
       failure = cuda_error(activity_of(users_call(call)), queried);
+    }
   });
   return end(call, watched);
 }
@@ -346,17 +320,26 @@ Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
 // Where the call has failed, NCCL's communicator has with it: it is ended before anybody goes on.
 Result<void> CudaPlane::end(const Call& call, const Watched& watched) {
   if (watched.verdict == DeviceVerdict::done) return {};
+  Error error = settings_.ended(cause(call, watched));
   if (comm_) comm_->abort();
   comm_.reset();
-  if (watched.verdict == DeviceVerdict::over) return abort_.error();
-  if (watched.verdict == DeviceVerdict::late) {
-    return Error{.code = Errc::timeout,
-                 .what = fmt::format("{} timed out after {}: the GPUs do not get on with it",
-                                     activity_of(call), format_duration(watched.waited))};
-  }
+  return error;
+}
+
+Error CudaPlane::cause(const Call& call, const Watched& watched) const {
+  if (watched.verdict == DeviceVerdict::late) return lateness(call, watched.waited);
   // Whoever was lost is soon known on the control links, and NCCL's error follows from it.
   for (int ms = 0; ms < kCauseMs && !abort_.raised(); ++ms) ::poll(nullptr, 0, 1);
   return abort_.raised() ? abort_.error() : watched.failure;
+}
+
+Error CudaPlane::lateness(const Call& call, Duration waited) const {
+  const auto standstill = [&](Standstill what) {
+    return standstill_error(what, call, settings_.rank, settings_.size, waited);
+  };
+  if (!comm_ || !nccl_serves(call)) return standstill(Standstill::own_gpu);
+  if (auto absent = settings_.absent(call, waited)) return *absent;
+  return standstill(way_ ? Standstill::nccl : Standstill::setup);
 }
 
 }  // namespace

@@ -9,11 +9,13 @@
 //
 // Whoever waits for the GPU watches over it: NCCL's asynchronous errors, the abort flag and the
 // deadline end the wait, and NCCL's communicator with it. That takes place on a thread of its own,
-// which is left behind if NCCL does not return from it: no call hangs in an abort.
+// which is left behind if NCCL does not return from it: no call hangs in an abort. The others are
+// told before, so that they know the cause when they see what follows from it.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "ring/abort_flag.h"
@@ -34,6 +36,11 @@ struct DeviceSettings {
   Duration init_timeout = std::chrono::seconds(600);  // for NCCL's communicator
   // Runs a step of a call on the host's plane.
   std::function<Result<void>(const Call& step)> on_host;
+  // Of a call whose time is up: the error that names who has not come to it; none: all have.
+  std::function<std::optional<Error>(const Call& call, Duration waited)> absent;
+  // The communicator is over, and its other ranks are told. Returns the error that counts: the
+  // first.
+  std::function<Error(const Error& error)> ended;
 };
 
 class DevicePlane : public Plane {

@@ -5,6 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
+#include "ring/device/nccl_steps.h"
+#include "ring/stream_errors.h"
+
 namespace dlaunch {
 
 DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks) {
@@ -36,6 +40,31 @@ DeviceVerdict judge_device(TimePoint now, TimePoint deadline, const DeviceSight&
   if (sight.over) return DeviceVerdict::over;
   if (sight.failed) return DeviceVerdict::failed;
   return now >= deadline ? DeviceVerdict::late : DeviceVerdict::wait;
+}
+
+Error standstill_error(Standstill what, const Call& call, int rank, int ranks, Duration waited) {
+  const std::string activity = activity_of(call), time = format_duration(waited);
+  switch (what) {
+    case Standstill::setup:
+      return {.code = Errc::timeout,
+              .what = fmt::format("{} timed out after {}: all ranks are in it, but NCCL does not "
+                                  "bring their GPUs together; NCCL_DEBUG=INFO tells more",
+                                  activity, time)};
+    case Standstill::nccl:
+      return {.code = Errc::peer_lost,
+              .what = fmt::format(
+                  "{} stands still on the GPUs: all {} ranks are in it, but {} has not ended after "
+                  "{} (rank {} saw it first). NCCL's communicator was aborted; a new round, or a "
+                  "new start, makes another one, and NCCL_DEBUG=INFO tells more",
+                  activity, ranks, nccl_functions(nccl_steps(call, rank, ranks)), time, rank)};
+    case Standstill::own_gpu:
+      break;
+  }
+  return {.code = Errc::timeout,
+          .what = fmt::format("{} timed out after {}: the GPU of rank {} does not get on with what "
+                              "its stream holds",
+                              activity, time, rank),
+          .rank = rank};
 }
 
 Duration device_pause(Duration waited) {

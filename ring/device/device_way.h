@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "ring/plane.h"
 
 namespace dlaunch {
@@ -38,6 +39,14 @@ enum class DeviceVerdict { wait, done, over, failed, late };
 // A result that is there counts, whatever else has happened; who was lost counts before the error
 // that follows from it.
 DeviceVerdict judge_device(TimePoint now, TimePoint deadline, const DeviceSight& sight);
+
+// What has stood still until a call's time was up, with all ranks in the call.
+enum class Standstill { setup, nccl, own_gpu };
+// Where NCCL has, its communicator is beyond repair, and the call can only be made anew in another
+// round: Errc::peer_lost, of no rank. If it was NCCL that did not even come together another round
+// would hardly be better, nor if it is only this rank's GPU: Errc::timeout.
+Error standstill_error(Standstill what, const Call& call, int rank, int ranks, Duration waited);
+
 // How long to sleep before the next look: not at all at first, then an eighth of the time waited,
 // and 1 ms at most.
 Duration device_pause(Duration waited);

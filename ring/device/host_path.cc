@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "ring/device/device_wait.h"
+
 namespace dlaunch {
 namespace {
 
 // Large enough that a copy's start does not show, small enough that the first and the last one,
 // which overlap with nothing, are a small part. A guess: it has not been measured on a GPU.
 constexpr std::size_t kGranuleBytes = 4 << 20;
+
+// For copies of two granules; they wait for what the user's stream holds.
+constexpr Duration kSettlePatience = std::chrono::seconds(5);
 
 Result<void> grow(PinnedMemory& memory, std::size_t& bytes, std::size_t needed) {
   if (bytes >= needed) return {};
@@ -89,6 +96,33 @@ Result<void> HostPath::run(const Call& call, CUstream stream) {
   const HostCut cut = cut_for_host(call, size_, kGranuleBytes);
   if (cut.granules == 0) return {};
   if (auto ok = open(cut); !ok) return ok;
+  auto done = pass(call, cut, stream);
+  if (!done) settle();
+  return done;
+}
+
+// Waits for copies that a failed call has begun. Where they stand still their memory on the host is
+// left to them for ever.
+void HostPath::settle() {
+  const CudaDriver& cuda = *cuda_driver();
+  const TimePoint until = steady_now() + kSettlePatience;
+  bool settled = true;
+  for (const CUstream stream : {down_.get(), up_.get()}) {
+    const bool recorded = cuda.event_record(begin_.get(), stream) == CUDA_SUCCESS;
+    const auto look = [&](DeviceSight& sight, Error&) { (void)look_at(begin_.get(), sight); };
+    settled = settled && recorded && watch(until, nullptr, look).verdict == DeviceVerdict::done;
+  }
+  if (settled) return;
+  log_warn("rank {}: copies between the GPU and the host stand still: left behind", rank_);
+  for (Slot& slot : slots_) {
+    (void)slot.in.release();
+    (void)slot.out.release();
+    slot.in_bytes = slot.out_bytes = 0;
+  }
+}
+
+// All granules, one after the other.
+Result<void> HostPath::pass(const Call& call, const HostCut& cut, CUstream stream) {
   const CudaDriver& cuda = *cuda_driver();
   auto ok = cuda_done("cuEventRecord", cuda.event_record(begin_.get(), stream));
   for (const CUstream own : {down_.get(), up_.get()}) {

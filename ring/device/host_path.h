@@ -19,7 +19,8 @@ class HostPath {
   HostPath(int rank, int size, OnHost on_host, Wait wait)
       : rank_(rank), size_(size), on_host_(std::move(on_host)), wait_(std::move(wait)) {}
 
-  // In the GPU's context. Begins after what `stream` holds now.
+  // In the GPU's context. Begins after what `stream` holds now. When it returns no copy goes on,
+  // also when it has failed: the buffers are the caller's again.
   Result<void> run(const Call& call, CUstream stream);
   // "4 granules".
   static std::string explain(const Call& call, int size);
@@ -35,6 +36,8 @@ class HostPath {
   Result<void> open(const HostCut& cut);
   Result<void> load(const Call& call, const HostCut& cut, std::size_t number);
   Result<void> turn(const Call& call, Slot& slot);
+  Result<void> pass(const Call& call, const HostCut& cut, CUstream stream);
+  void settle();
 
   const int rank_, size_;
   const OnHost on_host_;

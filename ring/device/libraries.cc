@@ -1,10 +1,10 @@
 #include "ring/device/libraries.h"
 
-#include <dlfcn.h>
-
 #include <string>
 
 #include <fmt/format.h>
+
+#include "base/symbols.h"
 
 // cuda.h gives functions the names of their current versions: those are to be looked up.
 #define DL_TEXT_OF(name) #name
@@ -12,24 +12,6 @@
 
 namespace dlaunch {
 namespace {
-
-// One that the program has loaded already, wherever it found it, or else where the system looks.
-// It is never closed.
-void* open_library(const char* name) {
-  void* const loaded = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  return loaded != nullptr ? loaded : ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
-
-// Fills in one function after the other; remembers the first that is missing.
-struct SymbolReader {
-  void* library;
-  const char* missing = nullptr;
-  template <class Function>
-  void read(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(library, name));
-    if (function == nullptr && missing == nullptr) missing = name;
-  }
-};
 
 const CudaDriver* load_cuda_driver() {
   static CudaDriver driver{};

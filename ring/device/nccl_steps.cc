@@ -75,6 +75,26 @@ std::vector<NcclStep> nccl_steps(const Call& call, int rank, int ranks) {
   return steps;
 }
 
+std::string nccl_functions(const std::vector<NcclStep>& steps) {
+  static constexpr const char* kNames[] = {
+      /* copy */ "",
+      /* all_reduce */ "ncclAllReduce",
+      /* reduce */ "ncclReduce",
+      /* broadcast */ "ncclBroadcast",
+      /* reduce_scatter */ "ncclReduceScatter",
+      /* all_gather */ "ncclAllGather",
+      /* send */ "ncclSend",
+      /* recv */ "ncclRecv",
+  };
+  bool used[std::size(kNames)] = {};
+  for (const NcclStep& step : steps) used[static_cast<std::size_t>(step.kind)] = true;
+  std::string names;
+  for (std::size_t kind = 1; kind < std::size(kNames); ++kind) {
+    if (used[kind]) names += (names.empty() ? "" : ", ") + std::string(kNames[kind]);
+  }
+  return names;
+}
+
 int nccl_dtype(dl_dtype dtype) {
   constexpr int kTypes[] = {/* int8 */ 0,   /* uint8 */ 1,    /* int32 */ 2,
                             /* uint32 */ 3, /* int64 */ 4,    /* uint64 */ 5,

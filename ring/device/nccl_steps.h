@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "ring/plane.h"
@@ -22,6 +23,9 @@ struct NcclStep {
 // Copies first: they stay on the device and are no part of the group. A world of one has nothing
 // else. What moves no element is left out.
 std::vector<NcclStep> nccl_steps(const Call& call, int rank, int ranks);
+
+// "ncclAllReduce"; "ncclSend, ncclRecv".
+std::string nccl_functions(const std::vector<NcclStep>& steps);
 
 // NCCL's numbers for them (ncclDataType_t, ncclRedOp_t); -1: it has none.
 int nccl_dtype(dl_dtype dtype);

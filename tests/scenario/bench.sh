@@ -34,7 +34,27 @@ if [ -e "$fake/libcuda.so.1" ]; then
       expect_code 0; expect_out 'Out of bounds values : 0 OK'
     done
   done
+  # Beside NCCL called by itself and the way through the host's memory; the look-alikes' figures mean nothing.
+  beside() { LD_LIBRARY_PATH=$fake:$LD_LIBRARY_PATH run dlaunch --nproc 2 --output raw "$@" --device cuda --compare -n 2 -w 0; expect_code 0; }
+  for c in all_reduce reduce_scatter all_gather broadcast reduce; do
+    beside dlaunch-bench $c -b 64 -d int32 -o all -r 1 --json j.json
+    expect_out 'Out of bounds values : 0 OK'; expect_out 'NCCL by itself: [0-9]+\.[0-9]+\.[0-9]+$'
+    expect_out 'time +p99 +algbw +busbw +nccl +over +over +host +#wrong'
+    python3 - <<'END' || fail "the JSON file"
+import json
+for r in json.load(open("j.json"))["results"]:
+    served = r["op"] not in ("band", "bor", "bxor")
+    assert (r["nccl_us"] is not None) == served and r["host_us"] > 0, r
+    assert not served or abs(r["median_us"] - r["nccl_us"] - r["over_nccl_us"]) < 1e-9, r
+END
+  done
+  beside env LOCAL_RANK=0 dlaunch-bench all_reduce -b 64 --csv c.csv
+  grep -q 'wrong,cpu_s_per_gb,nccl_us,over_nccl_us,over_nccl_pct,host_us$' c.csv && grep -Eq '^all_reduce,2,64,16,float,sum,out,.*,,,,[0-9.]+$' c.csv || { cat c.csv; fail "the CSV file"; }
+  expect_out 'NCCL by itself: rank 0 and rank 1 share one GPU'; expect_out ' N/A +N/A +N/A +[0-9.]+ +0 '
 fi
+for c in 'all_reduce' '--device cuda gather' '--device cuda --plan all_reduce'; do
+  run dlaunch --nproc 2 dlaunch-bench $c --compare; expect_code 64
+done
 if ! ldconfig -p | grep -q libcuda.so.1; then
   run dlaunch --nproc 2 dlaunch-bench all_reduce --device cuda
   expect_code 71; expect_err 'dlaunch-bench: --device cuda: th'

@@ -26,7 +26,7 @@ launch 1 --hosts "host[2-4]:2" hello; expect_code 0
 
 # Both outputs; no secret and no environment in what ps shows.
 launch 1 --hosts host1,host2 bash -c 'echo to-$RANK; echo err-$RANK >&2; cat /proc/[0-9]*/cmdline | tr "\0" " " > args.$RANK; cat $DLAUNCH_SECRET_FILE > secret.$RANK'
-expect_code 0; expect_out '^\[1\] to-1'; expect_err '^\[1\] err-1'
+expect_code 0; expect_out '^\[0\] to-0'; expect_out '^\[1\] to-1'; expect_err '^\[1\] err-1'
 cmp -s secret.0 secret.1 && [ -s secret.1 ] || fail "not one secret"
 grep -qF "$(cat secret.0)" args.1 && fail "the secret is in an argument"
 grep -q "two  words" args.1 && fail "the environment is in an argument"

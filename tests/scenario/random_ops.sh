@@ -23,3 +23,18 @@ for sockets in 2 5; do
   expect_code 0
   expect_out "tcp, 3 ranks, seed $sockets: .* [1-9][0-9]+ operations, 0 wrong results"
 done
+
+# In ways that shared memory would not choose itself.
+plans=("all::shm-chunk=4K" "all_reduce::shm-blocks,shm-chunk=8000;all_reduce:-64:shm-exchange"
+  "all_reduce:-16K:shm-one-shot;reduce::shm-blocks;broadcast::shm-blocks;gather::shm-blocks")
+for plan in "${plans[@]}"; do
+  DLAUNCH_PLAN=$plan run dlaunch --nproc 2 "$BUILD/tests/support/random_ops" --seed 9 --seconds 1 --groups 8
+  cat out
+  expect_code 0
+  expect_out "shm, 2 ranks, seed 9: .* [1-9][0-9]+ operations, 0 wrong results"
+done
+DLAUNCH_PLAN="all_reduce:1M-:shm-blocks,shm-chunk=32K" run dlaunch --nproc 2 \
+  dlaunch-bench all_reduce --plan -b 512K -e 1M
+expect_code 0
+expect_out ' 1048576 .*shm: 16 blocks, chunks of 32 KiB \(DLAUNCH_PLAN\)$'
+[ "$(grep -c DLAUNCH_PLAN out)" = 1 ] || fail "the rule holds below its size: $(cat out)"

@@ -5,11 +5,8 @@ train=$BUILD/examples/train_fashion_mnist
 [ -x "$train" ] || skip "Eigen or zlib is not installed"
 [ -d /usr/share/datasets/fashion-mnist ] || skip "dataset-fashion-mnist is not installed"
 
-# same_curve STEPS A B: equal to the last digit but one of those printed.
-same_curve() {
-  paste "$2" "$3" |
-    awk -v steps="$1" '{ d = $2 - $4; if (d > 1e-5 || d < -1e-5) bad++ } END { exit bad > 0 || NR != steps }'
-}
+source "$SOURCE/tests/scenario/curves.sh"
+
 for n in 1 2 4; do
   for again in a b; do
     run dlaunch --nproc $n "$train" --epochs 2 --batch 128 --limit 8000 --losses losses.$n.$again --model model.$n.$again
@@ -29,6 +26,30 @@ for n in 1 3 9; do
 done
 for n in 3 9; do
   same_curve 11 losses.1 losses.$n || fail "the loss curves of 1 and $n workers part with uneven shares"
+done
+# The CUDA trainer over look-alikes of CUDA and NCCL, its kernels run by the host: by one rank, by
+# three with a GPU each, and by three that share one, whose gradients go through the host.
+fake=$BUILD/tests/support/fake_gpu/train_on_fake_gpu
+if [ -x "$fake" ]; then
+  small=(--epochs 1 --batch 100 --limit 1005 --hidden 16)  # one thread of the host is no GPU
+  run dlaunch --nproc 1 "$train" "${small[@]}" --losses losses.cpu; expect_code 0
+  for case in 1:0 3:0,1,2 3:0; do
+    LD_LIBRARY_PATH=$(dirname "$fake"):$LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES=${case#*:} DLAUNCH_DEBUG=explain \
+      run dlaunch --nproc ${case%:*} "$fake" "${small[@]}" --losses losses.cuda --model cuda.model
+    expect_code 0
+    same_curve 11 losses.cpu losses.cuda || fail "the CUDA trainer has other losses: $case"
+    [ $case != 3:0,1,2 ] || expect_err 'all_reduce of 12731 float on a GPU: NCCL'
+    [ $case != 3:0 ] || expect_err "on a GPU: through the host's memory, because .* share one GPU"
+  done
+  [ "$(stat -c %s cuda.model)" = 50920 ] || fail "the CUDA trainer's model has the wrong size"
+fi
+# Without a GPU it says so, by a code of its own.
+for train_cuda in "$fake" "$BUILD/examples/train_fashion_mnist_cuda"; do
+  [ -x "$train_cuda" ] || continue
+  CUDA_VISIBLE_DEVICES='' run "$train_cuda" --limit 128
+  expect_code 69; expect_err '^train_fashion_mnist_cuda: no GPU: .'
+  [ "$(wc -l < err)" = 1 ] || fail "more than one line"
+  run "$train_cuda" --commit-every 2; expect_code 64; expect_err 'unknown flag --commit-every'
 done
 [ "$(stat -c %s model.4.a)" = 407080 ] || fail "the model has the wrong size"
 [ -z "$(ls model.*.new 2>/dev/null)" ] || fail "a temporary model was left"

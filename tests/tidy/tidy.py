@@ -27,11 +27,15 @@ CONFINED = {
     "hwloc": r"launcher/topology_hwloc\.cc",
     "elfutils": r"launcher/native_stacks\.cc",
     "CLI": r"cli/",
+    "ATen": r"ring/torch/",
+    "c10": r"ring/torch/",
     "cuda": r"ring/device/libraries\.h",
     "nccl": r"ring/device/libraries\.h",
     "curl": r"rendezvous/http_client\.cc",
     "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
+    "pybind11": r"ring/torch/",
     "openssl": r"(base/secret|rendezvous/tls_channel)\.cc",
+    "torch": r"ring/torch/",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.

@@ -16,6 +16,11 @@
  * way is done again. A commit that only the dead had made is not missed: it is made again from the
  * one before it.
  *
+ * Memory of a GPU is registered like the host's. A commit is a copy in the host's memory all the
+ * same: it takes no room on the GPU, others can be given it, it is checked and written to disk like
+ * any, and it is there when the GPU is not any more. What it costs is the way from the GPU, unless
+ * it is in place. Copies come after what is in the stream of dl_set_stream().
+ *
  * Memory that is registered belongs to the caller and must stay where it is. One thread at a time,
  * the one that uses the communicator. Calls marked collective must be made by all ranks of the
  * round, in the same order as their collectives on the communicator.
@@ -73,9 +78,10 @@ typedef struct dl_shards {
   const size_t* bytes;   /* by rank; 0 where at is NULL */
 } dl_shards;
 /* Makes this rank's part from the old ones: fills memory, new or old, and says where it is from now
- * on and how large. Called when the number of ranks has changed, with all old parts; and when it
- * has not, but this rank's memory has another size than the part it takes over, with that part.
- * Anything but DL_OK ends the sync on all ranks. The old parts may be read until it returns. */
+ * on and how large. The old parts are in the host's memory, whatever the new one is in. Called when
+ * the number of ranks has changed, with all old parts; and when it has not, but this rank's memory
+ * has another size than the part it takes over, with that part. Anything but DL_OK ends the sync on
+ * all ranks. The old parts may be read until it returns. */
 typedef dl_result (*dl_reshard)(void* user, const dl_shards* old, int rank, int size, void** at,
                                 size_t* bytes);
 /* Memory that differs per rank; each commit also gives it to the next ranks. element_bytes: of what

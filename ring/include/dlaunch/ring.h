@@ -38,7 +38,8 @@ typedef enum dl_result {
   DL_ERR_IO = 2,          /* the system refused: memory, sockets, files */
   DL_ERR_TIMEOUT = 3,     /* the operation's deadline passed; the text says who had not arrived */
   DL_ERR_PEER_LOST = 4,   /* a rank died or left, or its host has been silent for
-                             DLAUNCH_LINK_TIMEOUT or 5 s; dl_peer_lost() says which */
+                             DLAUNCH_LINK_TIMEOUT or 5 s; dl_peer_lost() says which. Or NCCL has
+                             failed between the GPUs: the round is over, and no rank is named */
   DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both */
   DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
   DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */
@@ -268,7 +269,9 @@ DL_API dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype d
                               int* source, dl_request** request);
 
 /* Blocks until it is done, frees it and sets *request to NULL. What it returns is the operation's
- * result. *request == NULL: DL_OK at once. A request must be freed before its communicator. */
+ * result. *request == NULL: DL_OK at once. A request must be freed before its communicator. Any
+ * thread may wait for it or test it, one for each request, beside other calls on its communicator
+ * (a message to memory on a GPU excepted). */
 DL_API dl_result dl_wait(dl_request** request);
 /* *done: whether it is; then as dl_wait(). */
 DL_API dl_result dl_test(dl_request** request, int* done);
@@ -305,26 +308,49 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  * So do messages, of which each side's buffer may be where it likes; dl_isend() returns when the
  * buffer has been read, dl_irecv() writes it when it is waited for.
  * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
- * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come. A rank that
- * is lost ends the calls of the others as on the host, and NCCL's communicator with them.
+ * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come, or NCCL does
+ * not bring them together. A rank that is lost ends the calls of the others as on the host, and
+ * NCCL's communicator with them. So does an operation that all ranks are in and NCCL has not ended
+ * when its time is up: DL_ERR_PEER_LOST, for in another round it can be done anew, with another
+ * communicator of NCCL.
  *
  * A call begins when what was in `stream` (a cudaStream_t or CUstream of that GPU; NULL: the legacy
  * default stream) at the call is done, and the result is there when it returns, or when its request
- * has been waited for. The stream is set for all later calls and not given with each: one program
+ * has been waited for. The stream is set for all later calls, also after dl_rejoin(), and not given
+ * with each: one program
  * serves host and device memory, and a communicator is for one thread at a time anyway.
  * DL_ERR_UNSUPPORTED: this library was built without the headers of CUDA and NCCL. */
 DL_API dl_result dl_set_stream(dl_comm* comm, void* stream);
+
+/* How later calls on this communicator move the memory of GPUs: "auto", as above, or "cpu", through
+ * the host's memory, as with DLAUNCH_BACKEND. On all ranks, before the first such call;
+ * DL_ERR_INVALID after it. */
+DL_API dl_result dl_set_backend(dl_comm* comm, const char* backend);
+
+/* Copies between the memory of a GPU and the host's, either way, after what was in the stream of
+ * dl_set_stream() at the call; the copy is there when it returns. The host's needs not be pinned:
+ * it goes through 8 MiB of the library's own that are. On the host alone it is memcpy. Not
+ * collective: the communicator lends its stream and its time limit, may be broken, and is not by a
+ * failure of this. One GPU for all copies of a communicator; DL_ERR_INVALID: both buffers are on
+ * GPUs. */
+DL_API dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes);
 
 /* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of
  * their keys, then of their ranks in comm. With a negative color *group is NULL. It may take as
  * long as the shorter of comm's two time limits. Groups are independent of comm and of each other:
  * they may overlap and be used at the same time, and the failure of one leaves the others alone. */
 DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
+/* The same of `size` ranks of comm, in the order of the list, where each of them knows the others:
+ * only they call it, with the same list and tag >= 0. Groups of the same list are made one after
+ * the other, or with different tags. op_timeout_s: for each operation of the group; <0: as comm's,
+ * 0: for ever. A failure leaves comm as it was. */
+DL_API dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
+                          dl_comm** group);
 
 /* What the calling thread's last failed call on this communicator was about; "" if nothing failed.
  * comm NULL: the last failed dl_init. Valid until the thread's next call. */
 DL_API const char* dl_last_error(const dl_comm* comm);
-/* The rank lost, or -1 while all are there. */
+/* The rank lost, or -1 while all are there, or where it is not known. */
 DL_API int dl_peer_lost(const dl_comm* comm);
 
 DL_API size_t dl_dtype_bytes(dl_dtype dtype); /* 0 for a value outside the enum */

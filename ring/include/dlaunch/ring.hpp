@@ -322,19 +322,31 @@ class Communicator {
     check(dl_recv_any(get(), buf.data(), buf.size(), dtype_of<T>::value, tag, &source));
     return source;
   }
-  // Collective; for a negative color a communicator that is not valid().
   // Elastic rounds: see dl_rejoin().
   void rejoin(std::uint64_t version = 0) { check(dl_rejoin(get(), version)); }
   void progress(std::uint64_t version) { dl_progress(get(), version); }
   std::uint64_t round() const { return dl_round(get()); }
   bool round_over() const { return dl_round_over(get()) != 0; }
 
+  // Collective; for a negative color a communicator that is not valid().
   Communicator split(int color, int key = 0) {
     dl_comm* group = nullptr;
     check(dl_split(get(), color, key, &group));
     return Communicator(group);
   }
+  // By these ranks alone: see dl_group().
+  Communicator group(std::span<const int> ranks, int tag = 0, double op_timeout_s = -1) {
+    dl_comm* made = nullptr;
+    check(dl_group(get(), ranks.data(), static_cast<int>(ranks.size()), tag, op_timeout_s, &made));
+    return Communicator(made);
+  }
   bool valid() const { return comm_ != nullptr; }
+  // See dl_set_stream(), dl_copy().
+  void set_stream(void* stream) { check(dl_set_stream(get(), stream)); }
+  void copy(void* to, const void* from, std::size_t bytes) {
+    check(dl_copy(get(), to, from, bytes));
+  }
+
   // Collective: see dl_alloc().
   template <class T>
   Buffer<T> alloc(std::size_t count) {

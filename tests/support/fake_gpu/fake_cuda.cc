@@ -261,6 +261,20 @@ CUresult cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamSynchronize(CUstream stream) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool passed = false;
+  fake_gpu_enqueue(stream, [&] {
+    const std::lock_guard lock(mutex);
+    passed = true;
+    changed.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return passed; });
+  return CUDA_SUCCESS;
+}
+
 CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = new CUevent_st;
   return CUDA_SUCCESS;
@@ -332,6 +346,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
   void* const view = fake_gpu_view(reinterpret_cast<const void*>(to));
   if (view == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(view, from, bytes);
+  if (fake_gpu_wrong("copy")) static_cast<char*>(view)[5] ^= 1;
   return CUDA_SUCCESS;
 }
 

@@ -30,5 +30,7 @@ void* fake_gpu_view(const void* memory);
 void fake_gpu_enqueue(CUstream stream, std::function<void()> work);
 // The GPU whose context is current on this thread; -1: none is.
 int fake_gpu_current();
+// FAKE_GPU_WRONG="GPU:copy" or "GPU:kernel": whether the current GPU gets that wrong.
+bool fake_gpu_wrong(const char* what);
 // Groups that this process has launched in NCCL.
 int fake_nccl_launches();

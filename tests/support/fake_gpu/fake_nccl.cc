@@ -306,6 +306,18 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 
+// Blocks, as the one that programs call by themselves does.
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t state = ncclCommInitRankConfig(comm, size, id, rank, &config);
+  while (state == ncclInProgress) {
+    nap();
+    ncclCommGetAsyncError(*comm, &state);
+  }
+  return state;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return ncclCommAbort(comm); }

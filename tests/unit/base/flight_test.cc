@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/flight_rate.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -88,4 +90,35 @@ TEST_CASE("whatever stands in the file, reading it is harmless") {
     CHECK(read_flight(garbage).size() <= kFlightRecords);
     CHECK(read_received(garbage).size() <= kFlightLinks);
   }
+}
+
+TEST_CASE("how much a rank does: in the last seconds, or since the oldest that is known") {
+  using namespace std::chrono_literals;
+  FlightFile file;
+  const auto put = [&](std::uint64_t number, std::chrono::nanoseconds at) {
+    auto& r = file.records[number % kFlightRecords];
+    r.number = number;
+    r.seq = number;
+    r.count = 100;
+    r.dtype = 8;  // of 4 bytes
+    r.state = FlightState::done;
+    r.started_ns = at.count();
+  };
+  const TimePoint now(1000s);
+  CHECK(read_rate(bytes_of(file), now).operations == 0);
+  put(1, 900s);
+  CHECK(read_rate(bytes_of(file), now).operations == 0);
+  put(2, 997s);
+  put(3, 999s);
+  auto rate = read_rate(bytes_of(file), now);
+  CHECK(rate.operations == 2);
+  CHECK(rate.bytes == 800);
+  CHECK(rate.over == 5s);
+  file.records[1].number = 0;  // being written
+  CHECK(read_rate(bytes_of(file), now).over == 3s);
+  for (std::uint64_t i = 0; i < kFlightRecords; ++i) put(1000 + i, 999s + i * 1ms);
+  rate = read_rate(bytes_of(file), now);
+  CHECK(rate.operations == kFlightRecords - 1);
+  CHECK(rate.over == 1s);
+  CHECK(read_rate(bytes_of(file), TimePoint(999s + 63ms)).over == 63ms);
 }

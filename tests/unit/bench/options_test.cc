@@ -72,5 +72,15 @@ TEST_CASE("what has no effect is refused") {
   CHECK(refusal(options).find("--cpu is a column of the table") == 0);
 }
 
+TEST_CASE("a comparison is with NCCL: on a GPU, of what is a function there") {
+  Options options = all_reduce();
+  options.compare = true;
+  CHECK(refusal(options).find("--device cuda") != std::string::npos);
+  options.device = "cuda";
+  CHECK(refusal(options) == "accepted");
+  options.collective = "gather";
+  CHECK(refusal(options).find("NCCL has no function for gather") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace bench

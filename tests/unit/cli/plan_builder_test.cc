@@ -23,6 +23,7 @@ struct FakeMachine {
   std::string topology = "package:2 numa:1 l3:2 core:2 pu:1";
   UsableCpus cpus{8, 0};
   std::vector<GpuFiles> gpus;
+  std::vector<Hca> hcas;
   bool terminal = false;
   int topology_asked = 0;
   std::optional<Duration> time_left;  // of a Slurm job
@@ -37,6 +38,7 @@ struct FakeMachine {
       return synthetic_topology(topology);
     };
     m.gpus = [this] { return gpus; };
+    m.hcas = [this] { return hcas; };
     m.local_address = [](const std::string& host) -> Result<std::string> {
       if (host == "here") return std::string("10.0.0.1");
       if (host == "localhost" || host == "127.0.0.1") return std::string("127.0.0.1");
@@ -457,6 +459,11 @@ TEST_CASE("workers by GPU: as many, near theirs, and each seeing only its own") 
   using Cpus = std::vector<std::vector<int>>;
   CHECK(fake.plan({"--nproc", "gpu", "--bind", "gpu", "p"}).cpusets ==
         Cpus{{4, 5, 6, 7}, {0, 1, 2, 3}});
+  fake.hcas = {{"mlx5_0", {}, {0, 1, 2, 3}, true}, {"mlx5_1", {}, {4, 5, 6, 7}, true}};
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).hcas == "");  // each is near one
+  fake.hcas.push_back({"mlx5_2", {}, {90}, true});
+  CHECK(fake.plan({"--nproc", "gpu", "p"}).hcas == "mlx5_0,mlx5_1");
+  CHECK(fake.plan({"--nproc", "2", "p"}).hcas.empty());
   CHECK(
       fake.refused({"--isolate-gpus", "--spares", "1", "p"}).starts_with("64 --isolate-gpus and"));
   CHECK(fake.refused({"--isolate-gpus", "--env", "CUDA_VISIBLE_DEVICES=1", "p"})

@@ -39,6 +39,11 @@ TEST_CASE("the commands and their numbers") {
   CHECK(read_options({"status"}).request->command == Command::status);
   CHECK(read_options({"stop"}).request->command == Command::stop);
   CHECK_FALSE(read_options({"list"}).request);
+  CHECK(read_options({"top"}).request->command == Command::top);
+  CHECK(read_options({"top"}).interval_s == 1);
+  CHECK_FALSE(read_options({"top"}).once);
+  CHECK(read_options({"top", "--once", "--interval", "0.2"}).interval_s == 0.2);
+  CHECK(read_options({"top", "--once"}).once);
   const auto resize = read_options({"resize", "3"});
   CHECK(resize.request->command == Command::resize);
   CHECK(resize.request->number == 3);
@@ -67,6 +72,8 @@ TEST_CASE("what makes no sense is refused in one line") {
                                                 {"resize", "2", "--json"},
                                                 {"stacks", "x"},
                                                 {"status", "1"},
+                                                {"status", "--once"},
+                                                {"top", "--interval", "0"},
                                                 {"--job"},
                                                 {"list", "--job", "x"},
                                                 {"status", "stop"}}) {

@@ -283,6 +283,25 @@ TEST_CASE("device: DLAUNCH_BACKEND=cpu keeps NCCL out of it") {
   ::unsetenv("DLAUNCH_BACKEND");
 }
 
+TEST_CASE("device: the backend is chosen for each communicator, before its first call on a GPU") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    dl_comm* host = nullptr;
+    EXPECT(dl_split(comm, 0, 0, &host) == DL_OK);
+    EXPECT(dl_set_backend(host, "gpu") == DL_ERR_INVALID);
+    EXPECT(dl_set_backend(host, nullptr) == DL_ERR_INVALID);
+    EXPECT(dl_set_backend(host, "cpu") == DL_OK);
+    DeviceVector<float> x(3, rank, 1);
+    EXPECT(dl_all_reduce(host, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(fake_nccl_launches() == 0);
+    EXPECT(dl_set_backend(host, "auto") == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(fake_nccl_launches() == 1);
+    EXPECT(x[2] == 4);
+    dl_finalize(host);
+    return 0;
+  });
+}
+
 TEST_CASE("device: messages come from and go to device memory, whatever the peer's is") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     constexpr std::size_t kCount = 1000;
@@ -315,6 +334,61 @@ TEST_CASE("device: messages come from and go to device memory, whatever the peer
     DeviceVector<std::int32_t> last(kCount, rank);
     EXPECT(dl_recv(comm, last.data(), kCount, DL_INT32, 0, 1) == DL_OK);
     EXPECT(last.copy() == values);
+    return 0;
+  });
+}
+
+TEST_CASE(
+    "device: copies between host and GPU come after the stream, whatever has become of the "
+    "others") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    constexpr std::size_t kLarge = (9 << 20) + 3;  // more than two pieces
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4} << 20, kLarge}) {
+      std::vector<unsigned char> values(bytes), back(bytes);
+      for (std::size_t i = 0; i < bytes; ++i)
+        values[i] = static_cast<unsigned char>(i * 7 + i / 999);
+      DeviceVector<unsigned char> x(bytes, rank);
+      EXPECT(dl_copy(comm, x.data(), values.data(), bytes) == DL_OK);
+      EXPECT(x.copy() == values);
+      Gate gate;
+      fake_gpu_enqueue(nullptr, [&] {
+        gate.pass();
+        x[0] = 99;
+      });
+      std::thread opener([&] { gate.open(); });
+      EXPECT(dl_copy(comm, back.data(), x.data(), bytes) == DL_OK);
+      opener.join();
+      values[0] = 99;
+      EXPECT(back == values);
+      EXPECT(dl_copy(comm, x.data(), x.data(), bytes) == DL_ERR_INVALID);
+    }
+    dl_abort(comm);
+    DeviceVector<int> y(3, rank, 5);
+    std::vector<int> host(3), twice(3);
+    EXPECT(dl_copy(comm, host.data(), y.data(), 12) == DL_OK);
+    EXPECT(dl_copy(comm, twice.data(), host.data(), 12) == DL_OK);
+    EXPECT(twice == std::vector<int>(3, 5));
+    EXPECT(dl_copy(comm, nullptr, nullptr, 0) == DL_OK);
+    EXPECT(dl_copy(comm, nullptr, y.data(), 12) == DL_ERR_INVALID);
+    return 0;
+  });
+}
+
+TEST_CASE(
+    "device: a copy behind work that stands still ends in time, and the next one waits for it") {
+  all_well({1, "auto", 30, 0.2}, [](int rank, dl_comm*& comm) {
+    DeviceVector<int> x(3, rank, 5);
+    std::vector<int> host(3);
+    Gate gate;
+    fake_gpu_enqueue(nullptr, [&] { gate.pass(); });
+    EXPECT(dl_copy(comm, host.data(), x.data(), 12) == DL_ERR_TIMEOUT);
+    EXPECT(std::string(dl_last_error(comm)).find("its stream") != std::string::npos);
+    EXPECT(dl_copy(comm, x.data(), host.data(), 12) == DL_ERR_TIMEOUT);
+    gate.open();
+    dl_result result = DL_ERR_TIMEOUT;
+    while (result == DL_ERR_TIMEOUT) result = dl_copy(comm, host.data(), x.data(), 12);
+    EXPECT(result == DL_OK);
+    EXPECT(host == std::vector<int>(3, 5));
     return 0;
   });
 }

@@ -25,6 +25,7 @@ struct Fault {
   dl_result expected;     // of every rank that lives
   const char* text = "";  // in what rank 0 is told
   Gpus gpus = Gpus::own;
+  bool late = false;  // nothing but the deadline ends it
 };
 
 // Three calls, of which the third fails everywhere; then the communicator is over, in time, and the
@@ -66,10 +67,9 @@ void check(const Fault& fault) {
     ::setenv("FAKE_NCCL", fault.command, 1);
     const TempFolder next;
     Gate done[kWorldSize];
-    const double limit = fault.expected == DL_ERR_TIMEOUT ? kShort : kLong;
-    const auto codes = run({kWorldSize, "shm", 30, limit}, [&](int rank, dl_comm*& comm) {
-      return suffer(fault, next.url(), done, rank, comm);
-    });
+    const auto codes =
+        run({kWorldSize, "shm", 30, fault.late ? kShort : kLong},
+            [&](int rank, dl_comm*& comm) { return suffer(fault, next.url(), done, rank, comm); });
     ::unsetenv("FAKE_NCCL");
     for (int rank = 0; rank < kWorldSize; ++rank) {
       CAPTURE(rank);
@@ -89,12 +89,15 @@ TEST_CASE("device failure: a rank that dies is named, whatever NCCL makes of it"
   check({.command = "0:2:async_error", .killed = 2, .expected = DL_ERR_PEER_LOST});
 }
 
-TEST_CASE("device failure: work that stands still ends with the call's deadline") {
-  check({.command = "1:2:wedge", .expected = DL_ERR_TIMEOUT, .text = "all_reduce #3 timed out"});
+TEST_CASE("device failure: work that stands still in NCCL is a lost round when its time is up") {
+  check({.command = "1:2:wedge",
+         .expected = DL_ERR_PEER_LOST,
+         .text = "all_reduce #3 stands still on the GPUs: all 3 ranks are in it, but ncclAllReduce",
+         .late = true});
 }
 
 TEST_CASE("device failure: an abort in which NCCL hangs keeps nobody") {
-  check({.command = "1:2:wedge,1:0:abort_hang", .expected = DL_ERR_TIMEOUT});
+  check({.command = "1:2:wedge,1:0:abort_hang", .expected = DL_ERR_PEER_LOST, .late = true});
 }
 
 TEST_CASE("device failure: a refused launch ends the call on all ranks") {
@@ -102,7 +105,10 @@ TEST_CASE("device failure: a refused launch ends the call on all ranks") {
 }
 
 TEST_CASE("device failure: NCCL that does not come together ends the first call") {
-  check({.command = "1:0:init_wedge", .expected = DL_ERR_TIMEOUT, .text = "all_reduce #1"});
+  check({.command = "1:0:init_wedge",
+         .expected = DL_ERR_TIMEOUT,
+         .text = "all_reduce #1",
+         .late = true});
   check({.command = "1:0:init_error", .expected = DL_ERR_PEER_LOST, .text = "NCCL"});
 }
 

@@ -54,8 +54,9 @@ const Event* order(const ControlDecision& decision) {
 TEST_CASE("each request is understood as it was written") {
   for (const auto& request :
        {ControlRequest{Command::status, {}}, ControlRequest{Command::stop, {}},
-        ControlRequest{Command::stacks, {}}, ControlRequest{Command::stacks, 2},
-        ControlRequest{Command::resize, 7}, ControlRequest{Command::restart, 0}}) {
+        ControlRequest{Command::top, {}}, ControlRequest{Command::stacks, {}},
+        ControlRequest{Command::stacks, 2}, ControlRequest{Command::resize, 7},
+        ControlRequest{Command::restart, 0}}) {
     const auto read = parse_control_request(encode(request));
     REQUIRE(read);
     CHECK(read->command == request.command);

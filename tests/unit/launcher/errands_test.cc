@@ -23,7 +23,7 @@ struct Asked {
     errands.dump(node, slot, [this](int, const auto& lines) { stacks.push_back(lines); });
   }
   void survey(const std::set<int>& nodes) {
-    errands.survey(nodes, [this](const auto& by_node) { workers = by_node; });
+    errands.survey(nodes, false, [this](const auto& by_node) { workers = by_node; });
   }
 };
 

@@ -21,7 +21,7 @@ struct SleepingNode {
                                           .child_changed = [] {},
                                           .never_ran = [](Slot, const SpawnError&) {}});
     REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);
-    care.emplace(loop, *processes, [](const NodeMessage&) {});
+    care.emplace(loop, *processes, helpers, [](const NodeMessage&) {});
     care->begin(std::nullopt);
   }
   ~SleepingNode() {

@@ -60,6 +60,35 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.peer_lost == 7);
 }
 
+TEST_CASE("what a worker does, and its GPUs, survive the way") {
+  CHECK(over(NodeSurvey{7, true}).gpus);
+  NodeWorker worker{.slot = 1, .pid = 7, .started = kHere - 5s, .round = 3, .cpu = 4s};
+  worker.memory = 1ULL << 40;
+  worker.rate = {.operations = 5, .bytes = 6, .over = 7s};
+  worker.gpus_known = true;
+  worker.gpus = {{.number = 2,
+                  .utilisation = -1,
+                  .temperature = 60,
+                  .memory_used = 3,
+                  .memory_total = 4,
+                  .ecc_errors = -1}};
+  const auto got = over(NodeWorkers{7, {worker}}).workers.at(0);
+  CHECK(got.round == 3);
+  CHECK(got.cpu == 4s);
+  CHECK(got.memory == 1ULL << 40);
+  CHECK(got.rate.operations == 5);
+  CHECK(got.rate.bytes == 6);
+  CHECK(got.rate.over == 7s);
+  CHECK(got.gpus_known);
+  REQUIRE(got.gpus.size() == 1);
+  CHECK(got.gpus[0].number == 2);
+  CHECK(got.gpus[0].utilisation == -1);
+  CHECK(got.gpus[0].temperature == 60);
+  CHECK(got.gpus[0].memory_used == 3);
+  CHECK(got.gpus[0].memory_total == 4);
+  CHECK(got.gpus[0].ecc_errors == -1);
+}
+
 TEST_CASE("orders and answers survive the way") {
   const auto join = over(NodeJoin{"host", 2, 8, "job"});
   CHECK(join.host == "host");
@@ -150,8 +179,12 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(times.links[0].time == 2ms);
 
   const FlightEntry operation{"barrier #1", FlightState::running, kHere - 1s, kHere};
-  const auto workers =
-      over(NodeWorkers{6, {{2, 77, kHere - 5s, ProcessState::traced, {operation}}}});
+  const auto workers = over(NodeWorkers{6,
+                                        {{.slot = 2,
+                                          .pid = 77,
+                                          .started = kHere - 5s,
+                                          .state = ProcessState::traced,
+                                          .operations = {operation}}}});
   REQUIRE(workers.workers.size() == 1);
   CHECK(workers.workers[0].started == kThere - 5s);
   CHECK(workers.workers[0].state == ProcessState::traced);

@@ -35,12 +35,15 @@ std::vector<pid_t> make_family() {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   const UniqueFd reading(ends[0]), writing(ends[1]);
+  const pid_t top = ::getpid();
   for (const bool orphan : {false, true}) {
     const pid_t pid = ::fork();
     if (pid != 0) continue;
     ::signal(SIGTERM, SIG_IGN);
     if (::fork() == 0) {
       ::setsid();
+      // While it is handed on, a look finds it neither with its parent nor with us.
+      while (orphan && ::getppid() != top) ::usleep(1000);
       tell_and_wait(ends[1]);
     }
     if (orphan) ::_exit(0);
@@ -93,6 +96,20 @@ TEST_CASE("a process that has ended, or is gone, is ending; one that lives is no
   CHECK(is_ending(child));
   ::waitpid(child, nullptr, 0);
   CHECK(is_ending(child));
+}
+
+TEST_CASE("what a process uses: memory now, and CPU time that only grows") {
+  const auto before = use_of_process(::getpid());
+  REQUIRE(before);
+  CHECK(before->memory > 1 << 20);
+  const auto goes_on = [&] {
+    const auto now = use_of_process(::getpid());
+    REQUIRE(now);
+    CHECK(now->cpu >= before->cpu);
+    return now->cpu == before->cpu;
+  };
+  while (goes_on()) continue;  // a clock tick of work
+  CHECK_FALSE(use_of_process(0));
 }
 
 TEST_CASE("with nothing to kill there is nothing to do") { CHECK(kill_descendants()); }

@@ -117,17 +117,29 @@ TEST_CASE("counts are found in cgroup files of both versions") {
         "memory cgroup /j (limit 2.0 GiB): out-of-memory kills rose from 1 to 3");
 }
 
+TEST_CASE("worker environment: encryption is the job's, whatever word the user's own has") {
+  Plan p = plan();
+  CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=no"}), "DLAUNCH_TLS=0"));
+  p.tls = true;
+  CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=yes"}), "DLAUNCH_TLS=1"));
+}
+
 TEST_CASE(
     "worker environment: the GPU of the local rank, and a network for NCCL, where asked for") {
   Plan p = plan();
-  p.interface = "10.0.0.0/8";
   auto env = worker_environment(p, kPlace, {"CUDA_VISIBLE_DEVICES=4,5"});
   CHECK(has(env, "CUDA_VISIBLE_DEVICES=4,5"));
   CHECK_FALSE(names(env, "NCCL_SOCKET_IFNAME"));
   p.gpus = {"GPU-a"};  // more ranks than GPUs share them
+  p.interface = "10.0.0.0/8";
+  CHECK_FALSE(names(worker_environment(p, kPlace, {}), "NCCL_SOCKET_IFNAME"));
   p.interface = "eth1";
+  p.hcas = "mlx5_0,mlx5_1";
   env = worker_environment(p, kPlace, {"CUDA_VISIBLE_DEVICES=4,5"});
   CHECK(has(env, "CUDA_VISIBLE_DEVICES=GPU-a"));
   CHECK(has(env, "NCCL_SOCKET_IFNAME==eth1"));
-  CHECK(has(worker_environment(p, kPlace, {"NCCL_SOCKET_IFNAME=ib0"}), "NCCL_SOCKET_IFNAME=ib0"));
+  CHECK(has(env, "NCCL_IB_HCA==mlx5_0,mlx5_1"));
+  env = worker_environment(p, kPlace, {"NCCL_SOCKET_IFNAME=ib0", "NCCL_IB_HCA=^mlx5_0"});
+  CHECK(has(env, "NCCL_SOCKET_IFNAME=ib0"));
+  CHECK(has(env, "NCCL_IB_HCA=^mlx5_0"));
 }

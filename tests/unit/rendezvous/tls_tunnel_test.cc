@@ -2,6 +2,8 @@
 #include "rendezvous/tls_tunnel.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -64,9 +66,9 @@ struct Pair {
   }
 };
 
-bool wait_for(int fd, short events) {
+bool wait_for(int fd, short events, int ms = 30'000) {
   pollfd p{fd, events, 0};
-  return ::poll(&p, 1, 30'000) == 1;
+  return ::poll(&p, 1, ms) == 1;
 }
 
 void send_all(int fd, std::string_view bytes) {
@@ -159,6 +161,33 @@ TEST_CASE("tls: who does not read holds the other up, and loses nothing") {
   std::thread rest([&] { send_all(pair.a.get(), std::string_view(much).substr(sent)); });
   CHECK(receive(pair.b.get(), much.size()) == much);
   rest.join();
+}
+
+TEST_CASE("tls: who does not read what was left to it is not waited for without end") {
+  Tcp tcp;
+  for (const UniqueFd* end : {&tcp.a, &tcp.b}) {  // or the kernel may take all of it
+    const int few = 4096;
+    REQUIRE(::setsockopt(end->get(), SOL_SOCKET, SO_SNDBUF, &few, sizeof few) == 0);
+    REQUIRE(::setsockopt(end->get(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few) == 0);
+  }
+  Pair pair(std::move(tcp));
+  const UniqueFd outer(::fcntl(pair.tcp_a, F_DUPFD_CLOEXEC, 0));
+  const auto limit = [&] {
+    int ms = 0;
+    socklen_t size = sizeof ms;
+    REQUIRE(::getsockopt(outer.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &size) == 0);
+    return ms;
+  };
+  const std::string much(1 << 20, 'x');
+  ssize_t n = 1;
+  while (n > 0 || wait_for(pair.a.get(), POLLOUT, 200)) {
+    n = ::send(pair.a.get(), much.data(), much.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  CHECK(limit() == 0);
+  pair.a.reset();
+  const auto until = steady_now() + 30s;
+  while (limit() == 0 && steady_now() < until) std::this_thread::yield();
+  CHECK(limit() == 60'000);
 }
 
 TEST_CASE("tls: nothing of it can be read on the way, and what is changed there does not arrive") {

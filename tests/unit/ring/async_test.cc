@@ -2,10 +2,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <dlaunch/bucketer.hpp>
@@ -200,6 +203,88 @@ TEST_CASE("groups: each has its own ranks and order, beside others and beside th
       EXPECT(dl_barrier(group) == DL_OK);
       if (inner != nullptr) EXPECT(dl_barrier(inner) == DL_OK);
       for (auto* g : {inner, firsts, group}) dl_finalize(g);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("groups: members that know each other meet without the others") {
+  for (const char* transport : kTransports) {
+    all_well({4, transport}, [](int rank, dl_comm*& comm) {
+      dl_comm *odd = nullptr, *later = nullptr, *all = nullptr, *none = nullptr;
+      const int odds[] = {3, 1}, everybody[] = {0, 1, 2, 3}, wrong[] = {rank, 4},
+                twice[] = {rank, rank};
+      if (rank % 2 == 1) {
+        EXPECT(dl_group(comm, odds, 2, 5, -1, &odd) == DL_OK);
+        EXPECT(dl_group(comm, odds, 2, 5, -1, &later) == DL_OK);
+        EXPECT(dl_rank(odd) == (rank == 3 ? 0 : 1));
+        int sum = rank;
+        EXPECT(dl_all_reduce(odd, &sum, &sum, 1, DL_INT32, DL_SUM) == DL_OK);
+        EXPECT(sum == 4);
+      } else {
+        EXPECT(dl_group(comm, odds, 2, 5, -1, &none) == DL_ERR_INVALID);
+      }
+      EXPECT(dl_group(comm, wrong, 2, 0, -1, &none) == DL_ERR_INVALID);
+      EXPECT(dl_group(comm, twice, 2, 0, -1, &none) == DL_ERR_INVALID);
+      EXPECT(dl_group(comm, everybody, 4, -1, -1, &none) == DL_ERR_INVALID);
+      EXPECT(none == nullptr);
+      EXPECT(dl_group(comm, everybody, 4, 0, -1, &all) == DL_OK);
+      // The end of one is not that of the others.
+      if (rank == 3) dl_abort(later);
+      if (later != nullptr)
+        EXPECT(dl_barrier(later) == (rank == 3 ? DL_ERR_ABORTED : DL_ERR_PEER_LOST));
+      EXPECT(dl_barrier(all) == DL_OK);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      for (auto* group : {later, odd, all}) dl_finalize(group);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("groups: a member that dies before it comes ends the meeting for the others") {
+  const auto codes = run(World{3, "auto"}, [](int rank, dl_comm*& comm) {
+    const int members[] = {2, 1, 0};
+    if (rank == 1) ::raise(SIGKILL);
+    dl_comm* group = nullptr;
+    EXPECT(dl_group(comm, members, 3, 0, -1, &group) == DL_ERR_PEER_LOST);
+    EXPECT(std::string(dl_last_error(comm)).find("rank 1 ") != std::string::npos);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 128 + SIGKILL, 0});
+}
+
+TEST_CASE("async: another thread may wait for what this one starts") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      constexpr int kRounds = 200;
+      std::vector<std::vector<int>> sums(kRounds, std::vector<int>(1000, rank + 1));
+      std::vector<int> got(kRounds, 0), numbers(kRounds);
+      std::iota(numbers.begin(), numbers.end(), 0);
+      std::vector<dl_request*> reductions(kRounds), messages(kRounds);
+      std::atomic<int> begun = 0;
+      std::atomic<bool> well = true;
+      std::thread waiter([&] {
+        for (int i = 0; i < kRounds; ++i) {
+          for (int seen = begun; seen <= i; seen = begun) begun.wait(seen);
+          const auto k = static_cast<std::size_t>(i);
+          if (dl_wait(&reductions[k]) != DL_OK || dl_wait(&messages[k]) != DL_OK) well = false;
+          if (sums[k].back() != 3 || got[k] != (rank == 0 ? i : 0)) well = false;
+        }
+      });
+      for (int i = 0; i < kRounds; ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        EXPECT(dl_iall_reduce(comm, sums[k].data(), sums[k].data(), 1000, DL_INT32, DL_SUM,
+                              &reductions[k]) == DL_OK);
+        const auto started = rank == 0
+                                 ? dl_irecv(comm, &got[k], 1, DL_INT32, 1, i, &messages[k])
+                                 : dl_isend(comm, &numbers[k], 1, DL_INT32, 0, i, &messages[k]);
+        EXPECT(started == DL_OK);
+        ++begun;
+        begun.notify_one();
+      }
+      waiter.join();
+      EXPECT(well);
+      EXPECT(dl_barrier(comm) == DL_OK);
       return 0;
     });
   }

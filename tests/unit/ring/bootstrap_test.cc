@@ -91,6 +91,17 @@ TEST_CASE("started alone it is a world of one") {
   CHECK(job->store_url.empty());
 }
 
+TEST_CASE("connections are encrypted where the environment says 1") {
+  for (const auto& [word, tls] : {std::pair("1", true), {"0", false}, {"", false}}) {
+    auto variables = torchrun();
+    variables["DLAUNCH_SECRET_FILE"] = "/secret";
+    variables["DLAUNCH_TLS"] = word;
+    const auto job = resolve_job(nullptr, nullptr, env(variables));
+    REQUIRE(job);
+    CHECK(job->tls == tls);
+  }
+}
+
 TEST_CASE("what cannot be is refused, naming it") {
   auto refused = [](const char* url, const dl_options* o, Variables v, const std::string& word) {
     const auto job = resolve_job(url, o, env(std::move(v)));
@@ -115,6 +126,11 @@ TEST_CASE("what cannot be is refused, naming it") {
     bad = torchrun();
     bad["DLAUNCH_PORT_RANGE"] = ports;
     refused(nullptr, nullptr, bad, "DLAUNCH_PORT_RANGE");
+  }
+  for (const char* tls : {"yes", "no", "01", "1"}) {  // and 1 without a secret
+    bad = torchrun();
+    bad["DLAUNCH_TLS"] = tls;
+    refused(nullptr, nullptr, bad, "DLAUNCH_TLS");
   }
   bad = torchrun();
   bad["DLAUNCH_LINK_TIMEOUT"] = "1s";

@@ -116,6 +116,27 @@ TEST_CASE("device: what is there counts, then who was lost, then the error, then
   CHECK(device_pause(1h) == 1ms);
 }
 
+TEST_CASE("device: NCCL that stands still ends the round, and nobody is to blame") {
+  int in[8] = {}, out[8] = {};
+  const Call call{.collective = Collective::gather,
+                  .in = in,
+                  .out = out,
+                  .count = 2,
+                  .dtype = DL_INT32,
+                  .root = 0,
+                  .seq = 7};
+  const Error lost = standstill_error(Standstill::nccl, call, 0, 4, 30s);
+  CHECK(lost.code == Errc::peer_lost);
+  CHECK(lost.rank == -1);
+  CHECK(lost.what.find("gather #7 stands still on the GPUs: all 4 ranks are in it, but ncclRecv") ==
+        0);
+  CHECK(nccl_functions(nccl_steps(call, 1, 4)) == "ncclSend");
+  const Error own = standstill_error(Standstill::own_gpu, call, 3, 4, 30s);
+  CHECK(own.code == Errc::timeout);
+  CHECK(own.rank == 3);
+  CHECK(standstill_error(Standstill::setup, call, 0, 4, 30s).code == Errc::timeout);
+}
+
 TEST_CASE("device: the sends and receives of all ranks are what the collective delivers") {
   for (int ranks = 2; ranks <= 5; ++ranks) {
     std::vector<std::size_t> counts;

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "ring/shm_memory.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -47,10 +49,41 @@ TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
   CHECK(parse_plan_rules("")->empty());
 }
 
+TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
+  using ShmWay = ShmPlan::Way;
+  const auto rules = parse_plan_rules(
+      "all_reduce:-64K:shm-one-shot;all_reduce:64K-1M:shm-blocks,shm-chunk=10000;"
+      "all_reduce::shm-exchange;all::shm-chunk=1M");
+  REQUIRE(rules);
+  const auto plan = [&](Collective collective, std::size_t bytes, int ranks) {
+    const Shape s = shape(collective, bytes);
+    return plan_shm(s, ranks, shape_for(ranks), shm_wish_by(*rules, s, ranks));
+  };
+  const auto all_reduce = Collective::all_reduce;
+  CHECK(plan(all_reduce, 16 << 10, 2).way == ShmWay::one_shot);
+  CHECK(plan(all_reduce, 16 << 10, 2).by_rule);
+  CHECK(plan(all_reduce, 64 << 10, 2).way == ShmWay::exchange);  // no room for one shot
+  CHECK_FALSE(plan(all_reduce, 64 << 10, 2).by_rule);
+  CHECK(plan(all_reduce, 1 << 20, 2).way == ShmWay::blocks);
+  CHECK(plan(all_reduce, 1 << 20, 2).chunk == 9984 / 4);  // whole cache lines
+  CHECK(plan(all_reduce, 2 << 20, 2).way == ShmWay::exchange);
+  CHECK(plan(all_reduce, 2 << 20, 3).way == ShmWay::blocks);  // there are not two
+  const std::size_t most = shape_for(4).chunk_bytes;
+  CHECK(plan(Collective::broadcast, 1 << 20, 4).chunk == most / 4);
+  CHECK(plan(Collective::broadcast, 1 << 20, 4).blocks == (1 << 20) / most);
+  CHECK(plan(Collective::broadcast, 8, 4).way == ShmWay::in_entry);
+  // A rule for one kind of plane leaves the other as it is.
+  CHECK_FALSE(tuning_by(*rules, shape(all_reduce, 1 << 20), 2, Tuning{}).by_rule);
+}
+
 TEST_CASE("plan rules: nonsense is refused with what could stand there") {
-  CHECK(refusal("all_reduce::tree").find("exchange star direct ring granule") != std::string::npos);
+  CHECK(refusal("all_reduce::tree").find("exchange star direct ring shm-one-shot") !=
+        std::string::npos);
   CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);
   CHECK(refusal("all::ring").find("one collective") != std::string::npos);
+  CHECK(refusal("broadcast::shm-exchange").find("is no way") != std::string::npos);
+  CHECK(refusal("all::shm-blocks").find("one collective") != std::string::npos);
+  CHECK(refusal("all::shm-chunk=1K").find("shm-chunk has from 4K") != std::string::npos);
   CHECK(refusal("all::fast").find("'fast' is no way") != std::string::npos);
   CHECK(refusal("reduce:1M-").find("COLLECTIVE:SIZES:CHANGE") != std::string::npos);
   CHECK(refusal("reduces::ring").find("'reduces' is no collective") != std::string::npos);

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "ring/plane.h"
+#include "ring/wire_codec.h"
 
 using namespace dlaunch;
 
@@ -70,6 +71,32 @@ struct EachIsa {
 };
 
 }  // namespace
+
+TEST_CASE("wire codecs make the same bytes with every instruction set, and read them alike") {
+  std::mt19937 random(4);
+  std::uniform_int_distribution<std::uint32_t> any;
+  std::vector<float> values(5000), ordinary(5000);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t bits = any(random);  // any float: denormal, infinite, not a number
+    std::memcpy(&values[i], &bits, sizeof bits);
+    ordinary[i] = static_cast<float>(static_cast<std::int32_t>(bits)) * 1e-7F;
+  }
+  for (const auto* floats : {&values, &ordinary}) {
+    for (const WireCodec codec : {WireCodec::bf16, WireCodec::int8}) {
+      std::vector<std::vector<std::byte>> wires;
+      std::vector<std::vector<std::uint32_t>> backs;
+      EachIsa([&] {
+        auto& wire = wires.emplace_back(encoded_bytes(codec, floats->size()));
+        encode_floats(codec, floats->data(), floats->size(), wire.data());
+        std::vector<float> back(floats->size());
+        decode_floats(codec, wire.data(), back.size(), back.data());
+        std::memcpy(backs.emplace_back(back.size()).data(), back.data(), back.size() * 4);
+      });
+      for (const auto& wire : wires) CHECK(wire == wires[0]);
+      for (const auto& back : backs) CHECK(back == backs[0]);
+    }
+  }
+}
 
 TEST_CASE("every half survives widening, and every rounding is to nearest even") {
   EachIsa([] {

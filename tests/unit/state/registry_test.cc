@@ -25,12 +25,12 @@ TEST_CASE("registry: captured memory comes back as it was") {
   REQUIRE(registry.add_replicated("b", bytes(b)));
   std::vector<std::byte> object(registry.replicated_bytes());
   CHECK(object.size() == 32);  // each buffer at a multiple of 16
-  registry.capture_replicated(object);
+  REQUIRE(registry.capture_replicated(object));
   const auto a_was = a;
   const auto b_was = b;
   a = {0, 0, 0};
   b = {0, 0};
-  registry.restore_replicated(object);
+  REQUIRE(registry.restore_replicated(object));
   CHECK(a == a_was);
   CHECK(b == b_was);
 }
@@ -83,7 +83,7 @@ TEST_CASE("registry: shards of the same cut are copied, those of another go thro
     Registry other;
     REQUIRE(other.add_sharded("x", bytes(x), sizeof(int), {}));
     std::vector<std::byte> object(other.shard_bytes());
-    other.capture_shard(object);
+    REQUIRE(other.capture_shard(object));
     return object;
   };
   const auto a = shard({1, 2}), b = shard({3, 4}), c = shard({5, 6});
@@ -107,7 +107,7 @@ TEST_CASE(
   Registry registry;
   REQUIRE(registry.add_sharded("x", bytes(x), sizeof(int), {}));
   std::vector<std::byte> object(registry.shard_bytes());
-  registry.capture_shard(object);
+  REQUIRE(registry.capture_shard(object));
   const auto result = registry.restore_shard(std::vector<ConstBytes>{object}, 0, 2);
   CHECK(result.error().code == Errc::unsupported);
   CHECK(result.error().what.find("'x' was cut for 1 ranks and must be cut for 2") == 0);

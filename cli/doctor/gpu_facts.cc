@@ -1,0 +1,193 @@
+#include "cli/doctor/gpu_facts.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/exit_code.h"
+#include "base/field_codec.h"
+#include "base/print.h"
+#include "base/unique_fd.h"
+#include "cli/doctor/gpu_test.h"
+#include "launcher/command.h"
+#include "launcher/gpus.h"
+#include "launcher/nvml.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMostGpuText = 400, kMostGpuFacts = 1024;
+constexpr std::size_t kMostLog = 8 << 20;  // bytes
+
+// From bad to worse; of programs that went wrong (13, 31, 43, 45 …) nothing is said here.
+constexpr std::array kHardwareXids = {92, 94, 63, 61, 62, 74, 119, 120, 64, 140, 48, 95, 79};
+
+std::size_t weight_of(int xid) {
+  return static_cast<std::size_t>(std::find(kHardwareXids.begin(), kHardwareXids.end(), xid) -
+                                  kHardwareXids.begin());
+}
+
+// Only what this process's programs would see.
+std::vector<GpuFigures> visible_of(std::vector<GpuFigures> all) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return all;
+  std::vector<GpuFigures> some;
+  for (const std::size_t gpu : gpus_named(all, visible)) some.push_back(all[gpu]);
+  return some;
+}
+
+// What the driver's files tell of and NVML does not, or not by its bus.
+void add_missing(std::vector<GpuFigures>& gpus, const std::vector<std::string>& in_files) {
+  const auto find = [&gpus](const auto& is) { return std::find_if(gpus.begin(), gpus.end(), is); };
+  for (const std::string& bus : in_files) {
+    if (find([&](const GpuFigures& gpu) { return gpu.bus == bus; }) != gpus.end()) continue;
+    auto lost = find([](const GpuFigures& gpu) { return gpu.bus.find(':') == std::string::npos; });
+    if (lost == gpus.end()) lost = gpus.insert(gpus.end(), GpuFigures{});
+    lost->bus = bus;
+    if (lost->lost.empty()) lost->lost = "NVML does not list it";
+  }
+}
+
+}  // namespace
+
+std::map<std::string, int> xids_in(std::string_view kernel_log) {
+  constexpr std::string_view kBegin = "NVRM: Xid (PCI:";
+  std::map<std::string, int> worst;
+  for (std::size_t at = kernel_log.find(kBegin); at != kernel_log.npos;
+       at = kernel_log.find(kBegin, at + 1)) {
+    const std::string_view rest = kernel_log.substr(at + kBegin.size(), 64);
+    const auto end = rest.find("): ");
+    if (end == rest.npos) continue;
+    int xid = 0;
+    const std::string_view number = rest.substr(end + 3);
+    std::from_chars(number.data(), number.data() + number.size(), xid);
+    if (weight_of(xid) == kHardwareXids.size()) continue;
+    int& known = worst[short_bus(std::string(rest.substr(0, end)))];
+    if (known == 0 || weight_of(xid) > weight_of(known)) known = xid;
+  }
+  return worst;
+}
+
+// A record at a time; EPIPE: some were overwritten before we came to them.
+std::string kernel_log() {
+  const UniqueFd fd(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::string log;
+  char record[8192];
+  while (fd && log.size() < kMostLog) {
+    const ssize_t size = ::read(fd.get(), record, sizeof record);
+    if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;
+    if (size <= 0) break;
+    log.append(record, static_cast<std::size_t>(size));
+  }
+  return log;
+}
+
+AllGpuFacts find_gpu_facts(bool speed, const std::vector<std::string>& in_files,
+                           std::string_view log) {
+  AllGpuFacts facts;
+  auto figures = ask_nvml();
+  if (!figures && figures.error().code != Errc::unsupported) {
+    // Without a GPU there is no driver, and an image of many machines has the library all the same.
+    if (!in_files.empty()) facts.trouble = "NVML: " + figures.error().what;
+    return facts;
+  }
+  if (figures) {
+    add_missing(*figures, in_files);
+    for (auto& gpu : visible_of(std::move(*figures))) {
+      facts.gpus.push_back({.figures = std::move(gpu), .xid = 0, .test = {}});
+    }
+  }
+  const auto xids = xids_in(log);
+  auto tests = test_gpus_by_cuda(speed);
+  const bool expected = !in_files.empty() || !facts.gpus.empty();
+  if (!tests && tests.error().code != Errc::unsupported && expected)
+    facts.trouble = "CUDA: " + tests.error().what;
+  for (GpuFacts& gpu : facts.gpus) {
+    for (const auto& [card, xid] : xids) {
+      if (gpu.figures.bus.starts_with(card)) gpu.xid = xid;
+    }
+    if (!tests) continue;
+    if (const auto test = tests->extract(gpu.figures.bus)) gpu.test = test.mapped();
+  }
+  if (!tests) return facts;
+  for (const auto& [bus, test] : *tests) {  // where NVML does not tell of them
+    GpuFacts& gpu = facts.gpus.emplace_back();
+    gpu.figures.bus = bus;
+    gpu.test = test;
+  }
+  return facts;
+}
+
+namespace {
+
+// One list of fields serves both directions.
+template <class Facts, class What>
+void each_gpu_fact(Facts& facts, const What& what) {
+  auto& gpu = facts.figures;
+  what(gpu.bus), what(gpu.lost), what(gpu.uncorrected), what(gpu.pages_pending);
+  what(gpu.rows_pending), what(gpu.rows_failed), what(facts.xid), what(facts.test.wrong);
+  what(facts.test.to_gpu_per_s), what(facts.test.from_gpu_per_s);
+}
+
+}  // namespace
+
+std::string encode(const AllGpuFacts& facts) {
+  Writer out;
+  const PutField put{out, kMostGpuText};
+  put(facts.trouble);
+  out.put(static_cast<std::uint32_t>(facts.gpus.size()));
+  for (const GpuFacts& gpu : facts.gpus) each_gpu_fact(gpu, put);
+  return out.take();
+}
+
+Result<AllGpuFacts> decode_gpu_facts(std::string_view bytes) {
+  Reader in(bytes);
+  AllGpuFacts facts;
+  const GetField get{in, kMostGpuText};
+  get(facts.trouble);
+  const auto size = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < size && size <= kMostGpuFacts && in.ok(); ++i) {
+    each_gpu_fact(facts.gpus.emplace_back(), get);
+  }
+  if (in.done()) return facts;
+  return Error{.code = Errc::protocol, .what = "malformed facts of GPUs"};
+}
+
+namespace {
+
+// The driver's files also tell of GPUs that were given to others.
+bool for_us(const GpuFiles& gpu) {
+  const std::string device = "/dev/nvidia" + gpu.minor;
+  const UniqueFd fd(::open(device.c_str(), O_RDWR | O_CLOEXEC));
+  return fd || (errno != EPERM && errno != EACCES && errno != ENOENT);
+}
+
+}  // namespace
+
+int run_gpu_test(bool speed) {
+  std::vector<std::string> in_files;
+  for (const auto& gpu : read_gpu_files()) {
+    if (for_us(gpu)) in_files.push_back(gpu.bus);
+  }
+  const std::string bytes = encode(find_gpu_facts(speed, in_files, kernel_log()));
+  return print_all(bytes) ? kExitOk : kExitSystem;
+}
+
+AllGpuFacts gpu_facts_of_host(bool speed, Duration limit) {
+  const auto end = run_command({.argv = {"/proc/self/exe", kGpuTestWord, speed ? "speed" : "quick"},
+                                .env = own_environment(),
+                                .limit = limit});
+  if (!end) return {.trouble = end.error().what, .gpus = {}};
+  const std::string how = describe(*end, limit);
+  if (!how.empty()) return {.trouble = "the test of the GPUs " + how, .gpus = {}};
+  auto facts = decode_gpu_facts(end->text);
+  return facts ? *facts : AllGpuFacts{.trouble = facts.error().what, .gpus = {}};
+}
+
+}  // namespace dlaunch

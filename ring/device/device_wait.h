@@ -1,0 +1,50 @@
+// How whoever waits for a GPU does it: looks at it, until there is a verdict.
+#pragma once
+
+#include <poll.h>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ring/abort_flag.h"
+#include "ring/device/device_way.h"
+#include "ring/device/libraries.h"
+
+namespace dlaunch {
+
+inline void nap(Duration pause) {
+  if (pause == Duration::zero()) return;
+  const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
+  ::ppoll(nullptr, 0, &time, nullptr);
+}
+
+// Whether what was before the event is done.
+inline CUresult look_at(CUevent event, DeviceSight& sight) {
+  const CUresult queried = cuda_driver()->event_query(event);
+  sight.done = queried == CUDA_SUCCESS;
+  sight.failed = queried != CUDA_SUCCESS && queried != CUDA_ERROR_NOT_READY;
+  return queried;
+}
+
+// What came of waiting: a verdict that is not `wait`, and the failure where it is `failed`.
+struct Watched {
+  DeviceVerdict verdict = DeviceVerdict::wait;
+  Duration waited{};
+  Error failure;
+};
+
+// Looks until there is a verdict. look(sight, failure) fills in both. abort: null: nothing ends it
+// from outside.
+template <class Look>
+Watched watch(TimePoint deadline, const AbortFlag* abort, Look look) {
+  const TimePoint begun = steady_now();
+  for (TimePoint now = begun;; now = steady_now()) {
+    DeviceSight sight{.done = false, .over = abort != nullptr && abort->raised(), .failed = false};
+    Watched watched{.verdict = DeviceVerdict::wait, .waited = now - begun, .failure = {}};
+    look(sight, watched.failure);
+    watched.verdict = judge_device(now, deadline, sight);
+    if (watched.verdict != DeviceVerdict::wait) return watched;
+    nap(device_pause(now - begun));
+  }
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,450 @@
+// "dlring" for torch.distributed: a group of c10d over libdlring's C API. Importing the module
+// registers it.
+//
+// Collectives are started in the order of the calls and end in that order; messages go on beside
+// them. What cannot be done is refused before anything is sent, on each rank alike.
+#include <ATen/ATen.h>
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <climits>
+
+#if TORCH_VERSION_MAJOR >= 2
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#else
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#endif
+#if defined(DLRING_TORCH_CUDA) && __has_include(<c10/cuda/CUDAStream.h>)
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+#include "ring/torch/torch_meeting.h"
+#include "ring/torch/torch_tensors.h"
+#include "ring/torch/torch_work.h"
+
+namespace dlring_torch {
+namespace {
+
+#if TORCH_VERSION_MAJOR >= 2
+using Base = c10d::Backend;
+#else
+using Base = c10d::ProcessGroup;
+#endif
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+// Of messages that are part of a collective; users' tags are below.
+constexpr int kExchangeTag = INT_MAX;
+
+// -- CUDA: what was in the tensor's current stream comes first. Not yet run on a device.
+
+#ifdef DLRING_TORCH_CUDA
+void follow_stream(const Comm& comm, const at::Tensor& tensor) {
+  if (!tensor.device().is_cuda()) return;
+  const auto stream = c10::cuda::getCurrentCUDAStream(tensor.device().index());
+  check(comm.get(), dl_set_stream(comm.get(), stream.stream()));
+}
+// What this thread has put into its stream is done.
+void finish_copies(const at::Tensor& tensor) {
+  if (!tensor.device().is_cuda()) return;
+  c10::cuda::getCurrentCUDAStream(tensor.device().index()).synchronize();
+}
+#else
+void follow_stream(const Comm&, const at::Tensor& tensor) {
+  if (!tensor.device().is_cuda()) return;
+  throw std::runtime_error("dlring: dlring_torch was built for a PyTorch without CUDA");
+}
+void finish_copies(const at::Tensor&) {}
+#endif
+
+// -- The group
+
+class Group final : public Base {
+ public:
+  Group(std::shared_ptr<Comm> comm)
+      : Base(dl_rank(comm->get()), dl_size(comm->get())), comm_(std::move(comm)) {}
+  ~Group() override {
+    const WithoutGil others_run;
+    // As in libdlring: leaving with something under way is an abort.
+    if (!completer_->idle()) dl_abort(comm_->get());
+    completer_.reset();
+  }
+
+  const std::string getBackendName() const override { return "dlring"; }
+  void abort() { dl_abort(comm_->get()); }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
+    const char* const call = "all_reduce";
+    const at::Tensor& tensor = only(call, tensors);
+    const Reduced x(call, tensor);
+    const auto op = op_of(call, opts.reduceOp, tensor);
+    return start(c10d::OpType::ALLREDUCE, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
+      return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
+    });
+  }
+
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override {
+    const char* const call = "all_reduce_coalesced";
+    check_tensors(call, tensors);
+    const auto op = op_of(call, opts.reduceOp, tensors[0]);
+    std::vector<void*> data;
+    std::vector<std::size_t> counts;
+    for (const auto& tensor : tensors) {
+      data.push_back(Reduced(call, tensor).data);
+      counts.push_back(static_cast<std::size_t>(tensor.numel()));
+    }
+    return start(c10d::OpType::ALLREDUCE_COALESCED, tensors, {},
+                 [&](dl_comm* comm, CollectiveWork& work) {
+                   return dl_iall_reduce_list(comm, data.size(), data.data(), data.data(),
+                                              counts.data(), dtype_of(tensors[0]), op, work.part());
+                 });
+  }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
+    const Moved x(only("broadcast", tensors));
+    return start(c10d::OpType::BROADCAST, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
+      return dl_ibroadcast(comm, x.data, x.count, x.dtype, static_cast<int>(opts.rootRank),
+                           work.part());
+    });
+  }
+
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
+    const char* const call = "reduce";
+    const at::Tensor& tensor = only(call, tensors);
+    const Reduced x(call, tensor);
+    const auto op = op_of(call, opts.reduceOp, tensor);
+    const int root = static_cast<int>(opts.rootRank);
+    return start(c10d::OpType::REDUCE, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
+      return dl_ireduce(comm, x.data, getRank() == root ? x.data : nullptr, x.count, x.dtype, op,
+                        root, work.part());
+    });
+  }
+
+  // The ranks may give tensors of different sizes: each knows all by its outputs.
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions&) override {
+    const char* const call = "all_gather";
+    const at::Tensor& input = only(call, inputs);
+    const Tensors& parts = list_of(call, outputs, false);
+    check_tensors(call, with(parts, input));
+    if (parts[static_cast<std::size_t>(getRank())].numel() != input.numel()) {
+      refuse(call, "the own output differs in size from the input");
+    }
+    const at::Tensor flat = flat_like(parts);
+    std::vector<std::size_t> counts;
+    for (const auto& part : parts) counts.push_back(Moved(part).count);
+    const Moved in(input), out(flat);
+    return start(
+        c10d::OpType::ALLGATHER, parts, {input, flat},
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
+        },
+        spread(flat, parts));
+  }
+
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions&) override {
+    const char* const call = "all_gather_into_tensor";
+    check_tensors(call, {output, input});
+    if (output.numel() != input.numel() * getSize()) {
+      refuse(call, "the output has not the size of the input times the number of ranks");
+    }
+    const Moved in(input), out(output);
+    return start(c10d::OpType::_ALLGATHER_BASE, {output}, {input},
+                 [&](dl_comm* comm, CollectiveWork& work) {
+                   return dl_iall_gather(comm, in.data, out.data, in.count, in.dtype, work.part());
+                 });
+  }
+
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override {
+    const char* const call = "gather";
+    const at::Tensor& input = only(call, inputs);
+    const int root = static_cast<int>(opts.rootRank);
+    Tensors parts;
+    at::Tensor flat;
+    if (getRank() == root) {
+      parts = list_of(call, outputs, true);
+      check_tensors(call, with(parts, input));
+      if (parts[0].numel() != input.numel()) refuse(call, "outputs and input differ in size");
+      flat = flat_like(parts);
+    }
+    const Moved in(input);
+    void* const out = flat.defined() ? flat.data_ptr() : nullptr;
+    return start(
+        c10d::OpType::GATHER, parts, flat.defined() ? Tensors{input, flat} : Tensors{input},
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
+        },
+        spread(flat, parts));
+  }
+
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& opts) override {
+    const char* const call = "scatter";
+    const at::Tensor& output = only(call, outputs);
+    const int root = static_cast<int>(opts.rootRank);
+    at::Tensor flat;
+    if (getRank() == root) {
+      const Tensors& parts = list_of(call, inputs, true);
+      check_tensors(call, with(parts, output));
+      if (parts[0].numel() != output.numel()) refuse(call, "inputs and output differ in size");
+      flat = flat_like(parts);
+      copy_flat(flat, parts, true);
+    }
+    const Moved out(output);
+    const void* const in = flat.defined() ? flat.data_ptr() : nullptr;
+    return start(c10d::OpType::SCATTER, outputs, flat.defined() ? Tensors{flat} : Tensors{},
+                 [&](dl_comm* comm, CollectiveWork& work) {
+                   return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
+                 });
+  }
+
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override {
+    const char* const call = "reduce_scatter";
+    at::Tensor output = only(call, outputs);
+    const Tensors& parts = list_of(call, inputs, true);
+    check_tensors(call, with(parts, output));
+    at::Tensor flat = flat_like(parts);
+    copy_flat(flat, parts, true);
+    return _reduce_scatter_base(output, flat, opts);
+  }
+
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override {
+    const char* const call = "reduce_scatter";
+    check_tensors(call, {output, input});
+    if (input.numel() != output.numel() * getSize()) {
+      refuse(call, "the input has not the size of the output times the number of ranks");
+    }
+    const Reduced in(call, input), out(call, output);
+    const auto op = op_of(call, opts.reduceOp, input);
+    return start(c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
+                 [&](dl_comm* comm, CollectiveWork& work) {
+                   return dl_ireduce_scatter(comm, in.data, out.data, out.count, out.dtype, op,
+                                             work.part());
+                 });
+  }
+
+  // Without splits one collective; with them, as in the form with lists, each rank knows the sizes
+  // of its own parts only, and they go as messages.
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& out_splits, std::vector<std::int64_t>& in_splits,
+                        const c10d::AllToAllOptions&) override {
+    const char* const call = "all_to_all_single";
+    check_tensors(call, {output, input});
+    if (!out_splits.empty() || !in_splits.empty()) {
+      return exchange(call, split(call, output, out_splits), split(call, input, in_splits));
+    }
+    if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
+      refuse(call, "input and output differ in size, or do not divide by the number of ranks");
+    }
+    const Moved in(input), out(output);
+    const auto count = in.count / static_cast<std::size_t>(getSize());
+    return start(c10d::OpType::ALLTOALL_BASE, {output}, {input},
+                 [&](dl_comm* comm, CollectiveWork& work) {
+                   return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
+                 });
+  }
+
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) override {
+    return exchange("all_to_all", outputs, inputs);
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions&) override {
+    return start(c10d::OpType::BARRIER, {}, {}, [](dl_comm* comm, CollectiveWork& work) {
+      return dl_ibarrier(comm, work.part());
+    });
+  }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    const Moved x(only("send", tensors));
+    return message(c10d::OpType::SEND, tensors[0], to, [&](dl_comm* comm, Pending& pending) {
+      return dl_isend(comm, x.data, x.count, x.dtype, to, tag, &pending.request);
+    });
+  }
+
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    const Moved x(only("recv", tensors));
+    return message(c10d::OpType::RECV, tensors[0], from, [&](dl_comm* comm, Pending& pending) {
+      return dl_irecv(comm, x.data, x.count, x.dtype, from, tag, &pending.request);
+    });
+  }
+
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    const Moved x(only("recv", tensors));
+    return message(c10d::OpType::RECVANYSOURCE, tensors[0], -1,
+                   [&](dl_comm* comm, Pending& pending) {
+                     return dl_irecv_any(comm, x.data, x.count, x.dtype, tag, &pending.source,
+                                         &pending.request);
+                   });
+  }
+
+ private:
+  template <class Begin>
+  WorkPtr start(c10d::OpType type, Tensors outputs, Tensors used, Begin begin,
+                std::function<void()> after = nullptr) {
+    const at::Tensor first = !used.empty() ? used[0] : outputs.empty() ? at::Tensor() : outputs[0];
+    auto work = c10::make_intrusive<CollectiveWork>(comm_, type, std::move(outputs),
+                                                    std::move(used), std::move(after));
+    const std::lock_guard lock(comm_->starting);
+    if (first.defined()) follow_stream(*comm_, first);
+    const auto begun = begin(comm_->get(), *work);
+    if (begun != DL_OK) {
+      const auto error = exception_of(comm_->get(), begun);
+      work->fail(error);
+      std::rethrow_exception(error);
+    }
+    completer_->push(work);
+    return work;
+  }
+
+  template <class Begin>
+  WorkPtr message(c10d::OpType type, const at::Tensor& tensor, int peer, Begin begin) {
+    auto work = c10::make_intrusive<MessageWork>(comm_, type, tensor);
+    work->pending().source = peer;
+    const std::lock_guard lock(comm_->starting);
+    follow_stream(*comm_, tensor);
+    check(comm_->get(), begin(comm_->get(), work->pending()));
+    return work;
+  }
+
+  // The one list in `lists`.
+  const Tensors& list_of(const char* call, const TensorLists& lists, bool alike) const {
+    if (lists.size() != 1) refuse(call, "one list of tensors is wanted");
+    check_per_rank(call, lists[0], getSize(), alike);
+    return lists[0];
+  }
+
+  // From one buffer to where the user wants the parts.
+  static std::function<void()> spread(const at::Tensor& flat, const Tensors& parts) {
+    if (!flat.defined()) return nullptr;
+    return [flat, parts] {
+      copy_flat(flat, parts, false);
+      finish_copies(flat);
+    };
+  }
+
+  // The first dimension in as many parts; no sizes: equal ones.
+  Tensors split(const char* call, const at::Tensor& tensor,
+                const std::vector<std::int64_t>& sizes) const {
+    const std::int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+    if (sizes.empty()) {
+      if (rows % getSize() != 0) refuse(call, "the rows do not divide by the number of ranks");
+      return split(call, tensor,
+                   std::vector(static_cast<std::size_t>(getSize()), rows / getSize()));
+    }
+    Tensors parts;
+    std::int64_t at = 0;
+    for (const auto size : sizes) {
+      if (size < 0 || at + size > rows) refuse(call, "the splits are not those of the tensor");
+      parts.push_back(tensor.narrow(0, at, size));
+      at += size;
+    }
+    if (at != rows) refuse(call, "the splits are not those of the tensor");
+    return parts;
+  }
+
+  WorkPtr exchange(const char* call, const Tensors& outputs, const Tensors& inputs) {
+    check_per_rank(call, outputs, getSize(), false);
+    check_per_rank(call, inputs, getSize(), false);
+    const auto own = static_cast<std::size_t>(getRank());
+    if (outputs[own].numel() != inputs[own].numel()) {
+      refuse(call, "the part for this rank itself differs in size");
+    }
+    check_tensors(call, {outputs[0], inputs[0]});
+    const auto begin = [&](dl_comm* comm, CollectiveWork& work) {
+      for (int step = 1; step < getSize(); ++step) {
+        const int to = (getRank() + step) % getSize(),
+                  from = (getRank() - step + getSize()) % getSize();
+        const Moved in(inputs[static_cast<std::size_t>(to)]);
+        const Moved out(outputs[static_cast<std::size_t>(from)]);
+        auto result = DL_OK;
+        if (out.count > 0) {
+          result = dl_irecv(comm, out.data, out.count, out.dtype, from, kExchangeTag, work.part());
+        }
+        if (result == DL_OK && in.count > 0) {
+          result = dl_isend(comm, in.data, in.count, in.dtype, to, kExchangeTag, work.part());
+        }
+        if (result != DL_OK) return result;
+      }
+      return DL_OK;
+    };
+    const auto after = [mine = outputs[own], given = inputs[own]] {
+      const at::NoGradGuard quiet;
+      at::Tensor(mine).copy_(given);
+      finish_copies(mine);
+    };
+    return start(c10d::OpType::ALLTOALL, outputs, inputs, begin, after);
+  }
+
+  const std::shared_ptr<Comm> comm_;
+  std::unique_ptr<Completer> completer_ =
+      std::make_unique<Completer>();  // ends before the group lets go of the communicator
+};
+
+// -- Making groups
+
+// Of all ranks; the other groups are made out of it.
+std::weak_ptr<Comm> world;
+
+std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions& given) {
+  dl_options options;
+  dl_options_init(&options);
+  // c10d's own default, half an hour, leaves it to libdlring's variables.
+  if (given.timeout.count() > 0 && given.timeout != std::chrono::minutes(30)) {
+    options.init_timeout_s = options.op_timeout_s = static_cast<double>(given.timeout.count());
+  }
+  const std::vector<int> ranks(given.global_ranks_in_group.begin(),
+                               given.global_ranks_in_group.end());
+  const auto whole = world.lock();
+  const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
+  bool met = false;
+  dl_comm* comm = nullptr;
+  if (whole && !ranks.empty()) {
+    const int tag = static_cast<int>(std::hash<std::string>()(given.group_id) & INT_MAX);
+    const std::lock_guard lock(whole->starting);
+    check(whole->get(), dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
+                                 options.op_timeout_s, &comm));
+  } else if (all) {
+    comm = meet(given.store, given.group_rank, given.group_size, options);
+    met = true;
+  } else {
+    throw std::runtime_error(
+        "dlring: a group of some ranks is made out of one of all of them: "
+        "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
+  }
+  auto made = std::make_shared<Comm>(comm);
+  if (met) world = made;
+  return made;
+}
+
+c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
+  return c10::make_intrusive<Group>(communicator(given));
+}
+
+}  // namespace
+}  // namespace dlring_torch
+
+PYBIND11_MODULE(dlring_torch, module) {
+  namespace py = pybind11;
+  module.doc() = "torch.distributed's back end \"dlring\": collectives by libdlring";
+  py::register_exception<dlring_torch::PeerLost>(module, "PeerLost", PyExc_RuntimeError);
+  const py::object backends = py::module::import("torch.distributed").attr("Backend");
+  const py::cpp_function create(
+      [](const c10d::DistributedBackendOptions& given, const py::object& own) {
+        if (!own.is_none()) throw std::invalid_argument("dlring: there are no options of its own");
+        const py::gil_scoped_release others_run;
+        return dlring_torch::make_group(given);
+      });
+#if TORCH_VERSION_MAJOR >= 2
+  backends.attr("register_backend")("dlring", create, py::arg("extended_api") = true,
+                                    py::arg("devices") = std::vector<std::string>{"cpu", "cuda"});
+#else
+  backends.attr("register_backend")("dlring", create, py::arg("extended_api") = true);
+#endif
+}

@@ -1,0 +1,160 @@
+// How the ranks of PyTorch's default group come to one communicator: rank 0 says by c10d's store
+// where they meet. Under dlaunch that is the launcher's own rendezvous, elsewhere (torchrun, or no
+// launcher) a port of rank 0.
+#pragma once
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ring/torch/torch_work.h"
+
+namespace dlring_torch {
+
+constexpr const char* kStoreKey = "dlring/url";
+
+inline std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Socket {
+  int fd = -1;
+  Socket() = default;
+  ~Socket() {
+    if (fd >= 0) ::close(fd);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+};
+
+// The host of c10d's store: the one that all ranks know the way to.
+inline std::string store_host(c10::intrusive_ptr<c10d::Store> store) {
+  while (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get())) {
+    store = prefixed->getUnderlyingStore();
+  }
+  if (const auto* tcp = dynamic_cast<c10d::TCPStore*>(store.get())) return tcp->getHost();
+  const std::string master = variable("MASTER_ADDR");
+  if (!master.empty()) return master;
+  char name[256] = "";
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+// This host's address on the way to that one; nothing is sent. "127.0.0.1" where there is none.
+inline std::string own_address(const std::string& towards) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(towards.c_str(), "9", &hints, &found) != 0) return "127.0.0.1";
+  std::string address = "127.0.0.1";
+  for (auto* at = found; at != nullptr; at = at->ai_next) {
+    Socket probe;
+    probe.fd = ::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    auto* const name = reinterpret_cast<sockaddr*>(&own);
+    char text[NI_MAXHOST];
+    if (::connect(probe.fd, at->ai_addr, at->ai_addrlen) == 0 &&
+        ::getsockname(probe.fd, name, &size) == 0 &&
+        ::getnameinfo(name, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
+      address = text;
+      break;
+    }
+  }
+  ::freeaddrinfo(found);
+  return address;
+}
+
+inline bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+// The first that is not loopback's, where the store's own name leads to that; loopback's, where
+// there is none.
+inline std::string address_for_others() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "127.0.0.1";
+  std::string best = "127.0.0.1";
+  for (const auto* at = all; at != nullptr; at = at->ifa_next) {
+    const bool usable = at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET &&
+                        (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0;
+    char text[NI_MAXHOST];
+    if (usable && ::getnameinfo(at->ifa_addr, sizeof(sockaddr_in), text, sizeof text, nullptr, 0,
+                                NI_NUMERICHOST) == 0) {
+      best = text;
+      break;
+    }
+  }
+  ::freeifaddrs(all);
+  return best;
+}
+
+// A free port of that address, held by `holder`: bound and never listening, which keeps others away
+// and lets libdlring's listener in.
+inline int hold_port(const std::string& address, Socket& holder) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), "0", &hints, &found) != 0) {
+    throw std::runtime_error("dlring: " + address + " is no address to listen on");
+  }
+  const int on = 1;
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  holder.fd = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool held = ::setsockopt(holder.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                    ::bind(holder.fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                    ::getsockname(holder.fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  ::freeaddrinfo(found);
+  if (!held) throw std::runtime_error("dlring: no port of " + address + " can be had");
+  // In the same place for IPv4 and IPv6.
+  return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
+}
+
+// On rank 0. One port serves all default groups that this process ever makes.
+inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int size,
+                              Socket& holder) {
+  const bool whole_job = variable("RANK") == "0" && variable("WORLD_SIZE") == std::to_string(size);
+  if (whole_job && !variable("DLAUNCH_RDZV").empty()) return "env://";
+  static std::string url;
+  if (url.empty()) {
+    std::string address = own_address(store_host(store));
+    const bool one_host = variable("LOCAL_WORLD_SIZE") == std::to_string(size);
+    if (!one_host && is_loopback(address)) address = address_for_others();
+    const int port = hold_port(address, holder);
+    const bool v6 = address.find(':') != std::string::npos;
+    url = "tcp://" + (v6 ? "[" + address + "]" : address) + ":" + std::to_string(port);
+  }
+  return url;
+}
+
+inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                     dl_options options) {
+  options.rank = rank;
+  options.size = size;
+  std::string url = "env://";
+  Socket holder;
+  if (size > 1 && rank == 0) {
+    url = choose_url(store, size, holder);
+    store->set(kStoreKey, std::vector<std::uint8_t>(url.begin(), url.end()));
+  } else if (size > 1) {
+    const auto told = store->get(kStoreKey);  // waits for it
+    url.assign(told.begin(), told.end());
+  }
+  dl_comm* comm = nullptr;
+  check(nullptr, dl_init(url.c_str(), &options, &comm));
+  return comm;
+}
+
+}  // namespace dlring_torch

@@ -1,0 +1,301 @@
+// What c10d hands out for an operation under way. Collectives end in the order in which they began:
+// one thread waits for each in turn and completes its Work and its future, which DDP builds upon.
+// Messages end in any order: whoever waits for one does so itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ring/torch/torch_tensors.h"
+
+namespace dlring_torch {
+
+// In Python dlring_torch.PeerLost, a RuntimeError.
+struct PeerLost : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+// The calling thread's last failure on comm (null: of dl_init) as an exception.
+inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result) {
+  const std::string text = std::string("dlring: ") + dl_last_error(comm);
+  if (result == DL_ERR_PEER_LOST) return std::make_exception_ptr(PeerLost(text));
+  if (result == DL_ERR_INVALID) return std::make_exception_ptr(std::invalid_argument(text));
+  return std::make_exception_ptr(std::runtime_error(text));
+}
+
+inline void check(const dl_comm* comm, dl_result result) {
+  if (result != DL_OK) std::rethrow_exception(exception_of(comm, result));
+}
+
+// A message under way, and what belongs to it until it is done.
+struct Pending {
+  dl_request* request = nullptr;
+  at::Tensor tensor;
+  int source = -1;
+};
+
+// Python's lock is free as long as it exists, if this thread has it: what we wait for may need it.
+class WithoutGil {
+ public:
+  WithoutGil() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) released_.emplace();
+  }
+
+ private:
+  std::optional<pybind11::gil_scoped_release> released_;
+};
+
+// Owns the communicator, for the group and for each Work of it that is still there.
+class Comm {
+ public:
+  explicit Comm(dl_comm* comm) : comm_(comm) {}
+  ~Comm() {
+    const WithoutGil others_run;
+    drop_ended();
+    if (!left_.empty()) dl_abort(comm_);
+    for (auto& pending : left_) (void)dl_wait(&pending->request);
+    dl_finalize(comm_);
+  }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  dl_comm* get() const { return comm_; }
+  // Held by whoever starts something: that is for one thread at a time.
+  std::mutex starting;
+
+  // Nobody will ask for this message any more, but its buffer is still in use.
+  void leave(std::unique_ptr<Pending> pending) {
+    const std::lock_guard lock(left_mutex_);
+    left_.push_back(std::move(pending));
+    drop_ended();
+  }
+
+ private:
+  void drop_ended() {
+    for (auto& old : left_) {
+      int done = 0;
+      (void)dl_test(&old->request, &done);
+      if (done != 0) old.reset();
+    }
+    std::erase(left_, nullptr);
+  }
+
+  dl_comm* const comm_;
+  std::mutex left_mutex_;
+  std::vector<std::unique_ptr<Pending>> left_;
+};
+
+class CollectiveWork : public c10d::Work {
+ public:
+  // after: what is left to do when the data are there, as sorting them into a list of tensors.
+  CollectiveWork(std::shared_ptr<Comm> comm, c10d::OpType type, Tensors outputs, Tensors used,
+                 std::function<void()> after)
+      : Work(dl_rank(comm->get()), type),
+        comm_(std::move(comm)),
+        outputs_(std::move(outputs)),
+        used_(std::move(used)),
+        after_(std::move(after)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()), devices())) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+
+  // While it is being started: one more part of it.
+  dl_request** part() { return &requests_.emplace_back(nullptr); }
+
+  // Blocks until the ranks are done with it.
+  void await() { error_ = wait_parts(); }
+  // Then; runs what was put upon the future.
+  void complete() {
+    std::exception_ptr error = error_;
+    try {
+      if (!error && after_) after_();
+      after_ = nullptr;
+      used_.clear();
+      if (!error) future_->markCompleted(at::IValue(outputs_));
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (error) future_->setErrorIfNeeded(error);
+    finish(error);
+  }
+
+  // It could not be started, or not all of it.
+  void fail(const std::exception_ptr& error) {
+    (void)wait_parts();
+    future_->setErrorIfNeeded(error);
+    finish(error);
+  }
+
+ private:
+  std::exception_ptr wait_parts() {
+    std::exception_ptr error;
+    for (auto& request : requests_) {
+      const auto result = dl_wait(&request);
+      if (result != DL_OK && !error) error = exception_of(comm_->get(), result);
+    }
+    return error;
+  }
+
+  std::vector<c10::Device> devices() const {
+    if (outputs_.empty() || outputs_[0].device().is_cpu()) return {};
+    return {outputs_[0].device()};
+  }
+
+  const std::shared_ptr<Comm> comm_;
+  std::deque<dl_request*> requests_;
+  const Tensors outputs_;
+  Tensors used_;  // inputs, and memory in between
+  std::exception_ptr error_;
+  std::function<void()> after_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+class MessageWork : public c10d::Work {
+ public:
+  MessageWork(std::shared_ptr<Comm> comm, c10d::OpType type, at::Tensor tensor)
+      : Work(dl_rank(comm->get()), type), comm_(std::move(comm)) {
+    pending_->tensor = std::move(tensor);
+  }
+  ~MessageWork() override {
+    if (pending_ && pending_->request != nullptr) comm_->leave(std::move(pending_));
+  }
+
+  Pending& pending() { return *pending_; }
+  int sourceRank() const override { return source_; }
+  bool isCompleted() override {
+    const std::unique_lock lock(waiting_, std::try_to_lock);  // else somebody waits
+    int done = 0;
+    if (lock && pending_) {
+      const auto result = dl_test(&pending_->request, &done);
+      if (done != 0) end(result);
+    }
+    return Work::isCompleted();
+  }
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (timeout > std::chrono::milliseconds::zero()) {
+      throw std::invalid_argument(
+          "dlring: a message has the time limit of its group: wait() takes none of its own");
+    }
+    {
+      const std::lock_guard lock(waiting_);
+      if (pending_) end(dl_wait(&pending_->request));
+    }
+    return Work::wait(timeout);  // throws what failed
+  }
+
+ private:
+  void end(dl_result result) {
+    source_ = pending_->source;
+    finish(result == DL_OK ? nullptr : exception_of(comm_->get(), result));
+    pending_.reset();
+  }
+
+  const std::shared_ptr<Comm> comm_;
+  std::mutex waiting_;
+  std::unique_ptr<Pending> pending_ = std::make_unique<Pending>();
+  int source_ = -1;
+};
+
+// Completes a group's collectives, in their order, on a thread of its own. What users put upon a
+// future runs there, too, and may start collectives and wait for them: then another thread goes on
+// with the queue, and this one ends with what it is in.
+class Completer {
+ public:
+  using Item = c10::intrusive_ptr<CollectiveWork>;
+
+  Completer() {
+    const std::lock_guard lock(state_->mutex);
+    State::start(state_);
+  }
+  // What is under way must come to an end by itself. In a forked child there is no such thread.
+  ~Completer() {
+    if (state_->process != ::getpid()) return;
+    std::unique_lock lock(state_->mutex);
+    state_->closed = true;
+    state_->changed.notify_all();
+    state_->changed.wait(lock, [this] { return state_->threads == 0; });
+  }
+  void push(Item item) {
+    const std::lock_guard lock(state_->mutex);
+    state_->queue.push_back(std::move(item));
+    ++state_->under_way;
+    if (state_->serves == std::this_thread::get_id()) State::start(state_);
+    state_->changed.notify_all();
+  }
+  // The ranks are done with all of them.
+  bool idle() {
+    if (state_->process != ::getpid()) return true;
+    const std::lock_guard lock(state_->mutex);
+    return state_->under_way == 0;
+  }
+
+ private:
+  struct State {
+    const pid_t process = ::getpid();
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Item> queue;
+    std::size_t under_way = 0;
+    int threads = 0;
+    std::thread::id serves;  // the queue
+    bool closed = false;
+
+    // Under the mutex.
+    static void start(const std::shared_ptr<State>& state) {
+      ++state->threads;
+      std::thread thread([state] { state->serve(); });
+      state->serves = thread.get_id();
+      thread.detach();
+    }
+
+    void serve() {
+      const Leaving leaving{*this};
+      std::unique_lock lock(mutex);
+      const auto ours = [this] { return serves == std::this_thread::get_id(); };
+      while (true) {
+        changed.wait(lock, [&] { return !ours() || closed || !queue.empty(); });
+        if (!ours() || queue.empty()) return;
+        Item item = std::move(queue.front());
+        queue.pop_front();
+        lock.unlock();
+        item->await();
+        lock.lock();
+        --under_way;
+        lock.unlock();
+        item->complete();
+        item.reset();  // may be the last that knew it: frees tensors
+        lock.lock();
+      }
+    }
+  };
+  // Also where Python, which is about to end, ends the thread that asks for its lock.
+  struct Leaving {
+    State& state;
+    ~Leaving() {
+      const std::lock_guard lock(state.mutex);
+      --state.threads;
+      state.changed.notify_all();
+    }
+  };
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace dlring_torch

@@ -1,0 +1,195 @@
+"""PyTorch on "dlring". usage: pytorch_ring.py WEIGHTS [VICTIM]
+
+Trains with DDP and writes the weights. With a victim, before that: every call of torch.distributed
+beside what must come out of it, and the same training on gloo; after it, the death of that rank.
+"""
+
+import datetime
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import dlring_torch
+
+
+def say(what):
+    sys.stdout.write(f"rank {rank} {what}\n")  # in one piece
+    sys.stdout.flush()
+
+
+def refused(words, call, *args):
+    try:
+        call(*args)
+    except (ValueError, RuntimeError) as e:
+        line = str(e).splitlines()[0]
+        assert words in line, line
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def equal(got, want):
+    assert torch.equal(got, want), f"rank {rank}: got {got}, want {want}"
+
+
+def calls():
+    ranks = torch.arange(size)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8,
+                  torch.int32, torch.int64):
+        x = torch.full((2, 3), rank + 1, dtype=dtype)
+        dist.all_reduce(x)
+        equal(x, torch.full((2, 3), 10, dtype=dtype))
+    for op, want in ((dist.ReduceOp.AVG, 2), (dist.ReduceOp.PRODUCT, 24), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.MAX, 4),
+                     (dist.ReduceOp.BAND, 0), (dist.ReduceOp.BOR, 7), (dist.ReduceOp.BXOR, 4)):
+        x = torch.full((5,), rank + 1)
+        dist.all_reduce(x, op)
+        equal(x, torch.full((5,), want))
+    any_of, all_of = torch.tensor([rank == 2, False]), torch.tensor([rank != 2, True])
+    dist.all_reduce(any_of)
+    dist.all_reduce(all_of, dist.ReduceOp.PRODUCT)
+    equal(any_of, torch.tensor([True, False]))
+    equal(all_of, torch.tensor([False, True]))
+    several = [torch.full((n,), float(rank)) for n in (3, 0, 70000)]
+    dist.all_reduce_coalesced(several)
+    for x in several:
+        equal(x, torch.full(x.shape, 6.0))
+
+    x = torch.full((4,), rank * 1j)  # a type that is only moved
+    dist.broadcast(x, 3)
+    equal(x, torch.full((4,), 3j))
+    x = torch.tensor([rank])
+    dist.reduce(x, 1)
+    equal(x, torch.tensor([6 if rank == 1 else rank]))
+    parts = [torch.empty(2, r + 1) for r in range(size)]  # sizes may differ
+    dist.all_gather(parts, torch.full((2, rank + 1), float(rank)))
+    for r, part in enumerate(parts):
+        equal(part, torch.full((2, r + 1), float(r)))
+    x = torch.empty(size * 2, dtype=torch.int64)
+    dist.all_gather_into_tensor(x, torch.tensor([rank, -rank]))
+    equal(x, torch.stack((ranks, -ranks), 1).flatten())
+    parts = [torch.empty(3) for _ in range(size)] if rank == 2 else None
+    dist.gather(torch.full((3,), float(rank)), parts, 2)
+    if rank == 2:
+        equal(torch.stack(parts), ranks.float().repeat(3, 1).t())
+    x = torch.empty(3)
+    dist.scatter(x, [torch.full((3,), r * 2.0) for r in range(size)] if rank == 1 else None, 1)
+    equal(x, torch.full((3,), rank * 2.0))
+    dist.reduce_scatter(x, [torch.full((3,), float(rank + r)) for r in range(size)])
+    equal(x, torch.full((3,), 6.0 + size * rank))
+    dist.reduce_scatter_tensor(x, torch.arange(12.0))
+    equal(x, size * torch.arange(12.0)[rank * 3:rank * 3 + 3])
+    x = torch.empty(size, dtype=torch.int64)
+    dist.all_to_all_single(x, ranks + 10 * rank)
+    equal(x, rank + 10 * ranks)
+    # Rank r sends p rows to rank p.
+    x = torch.empty(size * rank, 2)
+    dist.all_to_all_single(x, torch.full((6, 2), float(rank)), [rank] * size, list(range(size)))
+    equal(x[:, 0], ranks.float().repeat_interleave(rank))
+    parts = [torch.empty(r + rank) for r in range(size)]
+    dist.all_to_all(parts, [torch.full((rank + r,), float(rank)) for r in range(size)])
+    for r, part in enumerate(parts):
+        equal(part, torch.full((r + rank,), float(r)))
+    dist.barrier()
+
+    # Messages, crosswise, and from whoever comes; a handle that nobody asks for.
+    other = rank ^ 1
+    mine, theirs = torch.full((100000,), float(rank)), torch.empty(100000)
+    works = [dist.irecv(theirs, other, tag=7), dist.isend(mine, other, tag=7)]
+    for work in works:
+        work.wait()
+    assert all(work.is_completed() for work in works)
+    equal(theirs, torch.full((100000,), float(other)))
+    if rank == 0:
+        seen = set()
+        for _ in range(size - 1):
+            x = torch.empty(1)
+            source = dist.recv(x)
+            assert x.item() == source
+            seen.add(source)
+        assert seen == {1, 2, 3}
+    else:
+        dist.isend(torch.tensor([float(rank)]), 0)
+
+    # In the background, and what DDP does with it.
+    x = torch.full((1000,), float(rank))
+    work = dist.all_reduce(x, async_op=True)
+    future = work.get_future().then(lambda f: f.value()[0] / size)
+    y = torch.full((10,), float(rank))
+    later = dist.all_reduce(y, async_op=True)
+    assert future.wait()[0] == 1.5 and later.wait() and later.is_completed()
+    equal(y, torch.full((10,), 6.0))
+
+    # Groups, also such as overlap; the same ranks twice.
+    groups = [dist.new_group([1, 3]), dist.new_group([0, 1, 2]), dist.new_group([1, 3], timeout=datetime.timedelta(seconds=99)),
+              dist.new_group()]
+    for members, group in zip(([1, 3], [0, 1, 2], [1, 3], [0, 1, 2, 3]), groups):
+        if rank in members:
+            x = torch.tensor([rank])
+            dist.all_reduce(x, group=group)
+            equal(x, torch.tensor([sum(members)]))
+            dist.broadcast(x, members[-1], group=group)
+
+    # What is refused, on all ranks before anything is sent.
+    refused("not contiguous: give tensor.contiguous()", dist.all_reduce, torch.ones(4, 4).t())
+    refused("sparse", dist.broadcast, torch.ones(2).to_sparse(), 0)
+    refused("no reduction of", dist.all_reduce, torch.ones(2, dtype=torch.int16))
+    refused("no average", dist.all_reduce, torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
+    refused("times the number of ranks", dist.all_gather_into_tensor, torch.empty(5), torch.empty(2))
+    refused("float", dist.all_reduce, torch.ones(2), dist.ReduceOp.BOR)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    equal(x, torch.full((1,), 4.0))
+
+
+def train(group=None):
+    torch.manual_seed(1)
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64),
+                            torch.nn.Tanh(), torch.nn.Linear(64, 4)),
+        process_group=group, bucket_cap_mb=0.01)  # several buckets
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    data = torch.Generator().manual_seed(rank)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16, generator=data)).square().mean().backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()]), model
+
+
+def lose(victim, model):
+    if rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's: first the words below
+    try:
+        while True:
+            model(torch.ones(8, 16)).square().mean().backward()
+    except RuntimeError as e:  # autograd's translation of it
+        say(f"is told: {e}")
+    try:
+        dist.barrier()
+    except dlring_torch.PeerLost as e:
+        say(f"is told again: {e}")
+
+
+dist.init_process_group("dlring", timeout=datetime.timedelta(seconds=120))
+rank, size = dist.get_rank(), dist.get_world_size()
+assert size == 4 and dist.get_backend() == "dlring"
+tested = len(sys.argv) > 2
+if tested:
+    calls()
+weights, model = train()
+if tested:
+    # Sums of four are added in another order than gloo's.
+    apart = (weights - train(dist.new_group(backend="gloo"))[0]).abs().max().item()
+    assert apart < 1e-5, f"{apart} from gloo's weights"
+if rank == 0:
+    torch.save(weights, sys.argv[1])
+dist.barrier()
+say("is right")
+if tested:
+    lose(int(sys.argv[2]), model)
+else:
+    dist.destroy_process_group()

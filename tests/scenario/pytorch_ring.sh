@@ -1,0 +1,54 @@
+# PyTorch on libdlring: every call of torch.distributed gives what it should; DDP comes to the weights
+# that it has on gloo, and under torchrun to the same; whoever waits for a killed worker is told.
+source "$SOURCE/tests/scenario/common.sh"
+/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/ring/torch/dlring_torch*.so" >/dev/null ||
+  skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
+export PYTHONPATH="$BUILD/ring/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
+script=$SOURCE/tests/scenario/pytorch_ring.py
+
+run dlaunch --nproc 4 /usr/bin/python3 "$script" dlaunch.pt 2
+expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
+[ "$(grep -c 'is right$' out)" = 4 ] || fail "not every rank was right"
+for r in 0 1 3; do
+  for told in told 'told again'; do
+    expect_out "^\[$r\] rank $r is $told: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
+  done
+done
+
+# Without dlaunch the ranks meet by c10d's store.
+run /usr/bin/python3 -m torch.distributed.run --nnodes 1 --nproc_per_node 4 --redirects 9:1 --tee 9:1 \
+  --monitor_interval 0.1 --rdzv_backend c10d --rdzv_endpoint localhost:0 "$script" torchrun.pt
+expect_code 0
+# What is in the tensors, and not how it is packed.
+run /usr/bin/python3 -c 'import torch; assert torch.equal(torch.load("dlaunch.pt"), torch.load("torchrun.pt"))'
+expect_code 0
+
+# What is put upon a future may use the group itself; leaving is no abort, whatever was dropped before.
+cat > leave.py <<'P'
+import torch, torch.distributed as dist, dlring_torch
+dist.init_process_group("dlring")
+rank, size = dist.get_rank(), dist.get_world_size()
+def sum_again(future):
+    return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
+for _ in range(20):
+    x = torch.ones(1000)
+    future = dist.all_reduce(x, async_op=True).get_future().then(sum_again)
+    assert future.wait().eq(size * size).all()
+if rank == 1:
+    dist.isend(torch.ones(3), 0)
+if rank == 0:
+    dist.recv(torch.ones(3), 1)
+for turn in range(3):
+    group = dist.new_group()
+    dist.barrier(group)
+    dist.destroy_process_group(group)
+pair = dist.new_group([0, 1])
+if rank < 2:
+    dist.barrier(pair)
+dist.barrier()
+dist.destroy_process_group()
+print("left", rank)
+P
+run dlaunch --nproc 3 /usr/bin/python3 leave.py
+expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"

@@ -1,0 +1,46 @@
+# dlaunchctl top on two hosts that are really one: what workers do, the GPUs that a look-alike of
+# NVML tells of, and what becomes of it all when that never answers.
+source "$SOURCE/tests/scenario/common.sh"
+export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
+fakes="$BUILD/tests/support/fake_gpu"
+
+# start_job NVML: two hosts with two workers each; the first one leads.
+start_job() {
+  local node; pids=()
+  for node in 0 1; do
+    LD_LIBRARY_PATH="$fakes:$LD_LIBRARY_PATH" FAKE_NVML=$1 dlaunch --quiet --nnodes 2 --node-rank "$node" \
+      --rdzv "tcp://127.0.0.1:$port" --job-id j --secret-file secret --nproc 2 --env 'CUDA_VISIBLE_DEVICES=${local_rank}' \
+      "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >"job$node" 2>&1 </dev/null &
+    pids+=($!); started+=($!)
+  done
+  wait_until 60 dlaunchctl top --once --interval 0.1 >/dev/null 2>&1 || fail "no job: $(cat job0 job1)"
+}
+end_job() {
+  run dlaunchctl stop; expect_code 0
+  for pid in "${pids[@]}"; do wait "$pid"; done
+}
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+(umask 077; echo 0123456789abcdef0123456789abcdef >secret)
+
+run dlaunchctl top; expect_code 69
+start_job 'gpus=4,uncorrected=1:3'
+all_work() { dlaunchctl top --once --interval 0.2 >out 2>err && [ "$(grep -cE '^ +[0-3] +[0-9]+ .* all_reduce|^ +[0-3] +[0-9]+ .*barrier' out)" = 4 ]; }
+wait_until 60 all_work || fail "not four that work"
+expect_out '^job j: active, round 1, 4 of at most 4 workers'
+expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
+expect_out '^   0 +[0-9]+ +1 +[0-9]+ +[0-9.]+ .iB +[0-9.]+ +[0-9.]+ .?B/s +0 +40 +20 GiB of 80 GiB +50 +0 +[^ ]+ +running'
+expect_out '^   3 +[0-9]+ +1 .* 1 +41 +20 GiB of 80 GiB +51 +3 '
+# Again and again, below each other where there is no terminal, until the job has ended.
+dlaunchctl top --interval 0.2 >looks 2>&1 & watcher=$!
+started+=("$watcher")
+seen() { [ "$(grep -c '^job j: ' looks)" -ge 3 ]; }
+wait_until 30 seen || fail "not again: $(cat looks)"
+grep -q $'\x1b' looks && fail "as if to a terminal"
+end_job
+wait "$watcher"; code=$?; expect_code 0
+
+start_job 'gpus=4,hang'
+run dlaunchctl top --once --interval 0.2; expect_code 0; expect_out '^ +3 '
+grep -q GPU out && fail "GPUs where nobody tells of any"
+end_job
+[ -z "$(pgrep -f "[g]pu-figures" -s 0)" ] || fail "a process that asks NVML is left"

@@ -1,0 +1,114 @@
+// A look-alike of libnvidia-ml.so.1 for tests: built for nothing else and never installed. Nothing
+// that it says tells anything about a GPU.
+//
+// FAKE_NVML="gpus=2,KEY=GPU:VALUE,…", read at each call: how many GPUs there are, and of those by
+// number (their buses are 10 and up):
+//   uncorrected=1:3   so many ECC errors      lost=1           it has fallen off the bus
+//   pages_pending=1, rows_pending=1, rows_failed=1             as NVML tells that
+//   process=1:4711    which computes there
+// "dead": nothing works; "hang": no call returns.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+constexpr int kDone = 0, kNotSupported = 3, kNotLoaded = 9, kLost = 15;
+
+// The value of KEY for that GPU; otherwise: it is not named.
+long commanded(const char* key, long gpu, long otherwise) {
+  const char* const all = std::getenv("FAKE_NVML");
+  const std::string list = "," + std::string(all != nullptr ? all : "") + ",";
+  const std::string item = "," + std::string(key) + (gpu < 0 ? "=" : "=" + std::to_string(gpu));
+  for (std::size_t at = list.find(item); at != list.npos; at = list.find(item, at + 1)) {
+    const char* const rest = list.c_str() + at + item.size();
+    if (gpu < 0) return std::atol(rest);
+    if (*rest == ':') return std::atol(rest + 1);
+    if (*rest == ',') return 1;
+  }
+  return otherwise;
+}
+
+bool says(const char* word) {
+  const char* const all = std::getenv("FAKE_NVML");
+  return all != nullptr && std::strstr(all, word) != nullptr;
+}
+
+long number_of(void* device) { return reinterpret_cast<long>(device) - 1; }
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+  while (says("hang")) ::pause();
+  return says("dead") ? kNotLoaded : kDone;
+}
+int nvmlShutdown() { return kDone; }
+const char* nvmlErrorString(int result) {
+  return result == kLost ? "GPU is lost" : "an error of the fake NVML";
+}
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(commanded("gpus", -1, 0));
+  return kDone;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  *device = reinterpret_cast<void*>(static_cast<long>(index) + 1);
+  return kDone;
+}
+int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
+  std::snprintf(uuid, size, "GPU-fake-%ld", number_of(device));
+  return kDone;
+}
+int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
+  std::memset(info, 0, 68);
+  std::snprintf(static_cast<char*>(info) + 36, 32, "00000000:%02lX:00.0", 0x10 + number_of(device));
+  return kDone;
+}
+int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+  if (commanded("lost", number_of(device), 0) != 0) return kLost;
+  rates[0] = static_cast<unsigned>(40 + number_of(device));
+  rates[1] = 0;
+  return kDone;
+}
+int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
+  memory[0] = 80ULL << 30;
+  memory[1] = 60ULL << 30;
+  memory[2] = 20ULL << 30;
+  return kDone;
+}
+int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* degrees) {
+  if (sensor != 0) return kNotSupported;
+  *degrees = static_cast<unsigned>(50 + number_of(device));
+  return kDone;
+}
+int nvmlDeviceGetTotalEccErrors(void* device, int kind, int counter, unsigned long long* errors) {
+  if (kind != 1 || counter != 0) return kNotSupported;
+  *errors = static_cast<unsigned long long>(commanded("uncorrected", number_of(device), 0));
+  return kDone;
+}
+int nvmlDeviceGetRetiredPagesPendingStatus(void* device, int* pending) {
+  *pending = static_cast<int>(commanded("pages_pending", number_of(device), 0));
+  return kDone;
+}
+int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncorrected,
+                              unsigned* pending, unsigned* failed) {
+  *corrected = *uncorrected = 0;
+  *pending = static_cast<unsigned>(commanded("rows_pending", number_of(device), 0));
+  *failed = static_cast<unsigned>(commanded("rows_failed", number_of(device), 0));
+  return kDone;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, void* processes) {
+  const long pid = commanded("process", number_of(device), 0);
+  *count = pid != 0 ? 1 : 0;
+  if (pid == 0) return kDone;
+  std::memset(processes, 0, 24);
+  const auto number = static_cast<unsigned>(pid);
+  std::memcpy(processes, &number, sizeof number);
+  return kDone;
+}
+
+}  // extern "C"

@@ -1,0 +1,103 @@
+#include "cli/ctl/top.h"
+
+#include <doctest/doctest.h>
+
+#include "launcher/job_status.h"
+
+using namespace dlaunch;
+using namespace dlaunch::ctl;
+using namespace std::chrono_literals;
+
+namespace {
+
+JobStatus at_work() {
+  JobStatus job{.now = TimePoint(1000s),
+                .job_id = "j1",
+                .host = "h1",
+                .program = "./train",
+                .state = JobState::active,
+                .round = 3,
+                .size = 2,
+                .target_size = 2,
+                .max_size = 4,
+                .ran = 62s,
+                .workers = {}};
+  WorkerStatus first{
+      .slot = 0,
+      .rank = 0,
+      .host = "h1",
+      .pid = 4711,
+      .up = true,
+      .state = "running",
+      .ran = 60s,
+      .operation = FlightEntry{"barrier #7", FlightState::running, TimePoint(998s), {}}};
+  first.figures.round = 3;
+  first.figures.cpu = 30s;
+  first.figures.memory = 3ULL << 29;
+  first.figures.rate = {.operations = 10, .bytes = 5'000'000'000, .over = 5s};
+  job.workers.push_back(first);
+  job.workers.push_back(
+      {.slot = 1, .rank = 1, .host = "h2", .state = "starting\x1b[2J", .ran = {}, .operation = {}});
+  return job;
+}
+
+nlohmann::json json_of(const JobStatus& job) { return nlohmann::json::parse(render_json(job)); }
+
+}  // namespace
+
+TEST_CASE("top: what each worker does") {
+  CHECK(render_top(json_of(at_work()), nullptr) ==
+        "job j1: active, round 3, 2 of at most 4 workers, for 1 min 2 s\n"
+        "RANK   PID  ROUND  CPU%   MEMORY  OP/S    DATA  HOST  STATE            OPERATION\n"
+        "   0  4711      3    50  1.5 GiB   2.0  1 GB/s  h1    running          barrier #7 for "
+        "2.00 s\n"
+        "   1     -      -     -        -     -       -  h2    starting\\x1b[2J  -\n");
+}
+
+TEST_CASE("top: CPU time since the look before, and of that process only") {
+  const auto row = [](const JobStatus& now, const JobStatus& before) {
+    const std::string text = render_top(json_of(now), json_of(before));
+    return text.substr(text.find("\n   0") + 1);
+  };
+  const JobStatus before = at_work();
+  JobStatus now = at_work();
+  now.workers[0].ran = 62s;
+  now.workers[0].figures.cpu = 33s;
+  CHECK(row(now, before).starts_with("   0  4711      3   150  "));
+  now.workers[0].pid = 4712;
+  CHECK(row(now, before).starts_with("   0  4712      3    53  "));
+}
+
+TEST_CASE("top: GPUs have columns where somebody has one") {
+  JobStatus job = at_work();
+  auto& figures = job.workers[0].figures;
+  figures.gpus_known = true;
+  CHECK(json_of(job)["workers"][0]["gpus"].empty());
+  CHECK(json_of(job)["workers"][0]["gpus"].is_array());
+  CHECK(json_of(job)["workers"][1]["gpus"].is_null());
+  CHECK(render_top(json_of(job), nullptr).find("GPU%") == std::string::npos);
+  figures.gpus = {{.number = 2,
+                   .utilisation = 80,
+                   .temperature = 61,
+                   .memory_used = 2ULL << 30,
+                   .memory_total = 8ULL << 30,
+                   .ecc_errors = 0},
+                  {.number = 3,
+                   .utilisation = 90,
+                   .temperature = 70,
+                   .memory_used = 1ULL << 30,
+                   .memory_total = 8ULL << 30,
+                   .ecc_errors = 2}};
+  const std::string text = render_top(json_of(job), nullptr);
+  CHECK(text.find("GPU  GPU%       GPU MEMORY  TEMP  ECC  HOST") != std::string::npos);
+  CHECK(text.find("2,3    85  3 GiB of 16 GiB    70    2  h1  ") != std::string::npos);
+  figures.gpus = {{.number = 0}};
+  CHECK(render_top(json_of(job), nullptr).find("0     -  0 MiB of 0 MiB     -    -  h1") !=
+        std::string::npos);
+}
+
+TEST_CASE("top: no more than fits on the screen") {
+  CHECK(cut_to_screen("one\ntwo\nthree\n", 2, 80) == "one\ntwo");
+  CHECK(cut_to_screen("one\ntwo\n", 5, 2) == "on\ntw\n");
+  CHECK(cut_to_screen("1°C\n", 5, 2) == "1°\n");
+}

@@ -1,0 +1,19 @@
+// The libdlring of machines where the headers of CUDA and NCCL were missing: it compiles, and does
+// all that is not about GPUs.
+#include <cstring>
+#include <vector>
+
+#include "tests/unit/ring/process_world.h"
+
+using namespace dlaunch;
+
+TEST_CASE("without the headers of CUDA and NCCL all goes on but memory on GPUs, which is refused") {
+  all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
+    std::vector<float> x(1000, static_cast<float>(rank + 1));
+    EXPECT(dl_set_stream(comm, nullptr) == DL_ERR_UNSUPPORTED);
+    EXPECT(std::strstr(dl_last_error(comm), "without the headers of CUDA and NCCL") != nullptr);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(x.front() == 3 && x.back() == 3);
+    return 0;
+  });
+}

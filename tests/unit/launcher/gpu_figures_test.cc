@@ -1,0 +1,89 @@
+#include "launcher/gpu_figures.h"
+
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "launcher/nvml.h"
+
+using namespace dlaunch;
+
+// Of the fake NVML (tests/support/fake_gpu), which is linked so that it is the one that is found.
+extern "C" const char* nvmlErrorString(int result);
+
+namespace {
+
+std::vector<GpuFigures> two() {
+  std::vector<GpuFigures> gpus(2);
+  gpus[0].uuid = "GPU-aa11";
+  gpus[1].uuid = "GPU-bb22";
+  gpus[1].processes = {{40, 1 << 20}, {41, 0}};
+  return gpus;
+}
+
+using Numbers = std::vector<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("gpu figures: a bus as the kernel writes it") {
+  CHECK(short_bus("00000000:17:00.0") == "0000:17:00.0");
+  CHECK(short_bus("00010000:AF:00.0") == "0000:af:00.0");
+  CHECK(short_bus("0000:3b:00.0") == "0000:3b:00.0");
+  CHECK(short_bus("number 3") == "number 3");
+}
+
+TEST_CASE("gpu figures: whose GPU it is, by its processes, or by the only one that is visible") {
+  CHECK(gpus_named(two(), "1,0") == Numbers{1, 0});
+  CHECK(gpus_named(two(), "GPU-bb, 7,0") == Numbers{1});
+  CHECK(gpus_named(two(), "") == Numbers{});
+  CHECK(gpus_of(two(), {1, 41}, "0") == Numbers{1});
+  CHECK(gpus_of(two(), {1, 2}, "0") == Numbers{0});
+  CHECK(gpus_of(two(), {1, 2}, "0,1") == Numbers{});
+  CHECK(gpus_of(two(), {1, 2}, "") == Numbers{});
+}
+
+TEST_CASE("gpu figures: what NVML says comes through, and back from the process that asked it") {
+  REQUIRE(nvmlErrorString(15) == std::string("GPU is lost"));
+  ::setenv("FAKE_NVML", "gpus=2,uncorrected=1:3,rows_failed=1,process=0:4711", 1);
+  const auto asked = ask_nvml();
+  REQUIRE(asked);
+  const auto told = decode_gpus(encode_gpus(*asked));
+  REQUIRE(told);
+  REQUIRE(told->size() == 2);
+  const GpuFigures &first = told->at(0), &second = told->at(1);
+  CHECK(first.bus == "0000:10:00.0");
+  CHECK(second.uuid == "GPU-fake-1");
+  CHECK(first.utilisation == 40);
+  CHECK(second.temperature == 51);
+  CHECK(first.memory_used == 20ULL << 30);
+  CHECK(first.memory_total == 80ULL << 30);
+  CHECK(first.uncorrected == 0);
+  CHECK(second.uncorrected == 3);
+  CHECK(second.rows_failed);
+  CHECK_FALSE(second.rows_pending);
+  CHECK_FALSE(first.rows_failed);
+  CHECK(first.lost.empty());
+  REQUIRE(first.processes.size() == 1);
+  CHECK(first.processes[0].pid == 4711);
+
+  ::setenv("FAKE_NVML", "gpus=2,lost=1", 1);
+  const auto lost = ask_nvml();
+  REQUIRE(lost);
+  CHECK(lost->at(0).lost.empty());
+  CHECK(lost->at(1).lost == "GPU is lost");
+  ::setenv("FAKE_NVML", "gpus=2,dead", 1);
+  const auto dead = ask_nvml();
+  REQUIRE_FALSE(dead);
+  CHECK(dead.error().code == Errc::io);
+  CHECK(dead.error().what.starts_with("nvmlInit: "));
+  ::unsetenv("FAKE_NVML");
+}
+
+TEST_CASE("gpu figures: nothing but what was encoded is taken for it") {
+  const std::string bytes = encode_gpus(two());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_FALSE(decode_gpus(bytes.substr(0, size)));
+  }
+  CHECK_FALSE(decode_gpus(bytes + "x"));
+  CHECK_FALSE(decode_gpus(std::string(4, '\xff')));
+}
