@@ -59,7 +59,7 @@ std::vector<float> train(dl::Communicator& comm, CudaNet& net, const Options& op
                          static_cast<float>(sampler.position()) / static_cast<float>(images.size());
       const auto batch = sampler.next();
       net.gradient(batch.mine.data(), batch.mine.size(), batch.global);
-      comm.all_reduce(gradient);  // after what is in the stream
+      comm.all_reduce(gradient);  // in the stream, as what is before and after it
       losses.push_back(net.loss());
       net.update(rate_after(options, done), options.momentum);
     }
@@ -85,10 +85,10 @@ int main(int argc, char** argv) {
     const Dataset test = load_fashion_mnist(options.data, "t10k", 0);
     CudaNet net(local_rank(), options, images);
     auto comm = dl::Communicator::init();
-    if (dl_set_stream(comm.get(), net.stream()) != DL_OK) {
-      throw std::runtime_error(dl_last_error(comm.get()));
-    }
+    comm.set_stream(net.stream());
+    comm.set_stream_ordered(true);
     const auto losses = train(comm, net, options, images, test);
+    comm.sync();  // what was learned counts
     if (comm.rank() != 0) return 0;
     if (!options.losses.empty()) write_losses(losses, options.losses);
     if (!options.model.empty()) write_model(net.weights(), options.model);

@@ -35,6 +35,7 @@ struct dl_comm {
   std::map<void*, std::shared_ptr<void>> memory;
   // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
   void* stream = nullptr;
+  bool stream_ordered = false;
   std::unique_ptr<dlaunch::DeviceCopier> copier;
   ~dl_comm() {
     if (membership) membership->on_over({});
@@ -95,6 +96,7 @@ dl_result guarded(dl_comm* comm, Body body) noexcept {
   try {
     const Result<void> done = body();
     if (done) return DL_OK;
+    if (comm != nullptr && comm->impl) comm->impl->wind_up();
     keep_error(comm, done.error().what);
     return code_of(done.error().code);
   } catch (const std::exception&) {
@@ -230,7 +232,8 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
                        "options.elastic, and start it with dlaunch"};
     }
     auto joined = dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
-    if (joined && comm->stream != nullptr) return comm->impl->set_stream(comm->stream);
+    if (joined && comm->stream != nullptr) joined = comm->impl->set_stream(comm->stream);
+    if (joined && comm->stream_ordered) joined = comm->impl->set_stream_ordered(true);
     return joined;
   });
 }
@@ -486,6 +489,18 @@ dl_result dl_set_stream(dl_comm* comm, void* stream) {
     if (set) comm->stream = stream;
     return set;
   });
+}
+
+dl_result dl_set_stream_ordered(dl_comm* comm, int on) {
+  return with(comm, [&](Communicator& impl) {
+    auto set = impl.set_stream_ordered(on != 0);
+    if (set) comm->stream_ordered = on != 0;
+    return set;
+  });
+}
+
+dl_result dl_sync(dl_comm* comm) {
+  return with(comm, [](Communicator& impl) { return impl.sync(); });
 }
 
 dl_result dl_set_backend(dl_comm* comm, const char* backend) {

@@ -92,11 +92,11 @@ void note_peer_lost(const JobView& job, const Error& error) {
   }
 }
 
-Error forked_error() {
+}  // namespace
+
+Error Communicator::forked_error() {
   return usage("this process was forked from the one that joined: a communicator stays there");
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
                                                          const AbortFlag* parent) {
@@ -125,6 +125,7 @@ std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
 
 Communicator::~Communicator() {
   remove_process_events(*this);
+  if (device_) (void)device_->settle();
   // Nobody can wait for what is still under way.
   if (completions_.under_way() > 0) abort();
   collectives_.stop();
@@ -374,21 +375,27 @@ Result<void> Communicator::run_step(const Call& call) {
 // On the thread that carries it out.
 Result<void> Communicator::run(Call call) {
   const bool on_device = call.task.device >= 0;
-  if (job_.size == 1) return on_device ? finish(device_->run(call)) : run_alone(call);
+  if (job_.size == 1) {
+    return on_device ? finish(run_on_device(call, [](bool) {})) : run_alone(call);
+  }
   const TimePoint now = steady_now();
   call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq);
   if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
-  auto done = without_exceptions([&] { return on_device ? device_->run(call) : run_step(call); });
+  const auto ended = [this, ticket, seq = call.seq](bool failed) {
+    flight_->end(ticket, failed);
+    failpoint("communicator.called");
+    if (!failed) links_->complete(seq);
+  };
+  auto done =
+      without_exceptions([&] { return on_device ? run_on_device(call, ended) : run_step(call); });
   if (job_.explains && on_device) explain_once(call, *device_);
   // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && exchange_ && !abort_.raised()) {
     if (auto named = absent(call, steady_now() - now)) done = *named;
   }
-  flight_->end(ticket, !done);
-  failpoint("communicator.called");
-  if (done) links_->complete(call.seq);
+  if (!done || !call.task.ordered) ended(!done);
   return finish(std::move(done));
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,13 @@ class Communicator : private ProcessEvents {
 
   // The CUstream that later calls on device memory come after; null: the legacy default stream.
   Result<void> set_stream(void* stream);
+  // Whether calls on device memory that block return when that stream has them, where they can.
+  Result<void> set_stream_ordered(bool ordered);
+  // Until such calls are done. None has failed, or the error that has ended the communicator.
+  Result<void> sync();
+  // After an error: if it has ended the communicator nothing is under way in a stream any more when
+  // the caller hears of it.
+  void wind_up();
   // "auto" or "cpu", for calls on device memory, of which none has been made.
   Result<void> set_backend(std::string_view backend);
 
@@ -100,6 +108,7 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect(const AbortFlag* parent);
+  static Error forked_error();
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   std::optional<Error> absent(const Call& call, Duration waited) const;
@@ -115,6 +124,7 @@ class Communicator : private ProcessEvents {
   Result<void> unstage(const StagedMessage& staged);
   Result<void> run_step(const Call& call);
   Result<void> run(Call call);
+  Result<void> run_on_device(const Call& call, std::function<void(bool failed)> ended);
   Result<void> run(Message& message);
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
   void explain_once(const Call& call, const Plane& plane);
@@ -146,6 +156,7 @@ class Communicator : private ProcessEvents {
   std::uint64_t seq_ = 0;
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none
   void* stream_ = nullptr;
+  bool ordered_ = false;  // set_stream_ordered()
   std::uint64_t splits_ = 0;
   std::map<std::string, std::uint64_t> groups_;  // made of the same ranks with the same tag
   std::uint32_t group_hash_ = 0;                 // FlightRecord::group

@@ -36,7 +36,24 @@ Result<void> Communicator::attach(Call& call, bool at_once) {
                             collective_name(call.collective))};
   }
   if (device < 0) return {};
-  return device_plane().attach(call, device, stream_, at_once);
+  if (auto ok = device_plane().attach(call, device, stream_, at_once); !ok) return ok;
+  call.task.ordered = at_once && ordered_;
+  return {};
+}
+
+// ended: of a call that goes on when this returns, if it returns no error.
+Result<void> Communicator::run_on_device(const Call& call, std::function<void(bool failed)> ended) {
+  return call.task.ordered ? device_->put(call, std::move(ended)) : device_->run(call);
+}
+
+Result<void> Communicator::sync() {
+  if (forked_) return forked_error();
+  const bool well = !device_ || device_->settle();
+  return well ? Result<void>() : finish(abort_.error());
+}
+
+void Communicator::wind_up() {
+  if (!forked_ && abort_.raised() && device_) (void)device_->settle();
 }
 
 // Where device memory was seen.
@@ -103,6 +120,14 @@ Result<void> Communicator::set_stream(void* stream) {
     return Error{.code = Errc::unsupported, .what = std::string(missing)};
   }
   stream_ = stream;
+  return {};
+}
+
+Result<void> Communicator::set_stream_ordered(bool ordered) {
+  if (const auto missing = device_support_missing(); !missing.empty()) {
+    return Error{.code = Errc::unsupported, .what = std::string(missing)};
+  }
+  ordered_ = ordered;
   return {};
 }
 

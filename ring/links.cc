@@ -228,6 +228,11 @@ void Links::abort_if_needed(int peer) {
          .rank = peer});
 }
 
+void Links::complete(std::uint64_t seq) {
+  std::uint64_t before = completed_;
+  while (before < seq && !completed_.compare_exchange_weak(before, seq)) continue;
+}
+
 void Links::enter(std::uint64_t seq) {
   entered_ = seq;
   failpoint("links.entered");

@@ -44,7 +44,8 @@ class Links {
   // Around collective `seq`, by the caller's thread. enter() raises the flag if a peer that the
   // collective needs has left.
   void enter(std::uint64_t seq);
-  void complete(std::uint64_t seq) { completed_ = seq; }
+  // Any thread: calls on streams are done when their GPU is.
+  void complete(std::uint64_t seq);
   // Tells every peer that the communicator is over because of `error`, noticed here, and raises the
   // flag. Any thread. Peers that hear of Errc::aborted take this rank for lost.
   void abort(const Error& error);

@@ -61,6 +61,7 @@ struct DeviceTask {
   int device = -1;         // CUDA's number of it; -1: the buffers are the host's
   void* stream = nullptr;  // CUstream to work in, unless there is
   void* after = nullptr;  // a CUevent that is to be waited for, elsewhere than in the user's stream
+  bool ordered = false;   // it is enough that the stream has the call
 };
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.

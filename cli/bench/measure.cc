@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/bench/calibrate.h"
+#include "cli/bench/gpu_memory.h"
 #include "cli/bench/overlap.h"
 
 namespace bench {
@@ -38,6 +39,7 @@ void require(dl_result result, dl_comm* comm) {
 
 Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
     : comm_(comm), options_(options), skew_us_(plan.skew_us) {
+  if (options.queue > 1) require(dl_set_stream_ordered(comm_, 1), comm_);
   for (int i = 0; i < options.rotate; ++i) {
     buffers_.emplace_back(dl_rank(comm), dl_size(comm), plan.sizes.back(),
                           options.alloc ? comm : nullptr, options.device == "cuda");
@@ -68,7 +70,7 @@ Timing Bench::measure(const Case& c, bool in_place) {
   // That rank 0 comes late is ours, not the collective's.
   if (dl_rank(comm_) == 0) cpu -= static_cast<double>(count) * skew_us_ / 1e6;
   require(dl_all_reduce(comm_, &cpu, &cpu, 1, DL_FLOAT64, DL_SUM), comm_);
-  const double bytes = static_cast<double>(count) * static_cast<double>(c.bytes);
+  const double bytes = static_cast<double>(count) * options_.queue * static_cast<double>(c.bytes);
   if (bytes > 0) timing.cpu_s_per_gb = std::max(0.0, cpu) / (bytes / 1e9);
   if (options_.compare) compare(c, in_place, count, timing);
   if (options_.overlap) timing.overlap = overlap(c, in_place, count, timing.median_us);
@@ -91,12 +93,23 @@ void Bench::compare(const Case& c, bool in_place, std::size_t count, Timing& tim
 }
 
 void Bench::run(Way way, Buffers& buffers, const Case& c, bool in_place) {
+  start(way, buffers, c, in_place);
+  await(way);
+}
+
+// With --queue NCCL's calls and ours may still be in the stream.
+void Bench::start(Way way, Buffers& buffers, const Case& c, bool in_place) {
   if (way == Way::nccl) {
     const auto [in, out] = buffers.given(c, in_place);
-    return nccl_->run(c, in, out);
+    return nccl_->put(c, in, out);
   }
   dl_comm* const comm = way == Way::host ? host_ : comm_;
   require(buffers.run(comm, c, in_place), comm);
+}
+
+void Bench::await(Way way) {
+  if (way == Way::nccl) return await_gpu();
+  if (way == Way::ours && options_.queue > 1) require(dl_sync(comm_), comm_);
 }
 
 // An operation takes as long as its slowest rank. Sorted.
@@ -125,8 +138,9 @@ double Bench::timed_run(Way way, const Case& c, bool in_place) {
   require(dl_barrier(comm_), comm_);
   const double last_arrival = now_us() + skew_us_;
   if (skew_us_ > 0 && dl_rank(comm_) == 0) spin_until(last_arrival);
-  run(way, buffers, c, in_place);
-  return now_us() - last_arrival;
+  for (int i = 0; i < options_.queue; ++i) start(way, buffers, c, in_place);
+  await(way);
+  return (now_us() - last_arrival) / options_.queue;
 }
 
 // As many as fit the budget, agreed on by all ranks.
@@ -136,7 +150,7 @@ int Bench::iterations(const Case& c, bool in_place) {
   for (int i = 0; i < 3; ++i) estimate = std::max(estimate, timed_run(Way::ours, c, in_place));
   estimate = std::max(estimate, 0.1) + skew_us_;
   require(dl_all_reduce(comm_, &estimate, &estimate, 1, DL_FLOAT64, DL_MAX), comm_);
-  return std::clamp(static_cast<int>(kBudgetSeconds * 1e6 / estimate), 5, 2000);
+  return std::clamp(static_cast<int>(kBudgetSeconds * 1e6 / estimate) / options_.queue, 5, 2000);
 }
 
 Overlap Bench::overlap(const Case& c, bool in_place, std::size_t count, double alone_us) {

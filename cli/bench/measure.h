@@ -35,6 +35,8 @@ class Bench {
   // Who does it: libdlring, NCCL by itself, or libdlring through the host's memory.
   enum class Way { ours, nccl, host };
   void run(Way way, Buffers& buffers, const Case& c, bool in_place);
+  void start(Way way, Buffers& buffers, const Case& c, bool in_place);
+  void await(Way way);
   std::size_t checked_run(Way way, const Case& c, bool in_place);
   double timed_run(Way way, const Case& c, bool in_place);
   void compare(const Case& c, bool in_place, std::size_t count, Timing& timing);

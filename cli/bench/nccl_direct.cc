@@ -115,7 +115,7 @@ NcclDirect::~NcclDirect() { g_nccl.comm_destroy(comm_); }
 
 bool NcclDirect::serves(const Case& c) const { return !info(c.kind).reduces || c.op <= DL_AVG; }
 
-void NcclDirect::run(const Case& c, const void* in, void* out) {
+void NcclDirect::put(const Case& c, const void* in, void* out) {
   const auto done = [](int result) {
     if (result != 0)
       throw std::runtime_error(std::string("NCCL: ") + g_nccl.get_error_string(result));
@@ -144,7 +144,6 @@ void NcclDirect::run(const Case& c, const void* in, void* out) {
   }
   const int ended = g_nccl.group_end();
   done(result != 0 ? result : ended);
-  await_gpu();
 }
 
 }  // namespace bench

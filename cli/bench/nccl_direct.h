@@ -24,8 +24,9 @@ class NcclDirect {
 
   // Whether it has the op, too.
   bool serves(const Case& c) const;
-  // Runs it once, to its end. Throws std::runtime_error in NCCL's words.
-  void run(const Case& c, const void* in, void* out);
+  // Puts it in the legacy default stream: await_gpu() waits for it. Throws std::runtime_error in
+  // NCCL's words.
+  void put(const Case& c, const void* in, void* out);
 
  private:
   explicit NcclDirect(void* comm) : comm_(comm) {}

@@ -64,7 +64,7 @@ double parse_skew(const std::string& text) {
 void check_plan(const CLI::App& app, const KindInfo& kind) {
   if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
-                           "--calibrate", "--device", "--compare", "--csv", "--json"}) {
+                           "--calibrate", "--device", "--compare", "--queue", "--csv", "--json"}) {
     if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
   }
 }
@@ -94,6 +94,12 @@ void check_modes(const Options& options, const KindInfo& kind) {
   if (options.compare && !NcclDirect::has(kind.kind)) {
     throw usage(std::string("--compare: NCCL has no function for ") + kind.name +
                 ", only for all_reduce, reduce_scatter, all_gather, broadcast and reduce");
+  }
+  if (options.queue > 1 && options.device != "cuda") {
+    throw usage("--queue is about a GPU's stream: it needs --device cuda");
+  }
+  if (options.queue > 1 && (options.overlap || !options.skew.empty())) {
+    throw usage("--queue cannot be combined with --overlap or --skew");
   }
   if (options.alloc && kind.kind == Kind::sendrecv) {
     throw usage("--alloc: messages do not gain by memory of dl_alloc");
@@ -131,6 +137,9 @@ void declare_modes(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"host", "cuda"}));
   app.add_flag("--compare", options.compare,
                "columns for NCCL called by itself, and for the way through the host's memory");
+  app.add_option("--queue", options.queue,
+                 "so many calls follow each other in the GPU's stream; times are of one (1)")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));
   app.add_flag("--plan", options.plan, "tell how each size would be done, and measure nothing");

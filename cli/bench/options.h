@@ -20,7 +20,7 @@ struct Options {
   int iterations = 0, warmup = 5, check = 1, root = 0;
   std::string dtype = "float", op = "sum";
   std::string device = "host";
-  int rotate = 1;
+  int rotate = 1, queue = 1;
   std::string skew;  // "": none
   bool plan = false, alloc = false, calibrate = false, overlap = false, cpu = false,
        compare = false;

@@ -56,6 +56,8 @@ Result<void> RingRounds::maximum(std::span<std::uint64_t> values) {
 
 Result<void> RingRounds::barrier() { return result(dl_barrier(comm_)); }
 
+Result<void> RingRounds::settle() { return result(dl_sync(comm_)); }
+
 Result<void> RingRounds::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   return result(dl_copy(comm_, to, from, bytes));
 }

@@ -43,6 +43,9 @@ class Rounds {
   virtual Result<void> maximum(std::span<std::uint64_t> values) = 0;
   virtual Result<void> barrier() = 0;
 
+  // Of this rank alone: nothing that it has put in a GPU's stream so far has failed, or will.
+  virtual Result<void> settle() = 0;
+
   // Of this rank alone, in any round and between them: one of them may be memory of a GPU.
   virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 

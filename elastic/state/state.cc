@@ -108,6 +108,7 @@ Result<void> State::agree_on_commit() {
 Result<void> State::update() {
   if (auto r = ready("an update"); !r) return r;
   if (!config_.in_place || changing_) return {};
+  if (auto r = rounds_->settle(); !r) return r;
   save_it_ = snapshot_is_due();
   over_ = rounds_->over();
   if (auto r = agree_on_commit(); !r) return r;
@@ -118,6 +119,7 @@ Result<void> State::update() {
 
 Result<void> State::commit(bool spanned) {
   if (auto r = ready("a commit"); !r) return r;
+  if (auto r = rounds_->settle(); !r) return r;
   if (config_.in_place) return commit_in_place();
   if (++uncommitted_ < config_.commit_every) return {};
   return commit_now(spanned);

@@ -17,6 +17,7 @@
 #include "ring/device/device_way.h"
 #include "ring/device/host_path.h"
 #include "ring/device/nccl_comm.h"
+#include "ring/device/stream_watch.h"
 #include "ring/stream_errors.h"
 
 namespace dlaunch {
@@ -40,19 +41,25 @@ class CudaPlane final : public DevicePlane {
   Result<void> copy(void* to, const void* from, std::size_t bytes, To where, void* stream,
                     TimePoint deadline) override;
   Result<void> run(const Call& call) override;
+  Result<void> put(const Call& call, std::function<void(bool failed)> ended) override;
+  bool settle() override;
   std::string explain(const Call& call) const override;
 
  private:
   Result<void> open(int device);
+  Result<void> begin(const Call& call);
   Result<void> agree(const Call& call);
   DeviceFacts own_facts() const;
   Result<void> make_comm(const Call& call, const ncclUniqueId& id);
-  Result<void> run_here(const Call& call, CUstream stream);
+  bool moves_here(const Call& call) const;
+  Result<void> run_by_host(const Call& call, CUstream stream);
+  Result<void> launch_here(const Call& call, CUstream stream);
   Result<void> end(const Call& call, const Watched& watched);
   Error cause(const Call& call, const Watched& watched) const;
   Error lateness(const Call& call, Duration waited) const;
   Result<void> await_nccl(const Call& call, TimePoint deadline);
   Result<void> await_event(const Call& call, CUevent event);
+  Result<void> await_put(const StreamWatch::Watched& put);
 
   const DeviceSettings settings_;
   AbortFlag& abort_;
@@ -65,11 +72,14 @@ class CudaPlane final : public DevicePlane {
   int version_ = 0;
   std::unique_ptr<NcclComm> comm_;
   std::unique_ptr<HostPath> host_;
+  CUstream put_in_ = nullptr;           // the stream of watch_'s calls
+  std::unique_ptr<StreamWatch> watch_;  // null: no call was put
 };
 
 CudaPlane::~CudaPlane() {
   if (!context_) return;
   const CurrentContext current(context_->get());
+  watch_.reset();
   if (comm_ && !abort_.raised()) comm_->leave();
   comm_.reset();
   host_.reset();
@@ -117,22 +127,69 @@ Result<void> CudaPlane::attach(Call& call, int device, void* stream, bool at_onc
   return {};
 }
 
+// What comes before the call itself.
+Result<void> CudaPlane::begin(const Call& call) {
+  if (abort_.raised()) return abort_.error();
+  return way_ || settings_.size == 1 ? Result<void>() : agree(call);
+}
+
+bool CudaPlane::moves_here(const Call& call) const {
+  return settings_.size == 1 || (way_->nccl && nccl_serves(call));
+}
+
 Result<void> CudaPlane::run(const Call& call) {
   const CurrentContext current(context_->get());
   if (auto ok = current.made(); !ok) return ok;
   const DeviceEvent after(static_cast<CUevent>(call.task.after));
-  if (abort_.raised()) return abort_.error();
-  if (!way_ && settings_.size > 1) {
-    if (auto ok = agree(call); !ok) return ok;
-  }
+  if (auto ok = begin(call); !ok) return ok;
   CUstream stream = static_cast<CUstream>(call.task.stream);
   if (after) {
     const CUresult waits = cuda_driver()->stream_wait_event(own_.get(), after.get(), 0);
     if (waits != CUDA_SUCCESS) return cuda_error("cuStreamWaitEvent", waits);
     stream = own_.get();
   }
-  const bool here = settings_.size == 1 || (way_->nccl && nccl_serves(call));
-  if (here) return run_here(call, stream);
+  if (!moves_here(call)) return run_by_host(call, stream);
+  if (auto ok = launch_here(call, stream); !ok) return ok;
+  const CUresult recorded = cuda_driver()->event_record(passed_.get(), stream);
+  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
+  return await_event(call, passed_.get());
+}
+
+Result<void> CudaPlane::put(const Call& call, std::function<void(bool failed)> ended) {
+  const Duration limit = call.deadline - steady_now();
+  const CurrentContext current(context_->get());
+  if (auto ok = current.made(); !ok) return ok;
+  if (auto ok = begin(call); !ok) return ok;
+  const auto stream = static_cast<CUstream>(call.task.stream);
+  if (!moves_here(call)) {
+    auto done = run_by_host(call, stream);
+    if (done) ended(false);
+    return done;
+  }
+  if (!watch_) {
+    watch_ = std::make_unique<StreamWatch>(
+        context_->get(), [this](const StreamWatch::Watched& put) { return await_put(put); });
+  }
+  // NCCL takes one call after the other, and streams do not wait for each other.
+  if (std::exchange(put_in_, stream) != stream) (void)watch_->settle();
+  auto events = watch_->events();
+  if (!events) return events.error();
+  const auto record = [&](const DeviceEvent& event) {
+    return cuda_done("cuEventRecord", cuda_driver()->event_record(event.get(), stream));
+  };
+  if (auto ok = record(events->begun); !ok) return ok;
+  if (auto ok = launch_here(call, stream); !ok) return ok;
+  if (auto ok = record(events->passed); !ok) return ok;
+  StreamWatch::Watched put{
+      .call = call, .limit = limit, .events = std::move(*events), .ended = std::move(ended)};
+  put.call.counts = nullptr;
+  put.call.list = nullptr;
+  return watch_->add(std::move(put));
+}
+
+bool CudaPlane::settle() { return !watch_ || watch_->settle(); }
+
+Result<void> CudaPlane::run_by_host(const Call& call, CUstream stream) {
   if (!host_) {
     const auto wait = [this](const Call& of, CUevent event) { return await_event(of, event); };
     host_ = std::make_unique<HostPath>(settings_.rank, settings_.size, settings_.on_host, wait);
@@ -140,10 +197,9 @@ Result<void> CudaPlane::run(const Call& call) {
   return host_->run(call, stream);
 }
 
-// By NCCL, or in a world of one, where there are only copies.
-Result<void> CudaPlane::run_here(const Call& call, CUstream stream) {
+// By NCCL, or in a world of one, where there are only copies. Returns when the stream has them.
+Result<void> CudaPlane::launch_here(const Call& call, CUstream stream) {
   const auto steps = nccl_steps(call, settings_.rank, settings_.size);
-  if (steps.empty()) return {};
   bool alone = true;
   for (const NcclStep& step : steps) {
     if (step.kind != NcclStep::Kind::copy) {
@@ -155,17 +211,13 @@ Result<void> CudaPlane::run_here(const Call& call, CUstream stream) {
         step.count * dtype_bytes(call.dtype), stream);
     if (copied != CUDA_SUCCESS) return cuda_error("cuMemcpyDtoDAsync", copied);
   }
-  if (!alone) {
-    const ncclResult_t launched = comm_->launch(steps, call, stream);
-    if (launched != ncclSuccess && launched != ncclInProgress) {
-      return end(call, {DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched)});
-    }
-    // NCCL wants this before anything waits for the stream.
-    if (auto ok = await_nccl(call, call.deadline); !ok) return ok;
+  if (alone) return {};
+  const ncclResult_t launched = comm_->launch(steps, call, stream);
+  if (launched != ncclSuccess && launched != ncclInProgress) {
+    return end(call, {DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched)});
   }
-  const CUresult recorded = cuda_driver()->event_record(passed_.get(), stream);
-  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
-  return await_event(call, passed_.get());
+  // NCCL wants this before anything waits for the stream.
+  return await_nccl(call, call.deadline);
 }
 
 std::string CudaPlane::explain(const Call& call) const {
@@ -317,12 +369,20 @@ Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
   return end(call, watched);
 }
 
+// On the watch's thread.
+Result<void> CudaPlane::await_put(const StreamWatch::Watched& put) {
+  Call call = put.call;
+  call.deadline = kNever;
+  if (auto ok = await_event(call, put.events.begun.get()); !ok) return ok;
+  call.deadline = deadline_after(steady_now(), put.limit);
+  return await_event(call, put.events.passed.get());
+}
+
 // Where the call has failed, NCCL's communicator has with it: it is ended before anybody goes on.
 Result<void> CudaPlane::end(const Call& call, const Watched& watched) {
   if (watched.verdict == DeviceVerdict::done) return {};
   Error error = settings_.ended(cause(call, watched));
   if (comm_) comm_->abort();
-  comm_.reset();
   return error;
 }
 

@@ -48,6 +48,12 @@ class DevicePlane : public Plane {
   // Fills in `task` of a call on device memory: it begins after what `stream` (a CUstream) holds
   // now. at_once: run() follows on this thread, with nothing in between.
   virtual Result<void> attach(Call& call, int device, void* stream, bool at_once) = 0;
+  // As run(), at once, but where NCCL moves the data, or nothing needs to be moved between ranks,
+  // it returns when the stream has the call. Somebody else waits for it then: `ended` comes when it
+  // is done or has failed, unless this fails. The call's time begins when its stream comes to it.
+  virtual Result<void> put(const Call& call, std::function<void(bool failed)> ended) = 0;
+  // Until all that was put is done or has failed. False: some of it has failed.
+  virtual bool settle() = 0;
 
   // For messages, which go by the host whatever their buffers are, so that tags, any source and a
   // peer with its buffer elsewhere are as ever. Beside a run() on another thread.

@@ -57,6 +57,8 @@ Result<std::unique_ptr<NcclComm>> NcclComm::begin(const NcclLibrary& nccl, const
 NcclComm::~NcclComm() { abort(); }
 
 ncclResult_t NcclComm::state() const {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return ncclInvalidUsage;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl_.comm_get_async_error(comm_, &state);
   return asked == ncclSuccess ? state : asked;
@@ -66,6 +68,7 @@ Error NcclComm::error(std::string_view activity, ncclResult_t result) const {
   const bool remote = result == ncclRemoteError || result == ncclSystemError;
   Error error{.code = remote ? Errc::peer_lost : Errc::io,
               .what = fmt::format("{}: NCCL: {}", activity, nccl_.get_error_string(result))};
+  const std::lock_guard lock(mutex_);
   const char* const more = comm_ != nullptr ? nccl_.get_last_error(comm_) : nullptr;
   if (more != nullptr && *more != '\0') error.what += fmt::format(" ({})", more);
   return error;
@@ -100,6 +103,8 @@ ncclResult_t NcclComm::launch(const std::vector<NcclStep>& steps, const Call& ca
   const auto accepted = [](ncclResult_t result) {
     return result == ncclSuccess || result == ncclInProgress;
   };
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return ncclInvalidUsage;
   ncclResult_t first = nccl_.group_start();
   for (const NcclStep& step : steps) {
     if (accepted(first)) first = launch_one(step, call, stream);
@@ -132,8 +137,12 @@ void NcclComm::leave() {
 }
 
 bool NcclComm::abort() {
-  if (comm_ == nullptr) return true;
-  const ncclComm_t comm = std::exchange(comm_, nullptr);
+  ncclComm_t comm = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    comm = std::exchange(comm_, nullptr);
+  }
+  if (comm == nullptr) return true;
   const NcclLibrary& nccl = nccl_;
   const bool over = returns_within(kAbortPatience, [&nccl, comm] { nccl.comm_abort(comm); });
   if (!over) log_warn("NCCL does not return from ncclCommAbort: left behind");

@@ -1,9 +1,11 @@
 // NcclComm: one of NCCL's communicators, which never blocks its caller: each function returns while
-// NCCL may still be at it, and state() says so.
+// NCCL may still be at it, and state() says so. Any thread, but for begin() and leave(): who waits
+// for a call may end it while another one is launched.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,7 +27,7 @@ class NcclComm {
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  // ncclSuccess, ncclInProgress, or what has gone wrong since.
+  // ncclSuccess, ncclInProgress, or what has gone wrong since: also that it is over.
   ncclResult_t state() const;
   // What went wrong, in NCCL's words: "all_reduce #17: NCCL: remote process exited …".
   Error error(std::string_view activity, ncclResult_t result) const;
@@ -45,7 +47,8 @@ class NcclComm {
   ncclResult_t launch_one(const NcclStep& step, const Call& call, CUstream stream);
 
   const NcclLibrary& nccl_;
-  ncclComm_t comm_;  // null: over
+  mutable std::mutex mutex_;  // while NCCL uses it nobody may end it
+  ncclComm_t comm_;           // null: over
 };
 
 }  // namespace dlaunch

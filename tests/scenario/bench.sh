@@ -48,12 +48,16 @@ for r in json.load(open("j.json"))["results"]:
     assert not served or abs(r["median_us"] - r["nccl_us"] - r["over_nccl_us"]) < 1e-9, r
 END
   done
+  for c in all_reduce reduce_scatter; do
+    beside dlaunch-bench $c -b 64 -d int32 --queue 100; expect_out 'Out of bounds values : 0 OK'
+  done
   beside env LOCAL_RANK=0 dlaunch-bench all_reduce -b 64 --csv c.csv
   grep -q 'wrong,cpu_s_per_gb,nccl_us,over_nccl_us,over_nccl_pct,host_us$' c.csv && grep -Eq '^all_reduce,2,64,16,float,sum,out,.*,,,,[0-9.]+$' c.csv || { cat c.csv; fail "the CSV file"; }
   expect_out 'NCCL by itself: rank 0 and rank 1 share one GPU'; expect_out ' N/A +N/A +N/A +[0-9.]+ +0 '
 fi
-for c in 'all_reduce' '--device cuda gather' '--device cuda --plan all_reduce'; do
-  run dlaunch --nproc 2 dlaunch-bench $c --compare; expect_code 64
+for c in 'all_reduce --compare' '--device cuda gather --compare' '--device cuda --plan all_reduce --compare' \
+  'all_reduce --queue 2' '--device cuda all_reduce --queue 2 --overlap'; do
+  run dlaunch --nproc 2 dlaunch-bench $c; expect_code 64
 done
 if ! ldconfig -p | grep -q libcuda.so.1; then
   run dlaunch --nproc 2 dlaunch-bench all_reduce --device cuda

@@ -316,11 +316,26 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  *
  * A call begins when what was in `stream` (a cudaStream_t or CUstream of that GPU; NULL: the legacy
  * default stream) at the call is done, and the result is there when it returns, or when its request
- * has been waited for. The stream is set for all later calls, also after dl_rejoin(), and not given
- * with each: one program
- * serves host and device memory, and a communicator is for one thread at a time anyway.
+ * has been waited for; see dl_set_stream_ordered(). The stream is set for all later calls, also
+ * after dl_rejoin(), and not given with each: one program serves host and device memory, and a
+ * communicator is for one thread at a time anyway.
  * DL_ERR_UNSUPPORTED: this library was built without the headers of CUDA and NCCL. */
 DL_API dl_result dl_set_stream(dl_comm* comm, void* stream);
+
+/* on != 0: calls on device memory that block return when the stream has them, as those of NCCL do,
+ * and what is put in the stream later comes after them; the host goes on meanwhile. So events are
+ * the caller's own: the stream waits for one before a call, and records one after it. What goes
+ * through the host's memory still returns when it is done, and so do calls with a request. A call's
+ * time limit begins when its stream comes to it. Calls follow each other whatever their streams:
+ * the first one in another stream waits for those before. Up to 64 are under way at a time.
+ * A call that fails later ends the communicator: later calls return its error, once nothing of the
+ * library is in the stream any more. What else the stream does meanwhile goes on with whatever is
+ * in the buffers, so before results are kept for good, ask dl_sync(), as commits of elastic state
+ * do; dl_finalize() waits, too. Not to be captured in a CUDA graph. */
+DL_API dl_result dl_set_stream_ordered(dl_comm* comm, int on);
+/* Waits until all calls that have returned so are done. DL_OK: they are, and well; otherwise the
+ * error that has ended the communicator. Not collective; DL_OK where there is no such call. */
+DL_API dl_result dl_sync(dl_comm* comm);
 
 /* How later calls on this communicator move the memory of GPUs: "auto", as above, or "cpu", through
  * the host's memory, as with DLAUNCH_BACKEND. On all ranks, before the first such call;

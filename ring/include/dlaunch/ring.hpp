@@ -341,8 +341,10 @@ class Communicator {
     return Communicator(made);
   }
   bool valid() const { return comm_ != nullptr; }
-  // See dl_set_stream(), dl_copy().
+  // See dl_set_stream(), dl_set_stream_ordered(), dl_sync(), dl_copy().
   void set_stream(void* stream) { check(dl_set_stream(get(), stream)); }
+  void set_stream_ordered(bool on) { check(dl_set_stream_ordered(get(), on ? 1 : 0)); }
+  void sync() { check(dl_sync(get())); }
   void copy(void* to, const void* from, std::size_t bytes) {
     check(dl_copy(get(), to, from, bytes));
   }

@@ -161,12 +161,7 @@ TEST_CASE("device: a call begins after what its stream holds, and no earlier") {
     all_well({2, "shm"}, [gpus](int rank, dl_comm*& comm) {
       const int gpu = gpu_of(gpus, rank);
       DeviceVector<std::int32_t> x(4, gpu, 1);
-      CUcontext context = nullptr;
-      cuDevicePrimaryCtxRetain(&context, gpu);
-      cuCtxPushCurrent(context);
-      CUstream stream = nullptr;
-      EXPECT(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
-      cuCtxPopCurrent(&context);
+      const CUstream stream = make_stream(gpu);
       EXPECT(dl_set_stream(comm, stream) == DL_OK);
       for (int turn = 0; turn < 5; ++turn) {
         // Work of the user's that is still to come when the call is made, or started.
@@ -193,6 +188,70 @@ TEST_CASE("device: a call begins after what its stream holds, and no earlier") {
       }
       EXPECT(dl_set_stream(comm, nullptr) == DL_OK);
       cuStreamDestroy(stream);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("device: in stream order a call returns at once, and the stream goes on after it") {
+  for (const int ranks : {1, 2}) {
+    CAPTURE(ranks);
+    all_well({ranks, "shm"}, [ranks](int rank, dl_comm*& comm) {
+      DeviceVector<std::int32_t> x(4, rank), seen(1, rank);
+      const CUstream stream = make_stream(rank), other = make_stream(rank);
+      EXPECT(dl_set_stream(comm, stream) == DL_OK);
+      EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
+      for (int turn = 0; turn < 5; ++turn) {
+        Gate gate;
+        fake_gpu_enqueue(stream, [&] {
+          gate.pass();
+          for (std::size_t i = 0; i < 4; ++i) x[i] = 10 + turn;
+        });
+        EXPECT(dl_all_reduce(comm, x.data(), x.data(), 4, DL_INT32, DL_SUM) == DL_OK);
+        fake_gpu_enqueue(stream, [&] { seen[0] = x[3]; });
+        std::int32_t meanwhile = 1;  // the host goes on
+        EXPECT(dl_all_reduce(comm, &meanwhile, &meanwhile, 1, DL_INT32, DL_SUM) == DL_OK);
+        EXPECT(meanwhile == ranks);
+        gate.open();
+        EXPECT(dl_sync(comm) == DL_OK);
+        EXPECT(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+        EXPECT(seen[0] == ranks * (10 + turn));
+      }
+      // One that comes by another stream, and one that nobody asks about before the end.
+      for (const CUstream next : {other, stream}) {
+        EXPECT(dl_set_stream(comm, next) == DL_OK);
+        EXPECT(dl_all_reduce(comm, x.data(), x.data(), 4, DL_INT32, DL_SUM) == DL_OK);
+      }
+      dl_finalize(comm);
+      comm = nullptr;
+      EXPECT(x[3] == ranks * ranks * ranks * 14);
+      cuStreamDestroy(stream);
+      cuStreamDestroy(other);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("device: in stream order hundreds of calls may follow each other") {
+  for (const Gpus gpus : kGpus) {
+    all_well({3, "shm"}, [gpus](int rank, dl_comm*& comm) {
+      constexpr int kCalls = 300;
+      const int gpu = gpu_of(gpus, rank);
+      DeviceVector<std::int64_t> x(1, gpu, rank), y(1, gpu, 1);
+      EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
+      for (int i = 0; i < kCalls; ++i) {
+        EXPECT(dl_all_reduce(comm, x.data(), x.data(), 1, DL_INT64, DL_MAX) == DL_OK);
+        const bool own = i % 7 == 0;  // and a request now and then
+        dl_request* request = nullptr;
+        if (own) {
+          EXPECT(dl_iall_reduce(comm, y.data(), y.data(), 1, DL_INT64, DL_MIN, &request) == DL_OK);
+        }
+        EXPECT(dl_broadcast(comm, x.data(), 1, DL_INT64, i % 3) == DL_OK);
+        if (own) EXPECT(dl_wait(&request) == DL_OK);
+      }
+      EXPECT(dl_sync(comm) == DL_OK);
+      EXPECT(x[0] == 2);
+      EXPECT(y[0] == 1);
       return 0;
     });
   }

@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "device_world.h"
 
@@ -118,6 +121,42 @@ TEST_CASE("device failure: a rank that dies is named where its memory goes throu
          .expected = DL_ERR_PEER_LOST,
          .text = "rank 1",
          .gpus = Gpus::shared});
+}
+
+TEST_CASE("device failure: in stream order the time of a call begins when its stream comes to it") {
+  const auto codes = run({2, "shm", 30, kShort}, [](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(10, rank, 1);
+    EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
+    fake_gpu_enqueue(nullptr, [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
+    EXPECT(dl_sync(comm) == DL_OK);
+    EXPECT(x[9] == 4);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 0});
+}
+
+TEST_CASE(
+    "device failure: in stream order what has failed is told by the next call and by the end") {
+  ::setenv("FAKE_NCCL", "1:1:wedge", 1);
+  const auto codes = run({2, "shm", 30, kShort}, [](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(10, rank, 1);
+    EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
+    for (int i = 0; i < 5; ++i) {  // all but the first behind the one that stands still
+      EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
+    }
+    EXPECT(dl_sync(comm) == DL_ERR_PEER_LOST);
+    const std::string told = dl_last_error(comm);
+    EXPECT(told.find("all_reduce #2 stands still on the GPUs") != std::string::npos);
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_ERR_PEER_LOST);
+    EXPECT(dl_last_error(comm) == told);
+    float host = 0;
+    EXPECT(dl_all_reduce(comm, &host, &host, 1, DL_FLOAT32, DL_SUM) == DL_ERR_PEER_LOST);
+    return 0;
+  });
+  ::unsetenv("FAKE_NCCL");
+  CHECK(codes == std::vector<int>{0, 0});
 }
 
 TEST_CASE("device failure: a frozen rank is named when the others' time is up") {

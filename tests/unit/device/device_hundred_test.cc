@@ -45,8 +45,22 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-dl_result add_up(dl_comm* comm, DeviceVector<float>& x) {
+// Either way of returning: when the sum is there, or when the stream has the call.
+enum class Order { host, stream };
+
+// add_up: to its end, in either order.
+dl_result start_adding(dl_comm* comm, DeviceVector<float>& x) {
   return dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM);
+}
+dl_result add_up(dl_comm* comm, DeviceVector<float>& x) {
+  const dl_result result = start_adding(comm, x);
+  return result == DL_OK ? dl_sync(comm) : result;
+}
+
+dl_result join_in(Order order, const std::string& url, const World& world, int rank,
+                  dl_comm*& comm) {
+  const dl_result result = join(url, world, rank, comm);
+  return result == DL_OK ? dl_set_stream_ordered(comm, order == Order::stream) : result;
 }
 
 // Counts how a survivor's call ended; `lost` is who must be named, -1: nobody.
@@ -65,9 +79,9 @@ struct Lane {
 
 // One communicator, whose third call fails by FAKE_NCCL. False: it did not come so far, because the
 // machine was too slow for the deadline, which holds for the first two as well.
-bool play(Tally& tally, const std::string& url, double limit, int rank, Lane& lane) {
+bool play(Tally& tally, const std::string& url, double limit, Order order, int rank, Lane& lane) {
   dl_comm* comm = nullptr;
-  bool healthy = join(url, {2, "shm", 30, limit}, rank, comm) == DL_OK;
+  bool healthy = join_in(order, url, {2, "shm", 30, limit}, rank, comm) == DL_OK;
   DeviceVector<float> x(100, rank, 1);
   for (int i = 0; healthy && i < kHealthyCalls; ++i) healthy = add_up(comm, x) == DL_OK;
   // Both have had their two calls before one can fail.
@@ -85,7 +99,7 @@ bool play(Tally& tally, const std::string& url, double limit, int rank, Lane& la
 }
 
 // `lanes` worlds at once, of two ranks each, which live through one communicator after the other.
-void check_by_command(const char* command, double limit, int lanes) {
+void check_by_command(const char* command, double limit, int lanes, Order order) {
   ::setenv("FAKE_NCCL", command, 1);
   const auto tally = make_tally();
   const int each = (trials() + lanes - 1) / lanes;
@@ -98,7 +112,7 @@ void check_by_command(const char* command, double limit, int lanes) {
         int done = 0;
         for (int trial = 0; done < each && trial < 3 * each; ++trial) {
           const std::string url = lane.folder.url() + "/" + std::to_string(trial);
-          done += play(*tally, url, limit, rank, lane);
+          done += play(*tally, url, limit, order, rank, lane);
         }
         if (rank == 0) tally->played += done;
         return 0;
@@ -120,24 +134,26 @@ constexpr int kVictim = 1, kSurvivors = 2;
 
 struct Killing {
   Gpus gpus;
+  Order order;
   TempFolder folder;
   Gate under_way, ended;
   std::string url(int trial) const { return folder.url() + "/" + std::to_string(trial); }
 };
 
-// Adds up until it fails.
+// Adds up until it fails: in stream order with many calls under way.
 dl_result add_up_for_ever(Killing& killing, dl_comm* comm, int rank) {
   DeviceVector<float> x(100, gpu_of(killing.gpus, rank), 0);
   dl_result result = add_up(comm, x);
   killing.under_way.open();
-  while (result == DL_OK) result = add_up(comm, x);
+  while (result == DL_OK) result = start_adding(comm, x);
   return result;
 }
 
 int survive(Killing& killing, Tally& tally, int rank) {
   for (int trial = 0; trial < trials(); ++trial) {
     dl_comm* comm = nullptr;
-    EXPECT(join(killing.url(trial), {3, "shm", 30, kDeadline}, rank, comm) == DL_OK);
+    EXPECT(join_in(killing.order, killing.url(trial), {3, "shm", 30, kDeadline}, rank, comm) ==
+           DL_OK);
     const dl_result result = add_up_for_ever(killing, comm, rank);
     // That it was in time the parent sees, who has killed.
     count(tally, comm, result, 0, kDeadline, kVictim);
@@ -148,8 +164,8 @@ int survive(Killing& killing, Tally& tally, int rank) {
   return 0;
 }
 
-void check_killed(Gpus gpus) {
-  Killing killing{.gpus = gpus, .folder = {}, .under_way = {}, .ended = {}};
+void check_killed(Gpus gpus, Order order = Order::host) {
+  Killing killing{.gpus = gpus, .order = order, .folder = {}, .under_way = {}, .ended = {}};
   const auto tally = make_tally();
   std::vector<pid_t> survivors;
   for (const int rank : {0, 2}) {
@@ -159,7 +175,8 @@ void check_killed(Gpus gpus) {
   for (int trial = 0; trial < trials(); ++trial) {
     const pid_t victim = start([&] {
       dl_comm* comm = nullptr;
-      if (join(killing.url(trial), {3, "shm", 30, kDeadline}, kVictim, comm) != DL_OK) return 1;
+      const World world{3, "shm", 30, kDeadline};
+      if (join_in(order, killing.url(trial), world, kVictim, comm) != DL_OK) return 1;
       add_up_for_ever(killing, comm, kVictim);
       return 2;
     });
@@ -181,15 +198,19 @@ void check_killed(Gpus gpus) {
 }  // namespace
 
 TEST_CASE("device failure, often: an error that NCCL reports is a lost round on all ranks") {
-  check_by_command("1:2:async_error", kDeadline, 5);
+  for (const Order order : {Order::host, Order::stream}) {
+    check_by_command("1:2:async_error", kDeadline, 5, order);
+  }
 }
 
 TEST_CASE("device failure, often: a collective that NCCL never ends is a lost round in time") {
-  check_by_command("1:2:wedge", kShort, 25);
+  for (const Order order : {Order::host, Order::stream}) {
+    check_by_command("1:2:wedge", kShort, 25, order);
+  }
 }
 
 TEST_CASE("device failure, often: a peer that is killed is named, in NCCL") {
-  check_killed(Gpus::own);
+  for (const Order order : {Order::host, Order::stream}) check_killed(Gpus::own, order);
 }
 
 TEST_CASE("device failure, often: a peer that is killed is named, through the host's memory") {

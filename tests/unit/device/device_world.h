@@ -16,6 +16,16 @@ enum class Gpus { own, shared };
 inline constexpr Gpus kGpus[] = {Gpus::own, Gpus::shared};
 inline int gpu_of(Gpus gpus, int rank) { return gpus == Gpus::own ? rank : 0; }
 
+inline CUstream make_stream(int gpu) {
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  cuDevicePrimaryCtxRetain(&context, gpu);
+  cuCtxPushCurrent(context);
+  cuStreamCreate(&stream, 0);
+  cuCtxPopCurrent(&context);
+  return stream;
+}
+
 // Elements in device memory. Nobody but the fakes may touch them at data().
 template <class T>
 class DeviceVector {
