@@ -53,6 +53,14 @@ struct dl_request {
 
 namespace {
 
+// A group, which does not rejoin.
+dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
+  auto* const comm = new dl_comm;
+  comm->job.op_timeout = group->op_timeout();
+  comm->impl = std::move(group);
+  return comm;
+}
+
 // Of dl_init, which has no communicator to keep it in.
 thread_local std::string t_init_error;
 
@@ -540,8 +548,7 @@ dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
     auto made = impl.split(color, key);
     if (!made) return made.error();
     if (*made == nullptr) return {};
-    *group = new dl_comm;
-    (*group)->impl = std::move(*made);
+    *group = comm_of(std::move(*made));
     return {};
   });
 }
@@ -555,8 +562,7 @@ dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op
     *group = nullptr;
     auto made = impl.group({ranks, ranks + size}, tag, op_timeout_s);
     if (!made) return made.error();
-    *group = new dl_comm;
-    (*group)->impl = std::move(*made);
+    *group = comm_of(std::move(*made));
     return {};
   });
 }

@@ -443,11 +443,15 @@ TEST_CASE(
     EXPECT(dl_copy(comm, host.data(), x.data(), 12) == DL_ERR_TIMEOUT);
     EXPECT(std::string(dl_last_error(comm)).find("its stream") != std::string::npos);
     EXPECT(dl_copy(comm, x.data(), host.data(), 12) == DL_ERR_TIMEOUT);
+    dl_comm* group = nullptr;  // has the limit of the whole
+    EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);
+    EXPECT(dl_copy(group, host.data(), x.data(), 12) == DL_ERR_TIMEOUT);
     gate.open();
     dl_result result = DL_ERR_TIMEOUT;
     while (result == DL_ERR_TIMEOUT) result = dl_copy(comm, host.data(), x.data(), 12);
     EXPECT(result == DL_OK);
     EXPECT(host == std::vector<int>(3, 5));
+    dl_finalize(group);
     return 0;
   });
 }
