@@ -157,7 +157,8 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   // Forced sockets hide which ranks share this host's cores: perhaps all.
   const int local_ranks =
       job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
-  const StreamOptions options{.local_ranks = local_ranks, .usable_cores = usable_cores(job_)};
+  job_.local_cores = met->cores;  // groups go by it, too
+  const StreamOptions options{.local_ranks = local_ranks, .usable_cores = met->cores};
   const auto open = [&](std::vector<UniqueFd> sockets,
                         std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,

@@ -82,7 +82,7 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
     group.world_ranks.push_back(job_.world_rank(rank));
   }
   // Other groups may be at work at the same time: each has its share of the cores.
-  group.local_cores = std::max(1, usable_cores(job_) * group.size / job_.size);
+  group.local_cores = std::max(1, job_.local_cores * group.size / job_.size);
   group.hosts_store = false;  // whoever serves it does so already
   // They are all there: it is an operation, too, and ends with the limit of one.
   if (job_.op_timeout >= Duration::zero()) {

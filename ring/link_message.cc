@@ -9,11 +9,12 @@
 
 #include "base/codec.h"
 #include "base/failpoint.h"
+#include "ring/cpus.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4;
+constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4 + 2;
 constexpr std::size_t kMaxText = 1000;
 
 Error peer_ended() { return {.code = Errc::peer_lost, .what = "it ended while joining"}; }
@@ -78,14 +79,16 @@ Result<void> receive_all(int link, std::span<char> out, std::vector<UniqueFd>& f
 
 Result<void> send_link_message(int link, const LinkMessage& said, const std::vector<int>& fds,
                                TimePoint deadline) {
-  DL_ASSERT(fds.size() <= kMaxPassedFds);
+  DL_ASSERT(fds.size() <= kMaxPassedFds && said.cpus.size() <= kMostCpuBytes);
   const auto text = std::string_view(said.error.what).substr(0, kMaxText);
   Writer out;
   out.put(static_cast<std::uint8_t>(said.answer));
   out.put(static_cast<std::uint8_t>(said.error.code));
   out.put(static_cast<std::uint16_t>(text.size()));
   out.put(static_cast<std::int32_t>(said.error.rank));
+  out.put(static_cast<std::uint16_t>(said.cpus.size()));
   out.put_raw(text);
+  out.put_raw(said.cpus);
 
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPassedFds)] = {};
   iovec payload{const_cast<char*>(out.bytes().data()), out.bytes().size()};
@@ -124,12 +127,16 @@ Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   got.error.code = static_cast<Errc>(in.get<std::uint8_t>());
   const auto size = in.get<std::uint16_t>();
   got.error.rank = in.get<std::int32_t>();
+  const auto cpu_bytes = in.get<std::uint16_t>();
   if (got.answer < LinkMessage::Answer::yes || got.answer > LinkMessage::Answer::failed ||
-      got.error.code > Errc::unsupported || size > kMaxText) {
+      got.error.code > Errc::unsupported || size > kMaxText || cpu_bytes > kMostCpuBytes) {
     return nonsense;
   }
   got.error.what.resize(size);
-  if (auto ok = receive_all(link, got.error.what, got.fds, deadline); !ok) return ok.error();
+  got.cpus.resize(cpu_bytes);
+  for (const std::span<char> part : {std::span<char>(got.error.what), std::span<char>(got.cpus)}) {
+    if (auto ok = receive_all(link, part, got.fds, deadline); !ok) return ok.error();
+  }
   return got;
 }
 

@@ -1,6 +1,7 @@
 // LinkMessage: what two ranks tell each other over their control link while they come together,
 // before the control thread owns it: whether this side could do its part, with descriptors where
-// both are on one host. On the wire: u8 answer, u8 error code, u16 text length, i32 rank, text.
+// both are on one host, and the CPUs it may run on. On the wire: u8 answer, u8 error code, u16 text
+// length, i32 rank, u16 length of the set of CPUs, text, set.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct LinkMessage {
   };
   Answer answer = Answer::yes;
   Error error;
-  std::vector<UniqueFd> fds;  // of a message received
+  std::string cpus{};           // see ring/cpus.h
+  std::vector<UniqueFd> fds{};  // of a message received
 };
 
 inline constexpr std::size_t kMaxPassedFds = 4;

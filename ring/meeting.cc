@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
+#include "ring/cpus.h"
 #include "ring/link_message.h"
 #include "ring/shm_plane.h"
 
@@ -59,6 +60,7 @@ class Meeting {
                         const Result<ShmData>& own, LinkMessage& answer);
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
+  void count_cores(const std::string& cpus);
   bool leads() const { return met_.locals.front() == job_.rank; }
   Peer& peer(int rank) { return met_.mesh.peers[static_cast<std::size_t>(rank)]; }
   LinkMessage failed_at(int rank, Error error);
@@ -68,6 +70,7 @@ class Meeting {
   const std::string prefix_;
   AbortFlag& abort_;
   const TimePoint deadline_;
+  const std::string own_cpus_ = own_cpus();
   Met met_;
 };
 
@@ -92,12 +95,16 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
   }
   const bool may_share =
       job_.transport == "auto" || (job_.transport == "shm" && met_.mesh.one_host());
-  auto verdict = agree(may_share ? try_sharing() : no("the ranks are not all on one host"));
+  LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
+  own.cpus = own_cpus_;
+  auto verdict = agree(std::move(own));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
   failpoint("meeting.agreed");
   met_.shared = verdict->answer == Answer::yes;
   if (!met_.shared) {
+    // Of all hosts as if they were one: it is enough to see whether each rank has a core.
+    count_cores(verdict->cpus);
     met_.shm.reset();
     met_.lives = {};
     if (job_.transport == "shm") {
@@ -135,7 +142,7 @@ LinkMessage Meeting::try_sharing() {
   met_.regions = std::make_shared<ShmRegions>(local_rank);
   auto plane =
       make_shm_plane(local_rank, locals, *control, std::move(*own), std::move(data), abort_,
-                     {.usable_cores = usable_cores(job_),
+                     {.usable_cores = met_.cores,
                       .names = met_.locals,
                       .regions = met_.regions,
                       .plan_rules = job_.plan_rules});
@@ -144,10 +151,17 @@ LinkMessage Meeting::try_sharing() {
   return {};
 }
 
+// By the launcher's count, or that of these CPUs.
+void Meeting::count_cores(const std::string& cpus) {
+  met_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
+}
+
 // Passes every rank's data segment, and the first one's control segment, to the others of the host.
 Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
                                const Result<ShmData>& own, LinkMessage& answer) {
   std::vector<int> fds;
+  answer.cpus = own_cpus_;
+  std::string cpus = own_cpus_;  // of this host's ranks
   if (answer.answer == Answer::yes) {
     fds.push_back(own->fd.get());
     if (leads()) fds.push_back(control->get());
@@ -162,6 +176,7 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
     if (r == job_.rank) continue;
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
     if (!got) return failed_at(r, got.error()).error;
+    cpus = united(std::move(cpus), got->cpus);
     if (answer.answer != Answer::yes) continue;
     if (got->answer != Answer::yes) {
       answer = std::move(*got);
@@ -173,6 +188,7 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
       if (i == 0) control = std::move(got->fds[1]);
     }
   }
+  count_cores(cpus);
   return {};
 }
 
@@ -210,22 +226,18 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
 }
 
 LinkMessage Meeting::hear_all(LinkMessage own) {
+  std::string cpus = own.cpus;
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 2 * kPatience));
     if (!got) return failed_at(r, got.error());
+    cpus = united(std::move(cpus), got->cpus);
     if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
   }
+  own.cpus = std::move(cpus);
   return own;
 }
 
 }  // namespace
-
-int usable_cores(const JobView& job) {
-  if (job.local_cores > 0) return job.local_cores;
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);

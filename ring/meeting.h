@@ -19,6 +19,7 @@ namespace dlaunch {
 struct Met {
   Mesh mesh;
   std::vector<int> locals;              // the ranks of this host, ascending
+  int cores = 1;                        // that they may use together, as all of them know
   bool shared = false;                  // the ranks of every host share memory
   std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
   Lives lives;                          // likewise
@@ -30,8 +31,5 @@ struct Met {
 // sends all to the sockets, with one warning by rank 0; with transport "shm" it is
 // Errc::unsupported on all. The flag must outlive the plane. `parent` as for connect_mesh().
 Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent = nullptr);
-
-// Cores that the ranks of this host may use together.
-int usable_cores(const JobView& job);
 
 }  // namespace dlaunch

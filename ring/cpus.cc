@@ -1,0 +1,41 @@
+#include "ring/cpus.h"
+
+#include <sched.h>
+
+#include <bit>
+#include <cerrno>
+#include <vector>
+
+namespace dlaunch {
+
+std::string own_cpus() {
+  // The kernel wants room for all the CPUs that the machine could have.
+  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= kMostCpuBytes; bytes *= 2) {
+    std::vector<unsigned long> words(bytes / sizeof(unsigned long));
+    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+    if (::sched_getaffinity(0, bytes, set) != 0) {
+      if (errno == EINVAL) continue;
+      break;
+    }
+    std::string cpus(bytes, '\0');
+    for (std::size_t cpu = 0; cpu < bytes * 8; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set)) cpus[cpu / 8] |= static_cast<char>(1 << cpu % 8);
+    }
+    return cpus.substr(0, cpus.find_last_not_of('\0') + 1);
+  }
+  return {};
+}
+
+std::string united(std::string a, std::string_view b) {
+  if (a.size() < b.size()) a.resize(b.size());
+  for (std::size_t i = 0; i < b.size(); ++i) a[i] |= b[i];
+  return a;
+}
+
+int count_cpus(std::string_view set) {
+  int count = 0;
+  for (const char byte : set) count += std::popcount(static_cast<unsigned char>(byte));
+  return count;
+}
+
+}  // namespace dlaunch
