@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4). Our own, because loading and starting a library of cryptography takes longer
-// than all else that the start of a job computes; tests hold it against OpenSSL's.
+// SHA-256 (FIPS 180-4). Our own, because loading and starting a library of cryptography takes
+// longer than all else that the start of a job computes; tests hold it against OpenSSL's.
 #pragma once
 
 #include <array>
