@@ -39,7 +39,7 @@ Result<void> load_hwloc() {
   if (symbols.library == nullptr) {
     return Error{
         .code = Errc::unsupported,
-        .what = "this machine's cores are read with libhwloc.so.15, which is not installed"};
+        .what = "to find this machine's cores needs libhwloc.so.15, which it does not have"};
   }
   symbols.read(hwloc.topology_init, "hwloc_topology_init");
   symbols.read(hwloc.topology_destroy, "hwloc_topology_destroy");
