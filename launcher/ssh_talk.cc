@@ -33,7 +33,7 @@ constexpr const char* kScript =
     "exec \"$d/dlaunch\" --ssh-node \"$d\"";
 
 // As od shows them.
-std::string words_of(std::string_view bytes) {
+std::string hex_words(std::string_view bytes) {
   std::string words;
   for (const char c : bytes) {
     words += fmt::format("{}{:02x}", words.empty() ? "" : " ", static_cast<unsigned char>(c));
@@ -42,7 +42,7 @@ std::string words_of(std::string_view bytes) {
 }
 
 std::vector<std::string> script_arguments(const SameBinary& binary, std::size_t order_size) {
-  const std::string id = binary.build_id.empty() ? "none" : words_of(binary.build_id);
+  const std::string id = binary.build_id.empty() ? "none" : hex_words(binary.build_id);
   return {binary.path,
           std::to_string(binary.size),
           std::to_string(order_size),

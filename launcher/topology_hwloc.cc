@@ -87,7 +87,7 @@ std::set<int> members(hwloc_const_bitmap_t bitmap) {
   return cpus;
 }
 
-std::vector<hwloc_obj_t> objects(hwloc_topology_t topology, hwloc_obj_type_t type) {
+std::vector<hwloc_obj_t> all_of_type(hwloc_topology_t topology, hwloc_obj_type_t type) {
   const int depth = lib->get_type_depth(topology, type);
   std::vector<hwloc_obj_t> all;
   for (unsigned i = 0; i < lib->get_nbobjs_by_depth(topology, depth); ++i) {
@@ -106,6 +106,7 @@ int index_of(hwloc_obj_type_t type, hwloc_obj_t core, int otherwise) {
 // Memory is no ancestor of a core in hwloc 2 but hangs beside it; the nodeset is the way there.
 int numa_of(const std::vector<hwloc_obj_t>& nodes, hwloc_obj_t core) {
   const int os_index = lib->bitmap_first(core->nodeset);
+  if (os_index < 0) return 0;
   for (const hwloc_obj_t node : nodes) {
     if (static_cast<int>(node->os_index) == os_index) return static_cast<int>(node->logical_index);
   }
@@ -113,10 +114,10 @@ int numa_of(const std::vector<hwloc_obj_t>& nodes, hwloc_obj_t core) {
 }
 
 Topology to_value(hwloc_topology_t topology) {
-  auto cores = objects(topology, HWLOC_OBJ_CORE);
+  auto cores = all_of_type(topology, HWLOC_OBJ_CORE);
   // Some virtual machines show CPUs without cores.
-  if (cores.empty()) cores = objects(topology, HWLOC_OBJ_PU);
-  const auto nodes = objects(topology, HWLOC_OBJ_NUMANODE);
+  if (cores.empty()) cores = all_of_type(topology, HWLOC_OBJ_PU);
+  const auto nodes = all_of_type(topology, HWLOC_OBJ_NUMANODE);
   Topology value;
   for (const hwloc_obj_t core : cores) {
     Core one;

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-Result<const OpenSsl*> load() {
+Result<const OpenSsl*> load_openssl() {
   const std::string name = fmt::format("libssl.so.{}", OPENSSL_SHLIB_VERSION);
   // libcrypto is found with it.
   SymbolReader symbols{.library = open_library(name.c_str())};
@@ -56,7 +56,7 @@ Result<const OpenSsl*> load() {
 }  // namespace
 
 Result<const OpenSsl*> openssl() {
-  static const Result<const OpenSsl*> found = load();
+  static const Result<const OpenSsl*> found = load_openssl();
   return found;
 }
 

@@ -13,7 +13,7 @@ using namespace dlaunch;
 namespace {
 
 // Not one byte like the other, and not the same in two of them.
-std::string bytes_of(std::size_t size) {
+std::string noise(std::size_t size) {
   std::string bytes;
   for (std::uint32_t x = 0x9e3779b9u + static_cast<std::uint32_t>(size); bytes.size() < size;) {
     x ^= x << 13, x ^= x >> 17, x ^= x << 5;
@@ -22,7 +22,7 @@ std::string bytes_of(std::size_t size) {
   return bytes;
 }
 
-std::string text(const Sha256::Digest& digest) { return {digest.data(), digest.size()}; }
+std::string as_text(const Sha256::Digest& digest) { return {digest.data(), digest.size()}; }
 
 std::string openssl_sha256(const std::string& bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -51,12 +51,12 @@ TEST_CASE("SHA-256 agrees with the examples of FIPS 180") {
 
 TEST_CASE("SHA-256 is that of OpenSSL at every size around a block, in pieces of every size") {
   for (std::size_t size = 0; size <= 4 * Sha256::kBlock; ++size) {
-    const std::string bytes = bytes_of(size);
+    const std::string bytes = noise(size);
     const std::string want = openssl_sha256(bytes);
     for (std::size_t piece = 1; piece <= size + 1; piece += 1 + piece / 9) {
       Sha256 hash;
       for (std::size_t at = 0; at < size; at += piece) hash.add(bytes.substr(at, piece));
-      CHECK_MESSAGE(text(hash.end()) == want, size, " bytes in pieces of ", piece);
+      CHECK_MESSAGE(as_text(hash.end()) == want, size, " bytes in pieces of ", piece);
     }
   }
 }
@@ -64,16 +64,16 @@ TEST_CASE("SHA-256 is that of OpenSSL at every size around a block, in pieces of
 TEST_CASE("HMAC is that of OpenSSL with keys shorter and longer than a block") {
   for (std::size_t key = 1; key <= 3 * Sha256::kBlock; ++key) {
     for (const std::size_t size : {0, 1, 55, 56, 63, 64, 65, 300}) {
-      const std::string secret = bytes_of(key), message = bytes_of(size + 1000).substr(0, size);
-      CHECK_MESSAGE(text(hmac_sha256(secret, message)) == openssl_hmac(secret, message), "key of ",
-                    key, ", message of ", size);
+      const std::string secret = noise(key), message = noise(size + 1000).substr(0, size);
+      CHECK_MESSAGE(as_text(hmac_sha256(secret, message)) == openssl_hmac(secret, message),
+                    "key of ", key, ", message of ", size);
     }
   }
-  CHECK(text(hmac_sha256("", "x")) == openssl_hmac("", "x"));
+  CHECK(as_text(hmac_sha256("", "x")) == openssl_hmac("", "x"));
 }
 
 TEST_CASE("MACs differ by any one of their bits") {
-  const std::string mac = text(hmac_sha256("key", "message"));
+  const std::string mac = as_text(hmac_sha256("key", "message"));
   CHECK(macs_equal(mac, mac));
   CHECK_FALSE(macs_equal(mac, mac.substr(1)));
   for (std::size_t bit = 0; bit < 8 * mac.size(); ++bit) {
