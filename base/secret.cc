@@ -1,15 +1,11 @@
 #include "base/secret.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
 
 #include "base/unique_fd.h"
 
@@ -17,8 +13,11 @@ namespace dlaunch {
 
 Result<std::string> random_bytes(std::size_t bytes) {
   std::string out(bytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(bytes)) != 1) {
-    return Error{.code = Errc::io, .what = "the system's random generator gave nothing"};
+  for (std::size_t got = 0; got < bytes;) {
+    const ssize_t more = ::getrandom(out.data() + got, bytes - got, 0);
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0) return errno_error("get random bytes from the system", errno);
+    got += static_cast<std::size_t>(more);
   }
   return out;
 }
@@ -43,12 +42,10 @@ Result<std::string> random_hex(std::size_t bytes) {
 }
 
 std::string sha256_hex(std::string_view bytes) {
-  char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  const int done = EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest),
-                              &size, EVP_sha256(), nullptr);
-  DL_ASSERT(done == 1);
-  return hex_of({digest, size});
+  Sha256 hash;
+  hash.add(bytes);
+  const auto digest = hash.end();
+  return hex_of({digest.data(), digest.size()});
 }
 
 Result<Secret> Secret::random() {
@@ -105,19 +102,15 @@ Result<Secret> Secret::load_or_make(const std::string& path) {
   return load(path);
 }
 
-Mac Secret::mac(std::string_view message) const {
-  Mac out{};
-  unsigned int size = 0;
-  // HMAC() wants a non-null key even when its length is 0.
-  const auto* done = HMAC(EVP_sha256(), bytes_.c_str(), static_cast<int>(bytes_.size()),
-                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                          reinterpret_cast<unsigned char*>(out.data()), &size);
-  DL_ASSERT(done != nullptr && size == kMacBytes);
-  return out;
-}
+Mac Secret::mac(std::string_view message) const { return hmac_sha256(bytes_, message); }
 
 bool macs_equal(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  if (a.size() != b.size()) return false;
+  volatile unsigned char differ = 0;  // or the loop might end at the first byte
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    differ = static_cast<unsigned char>(differ | (a[i] ^ b[i]));
+  }
+  return differ == 0;
 }
 
 }  // namespace dlaunch

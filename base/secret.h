@@ -1,18 +1,19 @@
-// The job's secret and what is made of it. Crypto is OpenSSL's.
+// The job's secret and what is made of it.
 // A secret travels by a 0600 file (DLAUNCH_SECRET_FILE), never in argv, a log or the environment.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/result.h"
+#include "base/sha256.h"
 
 namespace dlaunch {
 
-inline constexpr std::size_t kMacBytes = 32;
-using Mac = std::array<char, kMacBytes>;
+using Mac = Sha256::Digest;
+inline constexpr std::size_t kMacBytes = std::tuple_size_v<Mac>;
 
 class Secret {
  public:

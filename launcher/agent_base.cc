@@ -9,6 +9,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "launcher/process_tree.h"
+#include "rendezvous/tls_channel.h"
 
 namespace dlaunch {
 namespace {
@@ -70,6 +71,9 @@ bool AgentBase::set_up() {
                   {.code = Errc::usage,
                    .what = "--tls: hosts that are started by hand need a secret for it, "
                            "the same on all: --secret-file"});
+  }
+  if (plan_.tls) {
+    if (auto ok = TlsChannel::prepare(); !ok) return failed(kExitSystem, ok.error());
   }
   if (secret_.empty()) return true;
   auto file = job_dir_.write_secret(secret_);

@@ -22,9 +22,63 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/symbols.h"
 
 namespace dlaunch {
 namespace {
+
+// -- What of libdw is used, found at run time: loading it and its own libraries takes longer than a
+// start of dlaunch should, and only stacks need it.
+
+struct Libdw {
+  decltype(&::dwfl_addrmodule) addrmodule;
+  decltype(&::dwfl_begin) begin;
+  decltype(&::dwfl_end) end;
+  decltype(&::dwfl_errmsg) errmsg;
+  decltype(&::dwfl_frame_pc) frame_pc;
+  decltype(&::dwfl_getthread_frames) getthread_frames;
+  decltype(&::dwfl_lineinfo) lineinfo;
+  decltype(&::dwfl_linux_proc_attach) linux_proc_attach;
+  decltype(&::dwfl_linux_proc_find_elf) linux_proc_find_elf;
+  decltype(&::dwfl_linux_proc_report) linux_proc_report;
+  decltype(&::dwfl_module_addrname) module_addrname;
+  decltype(&::dwfl_module_getsrc) module_getsrc;
+  decltype(&::dwfl_module_info) module_info;
+  decltype(&::dwfl_report_end) report_end;
+  decltype(&::dwfl_standard_find_debuginfo) standard_find_debuginfo;
+  std::string why_not;  // empty: all of it is there
+};
+
+Libdw load_libdw() {
+  Libdw dw{};
+  SymbolReader symbols{.library = open_library("libdw.so.1")};
+  if (symbols.library == nullptr) {
+    dw.why_not = "native stacks need libdw.so.1, which this host does not have";
+    return dw;
+  }
+  symbols.read(dw.addrmodule, "dwfl_addrmodule");
+  symbols.read(dw.begin, "dwfl_begin");
+  symbols.read(dw.end, "dwfl_end");
+  symbols.read(dw.errmsg, "dwfl_errmsg");
+  symbols.read(dw.frame_pc, "dwfl_frame_pc");
+  symbols.read(dw.getthread_frames, "dwfl_getthread_frames");
+  symbols.read(dw.lineinfo, "dwfl_lineinfo");
+  symbols.read(dw.linux_proc_attach, "dwfl_linux_proc_attach");
+  symbols.read(dw.linux_proc_find_elf, "dwfl_linux_proc_find_elf");
+  symbols.read(dw.linux_proc_report, "dwfl_linux_proc_report");
+  symbols.read(dw.module_addrname, "dwfl_module_addrname");
+  symbols.read(dw.module_getsrc, "dwfl_module_getsrc");
+  symbols.read(dw.module_info, "dwfl_module_info");
+  symbols.read(dw.report_end, "dwfl_report_end");
+  symbols.read(dw.standard_find_debuginfo, "dwfl_standard_find_debuginfo");
+  if (symbols.missing != nullptr) dw.why_not = fmt::format("libdw.so.1 lacks {}", symbols.missing);
+  return dw;
+}
+
+const Libdw& libdw() {
+  static const Libdw loaded = load_libdw();
+  return loaded;
+}
 
 // A thread in an uninterruptible sleep does not stop until that ends.
 constexpr Duration kUnwindPatience = std::chrono::seconds(1);
@@ -136,14 +190,14 @@ class Held {
 };
 
 struct EndDwfl {
-  void operator()(Dwfl* dwfl) const { ::dwfl_end(dwfl); }
+  void operator()(Dwfl* dwfl) const { libdw().end(dwfl); }
 };
 
 int add_frame(Dwfl_Frame* state, void* frames) {
   auto& found = *static_cast<std::vector<Dwarf_Addr>*>(frames);
   Dwarf_Addr pc = 0;
   bool exact = false;  // else the address a call returns to
-  if (found.size() >= kMaxFrames || !::dwfl_frame_pc(state, &pc, &exact)) return DWARF_CB_ABORT;
+  if (found.size() >= kMaxFrames || !libdw().frame_pc(state, &pc, &exact)) return DWARF_CB_ABORT;
   found.push_back(pc - (exact ? 0 : 1));
   return DWARF_CB_OK;
 }
@@ -158,18 +212,18 @@ std::string demangled(const char* name) {
 
 // "train_step(int) at train.cc:42", "poll in /lib/libc.so.6"
 std::string describe(Dwfl* dwfl, Dwarf_Addr pc) {
-  Dwfl_Module* module = ::dwfl_addrmodule(dwfl, pc);
+  Dwfl_Module* module = libdw().addrmodule(dwfl, pc);
   if (module == nullptr) return fmt::format("{:#x}", pc);
-  const char* name = ::dwfl_module_addrname(module, pc);
+  const char* name = libdw().module_addrname(module, pc);
   std::string text = name != nullptr ? demangled(name) : fmt::format("{:#x}", pc);
   int line = 0;
-  Dwfl_Line* source = ::dwfl_module_getsrc(module, pc);
+  Dwfl_Line* source = libdw().module_getsrc(module, pc);
   const char* file = source == nullptr
                          ? nullptr
-                         : ::dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
+                         : libdw().lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
   if (file != nullptr) return text + fmt::format(" at {}:{}", file, line);
   const char* object =
-      ::dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+      libdw().module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
   return object == nullptr ? text : text + fmt::format(" in {}", object);
 }
 
@@ -201,15 +255,16 @@ void tell(Dwfl* dwfl, const Thread& thread, const std::function<void(const std::
 }  // namespace
 
 void native_stacks(pid_t pid, const std::function<void(const std::string&)>& emit) {
+  if (!libdw().why_not.empty()) return emit(libdw().why_not);
   ::unsetenv("DEBUGINFOD_URLS");  // or libdw would ask the network
   char* no_path = nullptr;
-  const Dwfl_Callbacks callbacks{.find_elf = ::dwfl_linux_proc_find_elf,
-                                 .find_debuginfo = ::dwfl_standard_find_debuginfo,
+  const Dwfl_Callbacks callbacks{.find_elf = libdw().linux_proc_find_elf,
+                                 .find_debuginfo = libdw().standard_find_debuginfo,
                                  .section_address = nullptr,
                                  .debuginfo_path = &no_path};
-  const std::unique_ptr<Dwfl, EndDwfl> dwfl(::dwfl_begin(&callbacks));
-  if (!dwfl || ::dwfl_linux_proc_report(dwfl.get(), pid) != 0 ||
-      ::dwfl_report_end(dwfl.get(), nullptr, nullptr) != 0) {
+  const std::unique_ptr<Dwfl, EndDwfl> dwfl(libdw().begin(&callbacks));
+  if (!dwfl || libdw().linux_proc_report(dwfl.get(), pid) != 0 ||
+      libdw().report_end(dwfl.get(), nullptr, nullptr) != 0) {
     return emit("the memory map of the process cannot be read: it has ended, or is another user's");
   }
   Held held(pid);
@@ -220,11 +275,11 @@ void native_stacks(pid_t pid, const std::function<void(const std::string&)>& emi
         "the system does not let dlaunch trace this process: "
         "see kernel.yama.ptrace_scope in ptrace(2), and seccomp in containers");
   }
-  if (!none && ::dwfl_linux_proc_attach(dwfl.get(), pid, true) != 0) {
-    return emit(fmt::format("its stacks cannot be read: {}", ::dwfl_errmsg(-1)));
+  if (!none && libdw().linux_proc_attach(dwfl.get(), pid, true) != 0) {
+    return emit(fmt::format("its stacks cannot be read: {}", libdw().errmsg(-1)));
   }
   for (auto& thread : held.threads) {
-    if (thread.held) ::dwfl_getthread_frames(dwfl.get(), thread.tid, add_frame, &thread.frames);
+    if (thread.held) libdw().getthread_frames(dwfl.get(), thread.tid, add_frame, &thread.frames);
   }
   held.release();  // names take longer than frames
   for (const auto& thread : held.threads) tell(dwfl.get(), thread, emit);

@@ -10,13 +10,11 @@
 #include <cstring>
 #include <optional>
 
-#include "base/secret.h"
-
 namespace dlaunch {
 namespace {
 
 constexpr const char* kOwnBinary = "/proc/self/exe";
-constexpr std::size_t kSearched = 64 << 10;
+constexpr std::size_t kSearched = 4 << 10;
 
 template <class T>
 std::optional<T> value_at(std::string_view bytes, std::size_t offset) {
@@ -28,34 +26,37 @@ std::optional<T> value_at(std::string_view bytes, std::size_t offset) {
 
 std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
 
-// Of the build ID among the notes there.
-std::size_t end_in_notes(std::string_view start, std::size_t at, std::size_t size) {
-  if (at > start.size() || size > start.size() - at) return 0;
+// Among the notes there.
+std::string_view find_in_notes(std::string_view start, std::size_t at, std::size_t size) {
+  if (at > start.size() || size > start.size() - at) return {};
   const std::string_view notes = start.substr(0, at + size);
   while (const auto note = value_at<Elf64_Nhdr>(notes, at)) {
     const std::size_t name = at + sizeof *note;
     const std::size_t id = name + padded(note->n_namesz), end = id + note->n_descsz;
-    if (end > notes.size()) return 0;
+    if (end > notes.size()) return {};
     const bool is_gnu = notes.substr(name, note->n_namesz) == std::string_view("GNU", 4);
-    if (note->n_type == NT_GNU_BUILD_ID && is_gnu && note->n_descsz >= 16) return end;
+    if (note->n_type == NT_GNU_BUILD_ID && is_gnu && note->n_descsz >= 16) {
+      return notes.substr(id, note->n_descsz);
+    }
     at = id + padded(note->n_descsz);
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
 
-std::size_t end_of_build_id(std::string_view start) {
+std::string_view find_build_id(std::string_view start) {
   const auto header = value_at<Elf64_Ehdr>(start, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return 0;
-  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phoff > start.size()) return 0;
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phoff > start.size()) return {};
   for (std::size_t i = 0; i < header->e_phnum; ++i) {
     const auto part = value_at<Elf64_Phdr>(start, header->e_phoff + i * sizeof(Elf64_Phdr));
-    if (!part) return 0;
+    if (!part) return {};
     if (part->p_type != PT_NOTE) continue;
-    if (const auto end = end_in_notes(start, part->p_offset, part->p_filesz)) return end;
+    const auto id = find_in_notes(start, part->p_offset, part->p_filesz);
+    if (!id.empty()) return id;
   }
-  return 0;
+  return {};
 }
 
 Result<OwnBinary> OwnBinary::open() {
@@ -72,13 +73,10 @@ Result<OwnBinary> OwnBinary::open() {
   own.size_ = static_cast<std::size_t>(st.st_size);
   auto start = own.read(std::min(own.size_, kSearched));
   if (!start) return start.error();
-  own.head_ = end_of_build_id(*start);
-  if (own.head_ == 0) {
-    start = own.read();
-    if (!start) return start.error();
-    own.head_ = own.size_;
-  }
-  own.head_hash_ = sha256_hex(std::string_view(*start).substr(0, own.head_));
+  const std::string_view id = find_build_id(*start);
+  if (id.empty()) return own;
+  own.build_id_ = id;
+  own.build_id_at_ = static_cast<std::size_t>(id.data() - start->data());
   return own;
 }
 

@@ -201,8 +201,11 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   request.path = ssh_;
   const HostPlan& there = host_at(host->node);
   const bool by_srun = plan_.nodes.by_srun;
-  request.argv = by_srun ? srun_arguments(there, binary_->path())
-                         : ssh_arguments(plan_.nodes.ssh, there, binary_->path());
+  const std::string order = order_for(host);
+  const SameBinary binary{binary_->path(), binary_->size(), binary_->build_id(),
+                          binary_->build_id_at()};
+  request.argv = by_srun ? srun_arguments(there, binary, order.size())
+                         : ssh_arguments(plan_.nodes.ssh, there, binary, order.size());
   for (char** item = environ; *item != nullptr; ++item) {
     if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
   }
@@ -227,9 +230,7 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   host->exited.assign(spawned.pidfd.release(), ec);
   watch(host);
   for (const bool error : {false, true}) read(host, error);
-  const std::string order = order_for(host);
-  send(host,
-       head_line(binary_->head_hash(), binary_->head(), binary_->size(), order.size()) + order);
+  send(host, order);
   return {};
 }
 

@@ -17,19 +17,39 @@ constexpr std::string_view kMark = "dlaunch-ssh ";
 constexpr std::size_t kKept = 4096;  // of what others print
 constexpr std::size_t kMaxLine = 16384;
 
-// For any shell, and without a quote or a newline of its own. Our binary takes the folder away that
-// it was pushed to; the trap does where it does not come to run.
+// For any shell, and without a quote or a newline of its own. One program and no pipe looks at the
+// file that is there: a place behind its end, in it and itself once more, shows both its size and
+// what is there. Our binary takes the folder away that it was pushed to; the trap does where it
+// does not come to run.
 constexpr const char* kScript =
-    "read -r h k n o; "
-    "if [ -x \"$1\" ] && [ \"$(wc -c <\"$1\")\" -eq \"$n\" ] && "
-    "[ \"$(head -c \"$k\" <\"$1\" | sha256sum)\" = \"$h  -\" ]; "
-    "then exec \"$1\" --ssh-node; fi; "
+    "p=$1 n=$2 o=$3 j=$4 k=$5 i=$6; "
+    "set -- $(od -An -v -tx1 -j \"$j\" -N \"$k\" \"$p\" \"$p\" 2>/dev/null); "
+    "if [ \"$*\" = \"$i\" ] && [ -x \"$p\" ]; then exec \"$p\" --ssh-node; fi; "
     "head -c \"$o\" >/dev/null; "
     "echo dlaunch-ssh push; "
     "d=$(mktemp -d \"${TMPDIR:-/tmp}/dlaunch-push-XXXXXX\") || exit 73; "
     "trap \"rm -rf \\\"$d\\\"\" EXIT; "
     "head -c \"$n\" >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" || exit 73; "
     "exec \"$d/dlaunch\" --ssh-node \"$d\"";
+
+// As od shows them.
+std::string hex_words(std::string_view bytes) {
+  std::string words;
+  for (const char c : bytes) {
+    words += fmt::format("{}{:02x}", words.empty() ? "" : " ", static_cast<unsigned char>(c));
+  }
+  return words;
+}
+
+std::vector<std::string> script_arguments(const SameBinary& binary, std::size_t order_size) {
+  const std::string id = binary.build_id.empty() ? "none" : hex_words(binary.build_id);
+  return {binary.path,
+          std::to_string(binary.size),
+          std::to_string(order_size),
+          std::to_string(binary.size + binary.build_id_at),
+          std::to_string(binary.build_id.size()),
+          id};
+}
 
 // The last line that is not empty.
 std::string last_line(std::string_view text) {
@@ -60,11 +80,6 @@ std::string encode(const OrderFrame& frame) {
   return out.take();
 }
 
-std::string head_line(const std::string& head_hash, std::size_t head, std::size_t size,
-                      std::size_t order_size) {
-  return fmt::format("{} {} {} {}\n", head_hash, head, size, order_size);
-}
-
 Result<OrderFrame> decode_order_frame(std::string_view bytes) {
   Reader in(bytes);
   OrderFrame frame;
@@ -79,7 +94,7 @@ Result<OrderFrame> decode_order_frame(std::string_view bytes) {
 }
 
 std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
-                                       const std::string& binary) {
+                                       const SameBinary& binary, std::size_t order_size) {
   std::vector<std::string> words = ssh;
   for (const char* option :
        {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ControlMaster=no"}) {
@@ -88,31 +103,33 @@ std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, cons
   words.emplace_back("-T");
   if (host.port) words.insert(words.end(), {"-p", std::to_string(*host.port)});
   if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-  words.insert(
-      words.end(),
-      {"--", host.name, "exec sh -c " + shell_quoted(kScript) + " sh " + shell_quoted(binary)});
+  std::string command = "exec sh -c " + shell_quoted(kScript) + " sh";
+  for (const auto& word : script_arguments(binary, order_size)) command += " " + shell_quoted(word);
+  words.insert(words.end(), {"--", host.name, std::move(command)});
   return words;
 }
 
-std::vector<std::string> srun_arguments(const HostPlan& host, const std::string& binary) {
-  return {"srun",
-          "--quiet",
-          "--nodes=1",
-          "--ntasks=1",
-          "--nodelist=" + host.name,
-          "--overlap",
-          "--cpus-per-task=" + std::to_string(std::max(host.cpus, 1)),
-          "--cpu-bind=none",
-          "--mpi=none",
-          "--input=all",
-          "--unbuffered",
-          "--export=ALL",
-          "--job-name=dlaunch",
-          "/bin/sh",
-          "-c",
-          kScript,
-          "sh",
-          binary};
+std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& binary,
+                                        std::size_t order_size) {
+  std::vector<std::string> words = {"srun",
+                                    "--quiet",
+                                    "--nodes=1",
+                                    "--ntasks=1",
+                                    "--nodelist=" + host.name,
+                                    "--overlap",
+                                    "--cpus-per-task=" + std::to_string(std::max(host.cpus, 1)),
+                                    "--cpu-bind=none",
+                                    "--mpi=none",
+                                    "--input=all",
+                                    "--unbuffered",
+                                    "--export=ALL",
+                                    "--job-name=dlaunch",
+                                    "/bin/sh",
+                                    "-c",
+                                    kScript,
+                                    "sh"};
+  for (auto& word : script_arguments(binary, order_size)) words.push_back(std::move(word));
+  return words;
 }
 
 bool asks_srun(std::string_view variable) {

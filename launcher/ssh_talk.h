@@ -2,13 +2,12 @@
 // how it is judged. Pure;
 // SshStarter has the processes.
 //
-//   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary
-//   we     HASH HEAD SIZE ORDER\n                on ssh's stdin: how to know it (own_binary.h), and
-//                                                the size of what follows
-//   we     u32 size, order                       everything else: see OrderFrame
+//   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary, how to know it
+//                                                (SameBinary), and the order's size
+//   we     u32 size, order                       on ssh's stdin: everything else, see OrderFrame
 //   there  dlaunch-ssh here\n                    it is the same there, or else
 //   there  dlaunch-ssh push\n                    after it has thrown the order away
-//   we     SIZE bytes                            they go into a private folder
+//   we     the binary                            it goes into a private folder
 //   there  dlaunch-ssh here\n
 //   we     u32 size, order
 //   there  dlaunch-ssh ready | error CODE …\n    all is there that the job needs
@@ -47,20 +46,25 @@ struct OrderFrame {
 inline constexpr std::uint32_t kMaxOrder = 64 << 20;
 // With its size in front; decode takes it without.
 std::string encode(const OrderFrame& frame);
-// The line before it: of a binary of that size, whose first bytes have that hash, and of that
-// order.
-std::string head_line(const std::string& head_hash, std::size_t head, std::size_t size,
-                      std::size_t order_size);
 Result<OrderFrame> decode_order_frame(std::string_view bytes);
 
+// A file that has our own binary's path, has its size and, at the same place, its build ID.
+struct SameBinary {
+  std::string path;
+  std::size_t size = 0;
+  std::string build_id;  // empty: no file is the same
+  std::size_t build_id_at = 0;
+};
+
 // The arguments of the ssh for a host: `ssh` is the command with the user's own options, which come
-// first and so win; `binary` is the path of our own.
+// first and so win.
 std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
-                                       const std::string& binary);
+                                       const SameBinary& binary, std::size_t order_size);
 
 // The same of the srun that starts a step on that node of the allocation we are in; with all that
 // Slurm has given to the job there, beside other steps, and not bound to a part of it.
-std::vector<std::string> srun_arguments(const HostPlan& host, const std::string& binary);
+std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& binary,
+                                        std::size_t order_size);
 // What of our environment srun would take as options for the step is left out.
 bool asks_srun(std::string_view variable);
 

@@ -4,34 +4,39 @@
 #include <cstring>
 #include <string_view>
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
+#include "rendezvous/openssl.h"
 
 namespace dlaunch {
+namespace {
+
+const OpenSsl* lib = nullptr;  // since prepare()
+
+}  // namespace
 
 struct TlsChannel::Ssl {
   Mac key{};
   SSL* ssl = nullptr;
 
-  ~Ssl() { SSL_free(ssl); }
+  ~Ssl() { lib->SSL_free(ssl); }
 };
 
 namespace {
 
 constexpr std::string_view kIdentity = "dlaunch";
+constexpr int kKeyData = 0;                        // where the application's own data is
 constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
 // A session that both ends have by heart.
 SSL_SESSION* session_of(SSL* ssl) {
-  const auto* const key = static_cast<const Mac*>(SSL_get_app_data(ssl));
-  SSL_SESSION* const session = SSL_SESSION_new();
+  const auto* const key = static_cast<const Mac*>(lib->SSL_get_ex_data(ssl, kKeyData));
+  SSL_SESSION* const session = lib->SSL_SESSION_new();
   const auto* const bytes = reinterpret_cast<const unsigned char*>(key->data());
-  if (session != nullptr && SSL_SESSION_set1_master_key(session, bytes, key->size()) == 1 &&
-      SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, kCipher)) == 1 &&
-      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+  if (session != nullptr && lib->SSL_SESSION_set1_master_key(session, bytes, key->size()) == 1 &&
+      lib->SSL_SESSION_set_cipher(session, lib->SSL_CIPHER_find(ssl, kCipher)) == 1 &&
+      lib->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
     return session;
   }
-  SSL_SESSION_free(session);
+  lib->SSL_SESSION_free(session);
   return nullptr;
 }
 
@@ -50,19 +55,21 @@ int find_session(SSL* ssl, const unsigned char* id, std::size_t size, SSL_SESSIO
 }
 
 SSL_CTX* make_context() {
-  SSL_CTX* const context = SSL_CTX_new(TLS_method());
+  SSL_CTX* const context = lib->SSL_CTX_new(lib->TLS_method());
   if (context == nullptr) return nullptr;
-  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
-  SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+  lib->SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, nullptr);
+  lib->SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
   // A connection that ends without a word is what a killed process leaves; frames tell what is
   // whole.
-  SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ENABLE_KTLS);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_num_tickets(context, 0);
-  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_psk_use_session_callback(context, use_session);
-  SSL_CTX_set_psk_find_session_callback(context, find_session);
+  lib->SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ENABLE_KTLS);
+  lib->SSL_CTX_ctrl(context, SSL_CTRL_MODE,
+                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                        SSL_MODE_RELEASE_BUFFERS,
+                    nullptr);
+  lib->SSL_CTX_set_num_tickets(context, 0);
+  lib->SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
+  lib->SSL_CTX_set_psk_use_session_callback(context, use_session);
+  lib->SSL_CTX_set_psk_find_session_callback(context, find_session);
   return context;
 }
 
@@ -77,57 +84,64 @@ SSL_CTX* shared_context() {
 TlsChannel::TlsChannel(std::unique_ptr<Ssl> ssl) : ssl_(std::move(ssl)) {}
 TlsChannel::~TlsChannel() = default;
 
-void TlsChannel::prepare() { OPENSSL_init_ssl(0, nullptr); }
+Result<void> TlsChannel::prepare() {
+  auto found = openssl();
+  if (!found) return found.error();
+  lib = *found;
+  lib->OPENSSL_init_ssl(0, nullptr);
+  return {};
+}
 
 Result<std::unique_ptr<TlsChannel>> TlsChannel::open(int fd, Side side, const Secret& secret) {
   auto own = std::make_unique<Ssl>();
   own->key = secret.mac("TLS 1.3 pre-shared key");
   SSL_CTX* const context = shared_context();
-  own->ssl = context != nullptr ? SSL_new(context) : nullptr;
-  if (own->ssl == nullptr || SSL_set_fd(own->ssl, fd) != 1) {
+  own->ssl = context != nullptr ? lib->SSL_new(context) : nullptr;
+  if (own->ssl == nullptr || lib->SSL_set_fd(own->ssl, fd) != 1) {
     return Error{.code = Errc::io, .what = "TLS: OpenSSL cannot begin a connection"};
   }
-  SSL_set_app_data(own->ssl, &own->key);
-  side == Side::connector ? SSL_set_connect_state(own->ssl) : SSL_set_accept_state(own->ssl);
+  lib->SSL_set_ex_data(own->ssl, kKeyData, &own->key);
+  side == Side::connector ? lib->SSL_set_connect_state(own->ssl)
+                          : lib->SSL_set_accept_state(own->ssl);
   return std::unique_ptr<TlsChannel>(new TlsChannel(std::move(own)));
 }
 
 TlsChannel::Moved TlsChannel::shake_hands() {
-  ERR_clear_error();
-  const Moved shaken = outcome_of(SSL_do_handshake(ssl_->ssl), 0);
+  lib->ERR_clear_error();
+  const Moved shaken = outcome_of(lib->SSL_do_handshake(ssl_->ssl), 0);
   // Else whoever has a certificate, any certificate, would do.
-  if (shaken.outcome != Outcome::moved || SSL_session_reused(ssl_->ssl) == 1) return shaken;
+  if (shaken.outcome != Outcome::moved || lib->SSL_session_reused(ssl_->ssl) == 1) return shaken;
   why_ = "the other side does not prove the secret";
   return {Outcome::refused};
 }
 
 TlsChannel::Moved TlsChannel::read(char* to, std::size_t room) {
-  ERR_clear_error();
+  lib->ERR_clear_error();
   std::size_t bytes = 0;
-  const int result = SSL_read_ex(ssl_->ssl, to, room, &bytes);
+  const int result = lib->SSL_read_ex(ssl_->ssl, to, room, &bytes);
   return outcome_of(result, bytes);
 }
 
 TlsChannel::Moved TlsChannel::write(const char* from, std::size_t bytes) {
-  ERR_clear_error();
+  lib->ERR_clear_error();
   std::size_t taken = 0;
-  const int result = SSL_write_ex(ssl_->ssl, from, bytes, &taken);
+  const int result = lib->SSL_write_ex(ssl_->ssl, from, bytes, &taken);
   return outcome_of(result, taken);
 }
 
 void TlsChannel::end_writing() {
-  ERR_clear_error();
-  (void)SSL_shutdown(ssl_->ssl);
+  lib->ERR_clear_error();
+  (void)lib->SSL_shutdown(ssl_->ssl);
 }
 
 TlsChannel::Moved TlsChannel::outcome_of(int result, std::size_t bytes) {
   if (result == 1) return {Outcome::moved, bytes};
-  switch (SSL_get_error(ssl_->ssl, result)) {
+  switch (lib->SSL_get_error(ssl_->ssl, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:
       return {Outcome::again};
     case SSL_ERROR_SSL: {
-      const char* const reason = ERR_reason_error_string(ERR_peek_error());
+      const char* const reason = lib->ERR_reason_error_string(lib->ERR_peek_error());
       why_ = reason != nullptr ? reason : "not TLS";
       return {Outcome::refused};
     }

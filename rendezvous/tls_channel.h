@@ -17,8 +17,9 @@ namespace dlaunch {
 class TlsChannel {
  public:
   enum class Side { connector, acceptor };
-  // Whoever registers with atexit() afterwards comes before OpenSSL then.
-  static void prepare();
+  // First of all, by one thread. Whoever registers with atexit() afterwards comes before OpenSSL
+  // then. Errc::unsupported: there is no OpenSSL here.
+  static Result<void> prepare();
   // `fd` is not owned.
   static Result<std::unique_ptr<TlsChannel>> open(int fd, Side side, const Secret& secret);
   ~TlsChannel();

@@ -111,7 +111,8 @@ Result<void> Tunnels::start() {
   if (!epoll_ || !bell_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0) {
     return errno_error("TLS: epoll", errno);
   }
-  TlsChannel::prepare();  // so that exit() comes to finish() first
+  // Here, so that exit() comes to finish() first.
+  if (auto ok = TlsChannel::prepare(); !ok) return ok.error();
   auto thread = start_quiet_thread([this] { serve(); });
   if (!thread) return thread.error();
   thread_ = std::move(*thread);

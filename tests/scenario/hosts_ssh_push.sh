@@ -14,6 +14,23 @@ expect_out '^\[2\] I am 2 on host2'; expect_out '^\[5\] I am 5 on host3'
 grep -h push tmp.* && fail "the binary is still there"
 all_clean 1 2 3 4
 on 2 umount "$BUILD/cli"; on 3 umount "$BUILD/cli/dlaunch"
+
+# What is nearly the same is another one: its end is missing, there is more of it, its build ID differs.
+id_at=$(LC_ALL=C grep -obUaP -m 1 '\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00' "$BUILD/cli/dlaunch" | head -n 1 | cut -d: -f1)
+for h in 2 3 4; do cp "$BUILD/cli/dlaunch" like$h; done
+truncate -s -1 like2
+echo >> like3
+cmp -s like4 "$BUILD/cli/dlaunch" || fail "no copy"
+printf '\0\0\0' | dd of=like4 bs=1 seek=$((id_at + 16)) conv=notrunc status=none
+! cmp -s like4 "$BUILD/cli/dlaunch" || fail "the build ID is elsewhere"
+for h in 2 3 4; do on $h mount --bind like$h "$BUILD/cli/dlaunch"; done
+launch 1 -v --hosts 'host[1-4]' true; expect_code 0
+[ "$(grep -c 'pushing dlaunch to host[234]$' err)" = 3 ] || fail "what is another binary is used"
+for h in 2 3 4; do on $h umount "$BUILD/cli/dlaunch"; rm like$h; done
+all_clean 1 2 3 4
+launch 1 -v --hosts 'host[1-4]' true; expect_code 0
+! grep pushing err || fail "the same binary is pushed"
+
 # It may be the third: one of the host's workers may be missed before the host is.
 some_round_of() { [ "$(grep -cE "in round [23] as [0-9]* of $1," out)" = "$1" ]; }
 all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }

@@ -34,7 +34,7 @@ CONFINED = {
     "curl": r"rendezvous/http_client\.cc",
     "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
     "pybind11": r"ring/torch/",
-    "openssl": r"(base/secret|rendezvous/tls_channel)\.cc",
+    "openssl": r"(rendezvous/openssl\.h|tests/)",
     "torch": r"ring/torch/",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }

@@ -11,8 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include "base/secret.h"
-
 using namespace dlaunch;
 
 namespace {
@@ -55,16 +53,15 @@ const std::string kGnu("GNU", 4);
 
 }  // namespace
 
-TEST_CASE("our own file is known by its first bytes, which hold the build ID") {
+TEST_CASE("our own file is known by its size and its build ID") {
   const auto own = OwnBinary::open();
   REQUIRE(own);
   std::ifstream file("/proc/self/exe", std::ios::binary);
   std::string whole(std::filesystem::file_size("/proc/self/exe"), '\0');
   REQUIRE(file.read(whole.data(), static_cast<std::streamsize>(whole.size())));
   CHECK(own->size() == whole.size());
-  CHECK(own->head_hash() == sha256_hex(whole.substr(0, own->head())));
-  const auto end = end_of_build_id(whole);
-  CHECK(own->head() == (end > 0 ? end : whole.size()));
+  CHECK(own->build_id() == find_build_id(whole));
+  CHECK(whole.substr(own->build_id_at(), own->build_id().size()) == own->build_id());
   const auto read = own->read();
   REQUIRE(read);
   CHECK(*read == whole);
@@ -73,21 +70,22 @@ TEST_CASE("our own file is known by its first bytes, which hold the build ID") {
 TEST_CASE("the build ID is found behind other notes, and not where there is none") {
   const Note id{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')};
   const std::string with = elf_with({{NT_GNU_ABI_TAG, kGnu, "0123456789abcdef"}, id});
-  CHECK(end_of_build_id(with) == with.size());
-  CHECK(end_of_build_id(with + "more") == with.size());
-  CHECK(end_of_build_id(elf_with({})) == 0);
-  CHECK(end_of_build_id(elf_with({{NT_GNU_BUILD_ID, std::string("Go\0\0", 4), id.content}})) == 0);
-  CHECK(end_of_build_id(elf_with({{NT_GNU_BUILD_ID, kGnu, "short"}})) == 0);
+  CHECK(find_build_id(with) == id.content);
+  CHECK(find_build_id(with + "more") == id.content);
+  CHECK(find_build_id(elf_with({})).empty());
+  CHECK(find_build_id(elf_with({{NT_GNU_BUILD_ID, std::string("Go\0\0", 4), id.content}})).empty());
+  CHECK(find_build_id(elf_with({{NT_GNU_BUILD_ID, kGnu, "short"}})).empty());
 }
 
 TEST_CASE("whatever else the bytes are, nothing is read behind their end") {
   const std::string good = elf_with({{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')}});
   for (std::size_t size = 0; size < good.size(); ++size) {
-    CHECK(end_of_build_id(std::string_view(good).substr(0, size)) == 0);
+    CHECK(find_build_id(std::string_view(good).substr(0, size)).empty());
     for (const char byte : {'\0', '\x7f', '\xff'}) {
       std::string other = good;
       other[size] = byte;
-      CHECK(end_of_build_id(other) <= other.size());
+      const auto found = find_build_id(other);
+      CHECK((found.empty() || found.data() + found.size() <= other.data() + other.size()));
     }
   }
 }

@@ -26,6 +26,10 @@ const Action* only(const std::vector<SshTalk::Action>& actions) {
   return std::get_if<Action>(&actions.front());
 }
 
+SameBinary binary(const std::string& path) {
+  return {path, 1000, std::string("\0\n\xff\x61", 4), 40};
+}
+
 }  // namespace
 
 TEST_CASE("workers are shared out by slots, by a number for each host, or in total") {
@@ -44,13 +48,18 @@ TEST_CASE("workers are shared out by slots, by a number for each host, or in tot
 
 TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
   const HostPlan host{.name = "h", .user = "joe", .port = 2222, .nproc = 1};
-  const auto words = ssh_arguments({"ssh", "-i", "key"}, host, "/opt/d'x/dlaunch");
+  const auto words = ssh_arguments({"ssh", "-i", "key"}, host, binary("/opt/d'x/dlaunch"), 345);
   CHECK(Words(words.begin(), words.begin() + 5) ==
         Words{"ssh", "-i", "key", "-o", "BatchMode=yes"});
   CHECK(Words(words.end() - 7, words.end() - 1) == Words{"-p", "2222", "-l", "joe", "--", "h"});
-  CHECK(words.back().starts_with("exec sh -c 'read -r h k n o; "));
-  CHECK(words.back().ends_with("' sh '/opt/d'\\''x/dlaunch'"));
+  CHECK(words.back().starts_with("exec sh -c 'p=$1 n=$2 o=$3 "));
+  CHECK(words.back().ends_with("' sh '/opt/d'\\''x/dlaunch' 1000 345 1040 4 '00 0a ff 61'"));
   CHECK(words.back().find('\n') == std::string::npos);
+}
+
+TEST_CASE("without a build ID no file is the same") {
+  const auto words = ssh_arguments({"ssh"}, {.name = "h"}, {"/d", 1000, "", 0}, 345);
+  CHECK(words.back().ends_with("' sh /d 1000 345 1000 0 none"));
 }
 
 TEST_CASE("an order comes as it was, and nothing else is one") {
@@ -79,7 +88,6 @@ TEST_CASE("where the binary had to be pushed the order is sent once more") {
   CHECK(only<SshTalk::Push>(talk.heard("dlaunch-ssh push\n")));
   CHECK(only<SshTalk::Order>(talk.heard(here_line())));
   CHECK(only<SshTalk::Ready>(talk.heard(ready_line())));
-  CHECK(head_line("ab", 1, 2, 3) == "ab 1 2 3\n");
 }
 
 TEST_CASE("a failure has the words of whoever knows most") {
@@ -109,13 +117,14 @@ TEST_CASE("one table for all hosts, in their order; the first one's exit code") 
 
 TEST_CASE("srun: a step on one node, with all of it, without what was meant for other tasks") {
   const HostPlan host{.name = "n7", .nproc = 2, .cpus = 16};
-  const auto words = srun_arguments(host, "/opt/dlaunch");
+  const auto words = srun_arguments(host, binary("/opt/dlaunch"), 345);
   CHECK(words.front() == "srun");
   for (const char* word : {"--nodelist=n7", "--nodes=1", "--ntasks=1", "--cpus-per-task=16",
                            "--cpu-bind=none", "--overlap"}) {
     CHECK(std::find(words.begin(), words.end(), word) != words.end());
   }
-  CHECK(words.back() == "/opt/dlaunch");
+  CHECK(Words(words.end() - 6, words.end()) ==
+        Words{"/opt/dlaunch", "1000", "345", "1040", "4", "00 0a ff 61"});
   CHECK(asks_srun("SLURM_NTASKS_PER_NODE=8"));
   CHECK(asks_srun("SLURM_GPUS_PER_TASK=1"));
   CHECK(asks_srun("SRUN_CPUS_PER_TASK=1"));
