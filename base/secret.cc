@@ -1,6 +1,7 @@
 #include "base/secret.h"
 
 #include <fcntl.h>
+#include <nettle/memops.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,9 +43,7 @@ Result<std::string> random_hex(std::size_t bytes) {
 }
 
 std::string sha256_hex(std::string_view bytes) {
-  Sha256 hash;
-  hash.add(bytes);
-  const auto digest = hash.end();
+  const auto digest = sha256(bytes);
   return hex_of({digest.data(), digest.size()});
 }
 
@@ -105,12 +104,7 @@ Result<Secret> Secret::load_or_make(const std::string& path) {
 Mac Secret::mac(std::string_view message) const { return hmac_sha256(bytes_, message); }
 
 bool macs_equal(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  volatile unsigned char differ = 0;  // or the loop might end at the first byte
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    differ = static_cast<unsigned char>(differ | (a[i] ^ b[i]));
-  }
-  return differ == 0;
+  return a.size() == b.size() && nettle_memeql_sec(a.data(), b.data(), a.size()) != 0;
 }
 
 }  // namespace dlaunch

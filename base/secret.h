@@ -12,7 +12,7 @@
 
 namespace dlaunch {
 
-using Mac = Sha256::Digest;
+using Mac = Digest;
 inline constexpr std::size_t kMacBytes = std::tuple_size_v<Mac>;
 
 class Secret {
