@@ -47,6 +47,7 @@ class Communicator : private ProcessEvents {
   int rank() const { return job_.rank; }
   int size() const { return job_.size; }
   const char* transport() const;
+  const char* gpu_transport() const;
   int peer_lost() const;  // -1: nobody
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.

@@ -341,6 +341,8 @@ class Communicator {
     return Communicator(made);
   }
   bool valid() const { return comm_ != nullptr; }
+  // See dl_gpu_transport().
+  std::string gpu_transport() const { return dl_gpu_transport(comm_.get()); }
   // See dl_set_stream(), dl_copy().
   void set_stream(void* stream) { check(dl_set_stream(get(), stream)); }
   void copy(void* to, const void* from, std::size_t bytes) {
