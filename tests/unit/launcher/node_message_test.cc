@@ -67,6 +67,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   worker.rate = {.operations = 5, .bytes = 6, .over = 7s};
   worker.gpus_known = true;
   worker.gpus = {{.number = 2,
+                  .instance = 5,
                   .utilisation = -1,
                   .temperature = 60,
                   .memory_used = 3,
@@ -82,6 +83,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(got.gpus_known);
   REQUIRE(got.gpus.size() == 1);
   CHECK(got.gpus[0].number == 2);
+  CHECK(got.gpus[0].instance == 5);
   CHECK(got.gpus[0].utilisation == -1);
   CHECK(got.gpus[0].temperature == 60);
   CHECK(got.gpus[0].memory_used == 3);
