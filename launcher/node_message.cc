@@ -164,7 +164,7 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);
   } else if constexpr (std::is_same_v<T, NodeReady>) {
-    a(m.slot), a(m.left), a(m.version);
+    a(m.slot), a(m.left), a(m.version), a(m.why);
   } else if constexpr (std::is_same_v<T, NodeProgress>) {
     a(m.slot), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeReplace>) {

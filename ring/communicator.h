@@ -49,6 +49,8 @@ class Communicator : private ProcessEvents {
   const char* transport() const;
   const char* gpu_transport() const;
   int peer_lost() const;  // -1: nobody
+  // Why another round is needed, where that names no rank; "".
+  std::string broken_by_nobody() const;
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.
   bool forked() const { return forked_; }
