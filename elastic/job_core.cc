@@ -231,6 +231,7 @@ void JobCore::on(const Ready& event) {
   process.linked = process.ready = true;
   process.version = event.version;
   if (process.rank < 0) return;
+  if (event.left == live_) given_up_ = std::max(given_up_, event.why);
   if (!announced_) state_ = JobState::forming;  // until now nobody had asked for it
   if (!announced_ && !any_member_done()) return;
   // A peer that has finished too early has to come back.
@@ -396,6 +397,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   Process& process = at(slot);
   const int rank = process.rank;
   failed_node_ = node_of(slot);
+  lost_ |= rank >= 0;
   RestartDecision decision{.restart = true};
   if (failure) decision = policy_.failed(now_, *failure);
   if (is_refused(decision)) {
@@ -417,6 +419,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
 // All that was lost with a node is one failure.
 void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
   failed_node_ = node;
+  lost_ = true;
   const auto refused = is_refused(policy_.failed(
       now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));
   int lost_rank = -1;

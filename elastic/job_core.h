@@ -73,7 +73,14 @@ struct JobConfig {
 };
 
 // Why the job ended.
-enum class JobEnding { succeeded, worker_failed, spawn_failed, interrupted, timed_out };
+enum class JobEnding {
+  succeeded,
+  worker_failed,
+  given_up,  // rounds, by their members, though nobody was lost
+  spawn_failed,
+  interrupted,
+  timed_out
+};
 
 // SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
 bool ends_the_job(int signal);
@@ -137,6 +144,7 @@ class JobCore {
     Slot slot;
     int left;
     std::uint64_t version = 0;  // the newest state it holds; 0: none
+    std::string why = {};       // it has given up `left`, not because somebody was lost: its words
   };
   struct Progress {
     Slot slot;
@@ -201,7 +209,8 @@ class JobCore {
     JobEnding end = JobEnding::succeeded;
     int signal = 0;  // interrupted: the user's first
     bool all_reaped = true;
-    std::string why;  // worker_failed: no restart was granted; empty: none was asked for
+    std::string why;  // worker_failed, given_up: no restart was granted; empty: none was asked for
+    std::string given_up = {};  // the members' words
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
@@ -312,6 +321,7 @@ class JobCore {
   void shrink_on();
   void drop_unlinked();
   void announce();
+  bool ends_given_up();
   void enter_round();
   void finish();
 
@@ -363,6 +373,11 @@ class JobCore {
   std::set<int> drained_;
   int failed_node_ = -1;  // where the last failure was
   RestartPolicy policy_;
+  // Of the round that was announced last: why its members gave it up, or "", whether somebody was
+  // lost since, and the commits before it.
+  std::string given_up_;
+  bool lost_ = false;
+  std::uint64_t commits_before_ = 0;
   std::uint64_t version_ = 0;  // the newest that a member holds
   std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again
   JobEnding why_ = JobEnding::succeeded;

@@ -129,6 +129,12 @@ void JobCore::announce() {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
   if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
+    // What they have said when they left the round before counts from now on: whether they or the
+    // end of the lost process are heard of first is chance.
+    std::uint64_t newest = 0;
+    for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
+    note_version(newest);
+    if (ends_given_up()) return;
     for (const Slot slot : roster_) {
       at(slot).ready = false;
       at(slot).in_round = at(slot).round = round_;
@@ -137,11 +143,7 @@ void JobCore::announce() {
     enter_round();
     failed_node_ = -1;
     state_ = JobState::active;
-    // What they have said when they left the round before counts from now on: whether they or the
-    // end of the lost process are heard of first is chance.
-    std::uint64_t newest = 0;
-    for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
-    note_version(newest);
+    commits_before_ = commits_;
     version_ = newest;  // lower than before where all who held it have died
     const bool shrinks = target_size_ < size() || rank_to_go().has_value();
     shrink_at_ = shrinks ? deadline_after(now_, kSilentShrink) : kNever;
@@ -152,6 +154,18 @@ void JobCore::announce() {
   } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
     state_ = JobState::active;
   }
+}
+
+// All have come out of a round without having lost anybody: it may be so in every one.
+bool JobCore::ends_given_up() {
+  const bool by_themselves = !std::exchange(lost_, false) && !given_up_.empty();
+  const bool in_vain = by_themselves && commits_ == commits_before_;
+  if (!in_vain || !is_refused(policy_.given_up(now_, live_, commits_))) {
+    given_up_.clear();
+    return false;
+  }
+  end(JobEnding::given_up, SIGTERM);
+  return true;
 }
 
 // From now on it may get on.
@@ -176,7 +190,7 @@ void JobCore::finish() {
   state_ = JobState::ended;
   const bool stuck = std::any_of(processes_.begin(), processes_.end(),
                                  [](const Process& p) { return p.life == Life::stuck; });
-  act(Finish{why_, stop_signal_, !stuck, why_no_restart_});
+  act(Finish{why_, stop_signal_, !stuck, why_no_restart_, given_up_});
 }
 
 JobRecord JobCore::record() const {

@@ -128,26 +128,53 @@ const Failure* RestartPolicy::twin(const Failure& failure) const {
   return it == history_.end() ? nullptr : &*it;
 }
 
+bool RestartPolicy::no_progress() const {
+  return config_.futile_restarts > 0 && version_ > 0 && futile_ >= config_.futile_restarts;
+}
+
+RestartDecision RestartPolicy::stop_futile() const {
+  return stop(StopReason::no_progress,
+              fmt::format("nothing was committed over {} restarts (the last commit is {})", futile_,
+                          version_));
+}
+
 RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
   const bool its_own = is_its_own(failure.kind);
-  if (its_own && config_.futile_restarts > 0 && version_ > 0 &&
-      futile_ >= config_.futile_restarts) {
-    return stop(StopReason::no_progress,
-                fmt::format("nothing was committed over {} restarts (the last commit is {})",
-                            futile_, version_));
-  }
+  if (its_own && no_progress()) return stop_futile();
   const auto charged = accounts(failure);
   if (auto refusal = overdrawn(now, charged)) return *refusal;
-  for (const Account& account : charged) {
+  charge(now, charged);
+  for_sigterm_ = is_sigterm(failure);
+  ++streak_;
+  if (its_own) ++futile_;
+  return granted(backoff());
+}
+
+// Its members have waited, or could not: the next one is for them to meet in at once.
+RestartDecision RestartPolicy::given_up(TimePoint now, int round, std::uint64_t version) {
+  note_progress(now, version);
+  if (round_ == round) return decision_;
+  round_ = round;
+  restart_at_ = now;
+  if (no_progress()) return decision_ = stop_futile();
+  const std::vector<Account> charged = {account_of_job()};
+  if (auto refusal = overdrawn(now, charged)) return decision_ = *refusal;
+  charge(now, charged);
+  for_sigterm_ = false;
+  ++futile_;
+  return decision_ = granted(Duration::zero());
+}
+
+void RestartPolicy::charge(TimePoint now, const std::vector<Account>& accounts) {
+  for (const Account& account : accounts) {
     Bucket bucket = refilled(*account.buckets, account.key, account.capacity, now);
     bucket.tokens -= 1;
     (*account.buckets)[account.key] = bucket;
   }
   ++used_;
-  for_sigterm_ = is_sigterm(failure);
-  ++streak_;
-  if (its_own) ++futile_;
-  const Duration delay = backoff();
+}
+
+RestartDecision RestartPolicy::granted(Duration delay) const {
   const std::string when = delay == Duration::zero() ? "at once" : "in " + format_duration(delay);
   return restart(delay, fmt::format("restart {} (--max-restarts {}) {}", used_,
                                     format_restart_limit(config_.limit), when));
@@ -155,7 +182,7 @@ RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
 
 std::vector<RestartPolicy::Account> RestartPolicy::accounts(const Failure& failure) {
   const int restarts = config_.limit.restarts;
-  std::vector<Account> all = {{&job_, 0, restarts, StopReason::job_budget}};
+  std::vector<Account> all = {account_of_job()};
   if (!config_.limit.window) return all;
   if (config_.nodes > 1) {
     all.push_back({&nodes_, failure.node, share_of(restarts, 2), StopReason::node_budget});

@@ -18,6 +18,9 @@
 //   that refill at the same share, unless it is the job's only one; what these refuse may still be
 //   placed elsewhere.
 //
+// A round that its members gave up though nobody was lost is like a failure of workers, but begins
+// at once, and is charged to the job alone.
+//
 // The first restart is immediate; those of a crash loop wait a random part ("full jitter", Brooker,
 // AWS Architecture Blog, 2015) of 1, 2, 4 … 60 s. A commit begins anew, and so does, where none are
 // reported, a run of 10 minutes.
@@ -92,6 +95,7 @@ class RestartPolicy {
   explicit RestartPolicy(RestartPolicyConfig config);
 
   RestartDecision failed(TimePoint now, const Failure& failure);
+  RestartDecision given_up(TimePoint now, int round, std::uint64_t version);
   // Goes on for one of an earlier time, before any failure: so many were used, and were left to the
   // job; nodes and slots begin anew.
   void go_on(TimePoint now, int used, int left, std::uint64_t version);
@@ -120,7 +124,12 @@ class RestartPolicy {
 
   void note_progress(TimePoint now, std::uint64_t version);
   const Failure* twin(const Failure& failure) const;
+  Account account_of_job() { return {&job_, 0, config_.limit.restarts, StopReason::job_budget}; }
   std::vector<Account> accounts(const Failure& failure);
+  bool no_progress() const;
+  RestartDecision stop_futile() const;
+  void charge(TimePoint now, const std::vector<Account>& accounts);
+  RestartDecision granted(Duration delay) const;
   std::optional<RestartDecision> overdrawn(TimePoint now, const std::vector<Account>& accounts);
   Bucket refilled(const std::map<int, Bucket>& buckets, int key, int capacity, TimePoint now) const;
   RestartDecision grant(TimePoint now, const Failure& failure);
@@ -132,7 +141,7 @@ class RestartPolicy {
   std::deque<Failure> history_;                // the latest with a signature
   std::uint64_t version_ = 0;                  // the highest committed
   int streak_ = 0;                             // charged since progress
-  int futile_ = 0;                             // of those, the workers' own
+  int futile_ = 0;                             // since then, the workers' own
   int used_ = 0;
   bool for_sigterm_ = false;  // the latest
   // Of the latest round that was judged.

@@ -99,6 +99,7 @@ struct NodeStacks {
 };
 struct NodeGpu {                                    // numbers below 0: not known
   std::int32_t number = 0;                          // on its host, in the order of the bus
+  std::int32_t instance = -1;                       // of MIG, there
   std::int32_t utilisation = -1, temperature = -1;  // percent, °C
   std::uint64_t memory_used = 0, memory_total = 0;  // bytes
   std::int64_t ecc_errors = -1;                     // uncorrected

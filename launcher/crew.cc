@@ -272,7 +272,7 @@ void Crew::take(int node, const NodeMessage& message) {
   } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
     tell(node, JobCore::Unkillable{stuck->slot});
   } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
-    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version});
+    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
   } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
     tell(node, JobCore::Progress{progress->slot, progress->version});
   } else if (const auto* replace = std::get_if<NodeReplace>(&message)) {

@@ -311,7 +311,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
   // Who has asked for a round since we asked to join was not among those we told of.
   for (const auto& [slot, process] : found_) {
-    if (process.ready) send(NodeReady{slot, process.in_round, process.version});
+    if (process.ready) send(NodeReady{slot, process.in_round, process.version, {}});
   }
   log_info("joined the job as node {}", welcome.number);
 }
@@ -343,7 +343,7 @@ void Follower::tell(const JobCore::Event& event) {
     NodeFound& process = found(ready->slot);
     process.linked = process.ready = true;
     process.version = ready->version;
-    if (joined_) send(NodeReady{ready->slot, ready->left, ready->version});
+    if (joined_) send(NodeReady{ready->slot, ready->left, ready->version, ready->why});
   } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
     if (clearing_) return;
     found(progress->slot).version = progress->version;

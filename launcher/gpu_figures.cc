@@ -10,25 +10,45 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxGpuWord = 200, kMaxGpus = 1024, kMaxGpuProcesses = 4096;
+constexpr std::size_t kMaxGpuWord = 200, kMaxGpus = 1024, kMaxGpuProcesses = 4096,
+                      kMaxInstances = 64;
 
-std::size_t gpu_named(const std::vector<GpuFigures>& gpus, std::string_view entry) {
+std::optional<GpuUse> gpu_named(const std::vector<GpuFigures>& gpus, std::string_view entry) {
   std::size_t number = 0;
   const char* const end = entry.data() + entry.size();
   const auto [rest, error] = std::from_chars(entry.data(), end, number);
-  if (error == std::errc() && rest == end) return number;
-  if (!entry.starts_with("GPU-")) return gpus.size();
-  const auto found = std::find_if(
-      gpus.begin(), gpus.end(), [&](const GpuFigures& gpu) { return gpu.uuid.starts_with(entry); });
-  return static_cast<std::size_t>(found - gpus.begin());
+  if (error == std::errc() && rest == end) {
+    return number < gpus.size() ? std::optional(GpuUse{number}) : std::nullopt;
+  }
+  const bool of_gpu = entry.starts_with("GPU-"), of_instance = entry.starts_with("MIG-");
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    if (of_gpu && gpus[i].uuid.starts_with(entry)) return GpuUse{i};
+    const auto& all = gpus[i].instances;
+    for (std::size_t k = 0; k < all.size() && of_instance; ++k) {
+      if (all[k].uuid.starts_with(entry)) return GpuUse{i, k};
+    }
+  }
+  return std::nullopt;
 }
 
-// One list of fields serves both directions.
+bool has_one_of(const std::vector<GpuProcess>& processes, const std::vector<int>& pids) {
+  return std::any_of(processes.begin(), processes.end(), [&](const GpuProcess& process) {
+    return std::find(pids.begin(), pids.end(), process.pid) != pids.end();
+  });
+}
+
+// These lists of fields serve both directions.
 template <class Gpu, class What>
 void each_field(Gpu& gpu, const What& what) {
   what(gpu.bus), what(gpu.uuid), what(gpu.lost);
   what(gpu.utilisation), what(gpu.temperature), what(gpu.memory_used), what(gpu.memory_total);
   what(gpu.uncorrected), what(gpu.pages_pending), what(gpu.rows_pending), what(gpu.rows_failed);
+}
+
+template <class Instance, class What>
+void each_field_of_instance(Instance& instance, const What& what) {
+  what(instance.number), what(instance.uuid);
+  what(instance.memory_used), what(instance.memory_total);
 }
 
 }  // namespace
@@ -40,40 +60,67 @@ std::string short_bus(std::string bus) {
   return domain != bus.npos && domain > 4 ? bus.substr(domain - 4) : bus;
 }
 
-std::vector<std::size_t> gpus_named(const std::vector<GpuFigures>& gpus, std::string_view visible) {
-  std::vector<std::size_t> found;
+std::vector<GpuUse> gpus_named(const std::vector<GpuFigures>& gpus, std::string_view visible) {
+  std::vector<GpuUse> found;
   for (const std::string_view word : split_words(visible, ',')) {
     std::string entry(word);
     std::erase(entry, ' ');
-    const std::size_t gpu = gpu_named(gpus, entry);
-    if (gpu >= gpus.size()) break;
-    found.push_back(gpu);
+    const auto named = gpu_named(gpus, entry);
+    if (!named) break;
+    found.push_back(*named);
   }
   return found;
 }
 
-std::vector<std::size_t> gpus_of(const std::vector<GpuFigures>& gpus, const std::vector<int>& pids,
-                                 std::string_view visible) {
-  std::vector<std::size_t> found;
+std::vector<GpuUse> gpus_of(const std::vector<GpuFigures>& gpus, const std::vector<int>& pids,
+                            std::string_view visible) {
+  const auto named = gpus_named(gpus, visible);
+  const std::optional only = named.size() == 1 ? std::optional(named.front()) : std::nullopt;
+  std::vector<GpuUse> found;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const auto& all = gpus[i].processes;
-    const bool ours = std::any_of(all.begin(), all.end(), [&](const GpuProcess& process) {
-      return std::find(pids.begin(), pids.end(), process.pid) != pids.end();
-    });
-    if (ours) found.push_back(i);
+    const auto before = found.size();
+    const auto& all = gpus[i].instances;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (has_one_of(all[k].processes, pids)) found.push_back({i, k});
+    }
+    if (found.size() > before || !has_one_of(gpus[i].processes, pids)) continue;
+    found.push_back(only && only->gpu == i ? *only : GpuUse{i});
   }
-  if (!found.empty()) return found;
-  found = gpus_named(gpus, visible);
-  return found.size() == 1 ? found : std::vector<std::size_t>();
+  if (found.empty() && only) found.push_back(*only);
+  return found;
 }
+
+namespace {
+
+void put(Writer& out, const std::vector<GpuProcess>& processes) {
+  out.put(static_cast<std::uint32_t>(processes.size()));
+  for (const GpuProcess& process : processes) out.put(process.pid), out.put(process.memory);
+}
+
+// Whether there are no more of them than may be.
+bool get(Reader& in, std::vector<GpuProcess>& processes) {
+  const auto size = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < size && size <= kMaxGpuProcesses && in.ok(); ++i) {
+    auto& process = processes.emplace_back();
+    process.pid = in.get<std::int32_t>();
+    process.memory = in.get<std::uint64_t>();
+  }
+  return size <= kMaxGpuProcesses;
+}
+
+}  // namespace
 
 std::string encode_gpus(const std::vector<GpuFigures>& gpus) {
   Writer out;
   out.put(static_cast<std::uint32_t>(gpus.size()));
   for (const GpuFigures& gpu : gpus) {
     each_field(gpu, PutField{out, kMaxGpuWord});
-    out.put(static_cast<std::uint32_t>(gpu.processes.size()));
-    for (const GpuProcess& process : gpu.processes) out.put(process.pid), out.put(process.memory);
+    put(out, gpu.processes);
+    out.put(static_cast<std::uint32_t>(gpu.instances.size()));
+    for (const GpuInstance& instance : gpu.instances) {
+      each_field_of_instance(instance, PutField{out, kMaxGpuWord});
+      put(out, instance.processes);
+    }
   }
   return out.take();
 }
@@ -86,12 +133,13 @@ Result<std::vector<GpuFigures>> decode_gpus(std::string_view bytes) {
   for (std::uint32_t i = 0; i < size && fits && in.ok(); ++i) {
     GpuFigures& gpu = gpus.emplace_back();
     each_field(gpu, GetField{in, kMaxGpuWord});
-    const auto processes = in.get<std::uint32_t>();
-    fits = processes <= kMaxGpuProcesses;
-    for (std::uint32_t k = 0; k < processes && fits && in.ok(); ++k) {
-      auto& process = gpu.processes.emplace_back();
-      process.pid = in.get<std::int32_t>();
-      process.memory = in.get<std::uint64_t>();
+    fits = get(in, gpu.processes);
+    const auto instances = in.get<std::uint32_t>();
+    fits = fits && instances <= kMaxInstances;
+    for (std::uint32_t k = 0; k < instances && fits && in.ok(); ++k) {
+      GpuInstance& instance = gpu.instances.emplace_back();
+      each_field_of_instance(instance, GetField{in, kMaxGpuWord});
+      fits = get(in, instance.processes);
     }
   }
   if (!fits || !in.done()) return Error{.code = Errc::protocol, .what = "malformed GPU figures"};

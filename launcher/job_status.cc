@@ -22,6 +22,7 @@ json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json()
 
 json describe(const NodeGpu& gpu) {
   return {{"number", gpu.number},
+          {"instance", from_zero(gpu.instance)},
           {"utilisation", from_zero(gpu.utilisation)},
           {"temperature", from_zero(gpu.temperature)},
           {"memory_bytes", gpu.memory_used},

@@ -19,6 +19,8 @@ JobEnd job_end(JobEnding end) {
       return JobEnd::succeeded;
     case JobEnding::worker_failed:
       return JobEnd::worker_failed;
+    case JobEnding::given_up:
+      return JobEnd::given_up;
     case JobEnding::spawn_failed:
       return JobEnd::spawn_failed;
     case JobEnding::interrupted:
@@ -106,6 +108,7 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   facts_.signal_received = how.signal;
   facts_.restarts_used = job.restarts_used();
   if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
+  facts_.given_up = how.given_up;
   facts_.ended = steady_now();
   facts_.still_running = std::move(left);
   const Verdict verdict = judge(facts_);

@@ -242,6 +242,8 @@ int Judge::exit_code() const {
     case JobEnd::worker_failed:
       if (verdict_.lost_host) return kExitRendezvous;
       return verdict_.root ? exit_code_of(facts_.workers[*verdict_.root]) : kExitInternal;
+    case JobEnd::given_up:
+      return kExitRendezvous;
     case JobEnd::spawn_failed:
       return spawn_exit_code();
     case JobEnd::interrupted:

@@ -51,7 +51,7 @@ void Node::on_ready(const Ready& ready, pid_t pid) {
   if (!slot) return;
   processes_.set_program_pid(*slot, pid);
   processes_.set_waits(*slot, true);
-  tell(JobCore::Ready{*slot, ready.left, ready.version});
+  tell(JobCore::Ready{*slot, ready.left, ready.version, ready.why});
 }
 
 void Node::on_progress(const ProgressNotice& progress) {

@@ -210,14 +210,21 @@ std::vector<NodeGpu> NodeCare::gpus_of_worker(Slot slot, const std::vector<GpuFi
   auto pids = descendants_of(pid);
   pids.push_back(pid);
   // What it may see as we have told it: /proc would wait for a process that lies in its driver.
-  for (const std::size_t number : gpus_of(all, pids, processes_.gpus(slot))) {
-    const GpuFigures& gpu = all[number];
-    used.push_back({.number = static_cast<std::int32_t>(number),
-                    .utilisation = gpu.utilisation,
-                    .temperature = gpu.temperature,
-                    .memory_used = gpu.memory_used,
-                    .memory_total = gpu.memory_total,
-                    .ecc_errors = gpu.uncorrected});
+  for (const GpuUse& use : gpus_of(all, pids, processes_.gpus(slot))) {
+    const GpuFigures& gpu = all[use.gpu];
+    NodeGpu& out = used.emplace_back();
+    out = {.number = static_cast<std::int32_t>(use.gpu),
+           .utilisation = gpu.utilisation,
+           .temperature = gpu.temperature,
+           .memory_used = gpu.memory_used,
+           .memory_total = gpu.memory_total,
+           .ecc_errors = gpu.uncorrected};
+    if (!use.instance) continue;
+    const GpuInstance& instance = gpu.instances[*use.instance];
+    out.instance = instance.number;
+    out.utilisation = -1;
+    out.memory_used = instance.memory_used;
+    out.memory_total = instance.memory_total;
   }
   return used;
 }

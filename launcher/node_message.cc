@@ -121,8 +121,8 @@ void care_fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeSurvey>) {
     a(m.errand), a(m.gpus);
   } else if constexpr (std::is_same_v<T, NodeGpu>) {
-    a(m.number), a(m.utilisation), a(m.temperature), a(m.memory_used), a(m.memory_total);
-    a(m.ecc_errors);
+    a(m.number), a(m.instance), a(m.utilisation), a(m.temperature), a(m.memory_used);
+    a(m.memory_total), a(m.ecc_errors);
   } else if constexpr (std::is_same_v<T, NodeWorker>) {
     a(m.slot), a(m.pid), a(m.started);
     as_byte(a, m.state, ProcessState::traced);
@@ -164,7 +164,7 @@ void fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);
   } else if constexpr (std::is_same_v<T, NodeReady>) {
-    a(m.slot), a(m.left), a(m.version);
+    a(m.slot), a(m.left), a(m.version), a(m.why);
   } else if constexpr (std::is_same_v<T, NodeProgress>) {
     a(m.slot), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeReplace>) {

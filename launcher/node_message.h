@@ -66,6 +66,7 @@ struct NodeReady {
   Slot slot = 0;
   std::int32_t left = 0;
   std::uint64_t version = 0;
+  std::string why = {};
 };
 struct NodeProgress {
   Slot slot = 0;

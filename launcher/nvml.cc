@@ -52,6 +52,8 @@ struct Nvml {
   int (*rows)(NvmlDevice, unsigned* corrected, unsigned* uncorrected, unsigned* pending,
               unsigned* failed);
   int (*processes)(NvmlDevice, unsigned* count, NvmlProcess*);
+  int (*most_instances)(NvmlDevice, unsigned*);
+  int (*instance)(NvmlDevice, unsigned, NvmlDevice*);
 };
 
 Result<Nvml> load_nvml() {
@@ -77,6 +79,8 @@ Result<Nvml> load_nvml() {
   symbols.read_optional(nvml.pages_pending, "nvmlDeviceGetRetiredPagesPendingStatus");
   symbols.read_optional(nvml.rows, "nvmlDeviceGetRemappedRows");
   symbols.read_optional(nvml.processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  symbols.read_optional(nvml.most_instances, "nvmlDeviceGetMaxMigDeviceCount");
+  symbols.read_optional(nvml.instance, "nvmlDeviceGetMigDeviceHandleByIndex");
   return nvml;
 }
 
@@ -97,7 +101,8 @@ class Asked {
     ask_names(device);
     ask_figures(device);
     ask_health(device);
-    if (nvml_.processes != nullptr) ask_processes(device);
+    gpu_.processes = processes_of(device);
+    if (nvml_.most_instances != nullptr && nvml_.instance != nullptr) ask_instances(device);
   }
 
   // It is there, and not for us.
@@ -115,22 +120,46 @@ class Asked {
       pci.bus_id[sizeof pci.bus_id - 1] = '\0';
       gpu_.bus = short_bus(pci.bus_id);
     }
+    gpu_.uuid = uuid_of(device);
+  }
+
+  std::string uuid_of(NvmlDevice device) {
     char uuid[96] = {};
-    if (told(nvml_.uuid(device, uuid, sizeof uuid - 1))) gpu_.uuid = uuid;
+    return told(nvml_.uuid(device, uuid, sizeof uuid - 1)) ? uuid : "";
   }
 
   void ask_figures(NvmlDevice device) {
     NvmlUtilisation utilisation{};
     if (told(nvml_.utilisation(device, &utilisation)))
       gpu_.utilisation = static_cast<int>(utilisation.gpu);
-    NvmlMemory memory{};
-    if (told(nvml_.memory(device, &memory))) {
-      gpu_.memory_used = memory.used;
-      gpu_.memory_total = memory.total;
-    }
+    ask_memory(device, gpu_);
     unsigned temperature = 0;
     if (told(nvml_.temperature(device, kNvmlCoreTemperature, &temperature)))
       gpu_.temperature = static_cast<int>(temperature);
+  }
+
+  // Of a GPU or an instance.
+  template <class Figures>
+  void ask_memory(NvmlDevice device, Figures& figures) {
+    NvmlMemory memory{};
+    if (!told(nvml_.memory(device, &memory))) return;
+    figures.memory_used = memory.used;
+    figures.memory_total = memory.total;
+  }
+
+  // A handle of an instance stands for it where it is asked for its name, memory and processes.
+  void ask_instances(NvmlDevice device) {
+    unsigned most = 0;
+    if (!told(nvml_.most_instances(device, &most))) return;
+    for (unsigned number = 0; number < most; ++number) {
+      NvmlDevice handle = nullptr;
+      if (!told(nvml_.instance(device, number, &handle))) continue;  // no such one now
+      auto& instance = gpu_.instances.emplace_back();
+      instance.number = static_cast<std::int32_t>(number);
+      instance.uuid = uuid_of(handle);
+      ask_memory(handle, instance);
+      instance.processes = processes_of(handle);
+    }
   }
 
   void ask_health(NvmlDevice device) {
@@ -148,7 +177,9 @@ class Asked {
     }
   }
 
-  void ask_processes(NvmlDevice device) {
+  std::vector<GpuProcess> processes_of(NvmlDevice device) {
+    std::vector<GpuProcess> found;
+    if (nvml_.processes == nullptr) return found;
     std::vector<NvmlProcess> all(64);
     auto count = static_cast<unsigned>(all.size());
     int result = nvml_.processes(device, &count, all.data());
@@ -157,11 +188,12 @@ class Asked {
       count = static_cast<unsigned>(all.size());
       result = nvml_.processes(device, &count, all.data());
     }
-    if (!told(result)) return;
+    if (!told(result)) return found;
     for (unsigned i = 0; i < count; ++i) {
       const bool known = all[i].memory != ~0ULL;
-      gpu_.processes.push_back({static_cast<std::int32_t>(all[i].pid), known ? all[i].memory : 0});
+      found.push_back({static_cast<std::int32_t>(all[i].pid), known ? all[i].memory : 0});
     }
+    return found;
   }
 
   const Nvml& nvml_;

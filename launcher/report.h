@@ -42,7 +42,15 @@ struct WorkerEnd {
 std::uint64_t signature_of(const WorkerEnd& end);
 
 // Why the job ended, where no worker is to blame.
-enum class JobEnd { succeeded, worker_failed, spawn_failed, interrupted, timed_out, setup_failed };
+enum class JobEnd {
+  succeeded,
+  worker_failed,
+  given_up,
+  spawn_failed,
+  interrupted,
+  timed_out,
+  setup_failed
+};
 
 struct JobFacts {
   JobEnd end = JobEnd::succeeded;
@@ -54,6 +62,7 @@ struct JobFacts {
   int restarts_used = 0;
   std::string max_restarts;    // as --max-restarts
   std::string why_no_restart;  // "": none was asked for
+  std::string given_up;        // why the members gave up their round, in their words
   TimePoint started{};
   TimePoint ended{};
   int signal_received = 0;  // interrupted: which

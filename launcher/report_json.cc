@@ -13,8 +13,9 @@ using nlohmann::json;
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 const char* name(JobEnd end) {
-  static constexpr const char* kNames[] = {"succeeded",   "worker_failed", "spawn_failed",
-                                           "interrupted", "timed_out",     "setup_failed"};
+  static constexpr const char* kNames[] = {"succeeded",    "worker_failed", "given_up",
+                                           "spawn_failed", "interrupted",   "timed_out",
+                                           "setup_failed"};
   return kNames[static_cast<int>(end)];
 }
 

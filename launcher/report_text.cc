@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rank_set.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "launcher/report.h"
 
@@ -194,6 +195,9 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
     case JobEnd::worker_failed:
       if (verdict.lost_host) return lost_host(facts);
       return root != nullptr ? first_failure(facts, verdict, *root) : "a worker failed";
+    case JobEnd::given_up:
+      return fmt::format("the workers gave up a round, though none was lost: {}",
+                         escaped(facts.given_up));
     case JobEnd::spawn_failed:
       return fmt::format("local rank {} could not be started: {}", facts.failed_local_rank,
                          facts.failed_what);
@@ -328,7 +332,8 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
     out.push_back(fmt::format("  {} did not die of SIGKILL (an uninterruptible sleep); left behind",
                               rank_words(ranks)));
   }
-  if (facts.end == JobEnd::worker_failed && !facts.why_no_restart.empty()) {
+  const bool judged = facts.end == JobEnd::worker_failed || facts.end == JobEnd::given_up;
+  if (judged && !facts.why_no_restart.empty()) {
     out.push_back(fmt::format("  no restart: {}", facts.why_no_restart));
   }
   return out;

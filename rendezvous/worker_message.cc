@@ -14,6 +14,7 @@ void put(Writer& out, const Ready& ready) {
   out.put(ready.worker);
   out.put(ready.left);
   out.put(ready.version);
+  out.put_string(std::string_view(ready.why).substr(0, kMaxWorkerText));
 }
 
 void put(Writer& out, const RoundNotice& notice) {
@@ -47,6 +48,7 @@ Ready get_ready(Reader& in) {
   ready.worker = in.get<std::int32_t>();
   ready.left = in.get<std::int32_t>();
   ready.version = in.get<std::uint64_t>();
+  ready.why = in.get_string(kMaxWorkerText);
   return ready;
 }
 

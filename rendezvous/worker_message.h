@@ -21,6 +21,7 @@ struct Ready {
   std::int32_t worker = 0;    // DLAUNCH_WORKER
   std::int32_t left = 0;      // the round it was in; 0: none
   std::uint64_t version = 0;  // the newest state it holds; 0: none
+  std::string why;            // it gave that one up, for this; "": somebody was lost, or told it to
 };
 
 // A round, and this worker's place in it.

@@ -519,6 +519,12 @@ dl_result dl_set_backend(dl_comm* comm, const char* backend) {
   });
 }
 
+int dl_gpu_of(const void* memory) { return dlaunch::device_of(memory); }
+
+const char* dl_gpu_transport(const dl_comm* comm) {
+  return comm == nullptr ? "" : comm->impl->gpu_transport();
+}
+
 dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
   return with(comm, [&](Communicator&) -> Result<void> {
     if (bytes == 0) return {};

@@ -274,6 +274,12 @@ int Communicator::peer_lost() const {
   return error.code == Errc::peer_lost ? error.rank : -1;
 }
 
+std::string Communicator::broken_by_nobody() const {
+  if (forked_ || !abort_.raised()) return "";
+  const Error error = abort_.error();
+  return error.code == Errc::peer_lost && error.rank < 0 ? error.what : "";
+}
+
 Result<void> Communicator::check(const Call& call) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());

@@ -48,7 +48,10 @@ class Communicator : private ProcessEvents {
   int rank() const { return job_.rank; }
   int size() const { return job_.size; }
   const char* transport() const;
-  int peer_lost() const;                                   // -1: nobody
+  const char* gpu_transport() const;
+  int peer_lost() const;  // -1: nobody
+  // Why another round is needed, where that names no rank; "".
+  std::string broken_by_nobody() const;
   Duration op_timeout() const { return job_.op_timeout; }  // < 0: none
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.

@@ -115,6 +115,8 @@ Result<void> Communicator::set_backend(std::string_view backend) {
   return {};
 }
 
+const char* Communicator::gpu_transport() const { return device_ ? device_->name() : ""; }
+
 Result<void> Communicator::set_stream(void* stream) {
   if (const auto missing = device_support_missing(); !missing.empty()) {
     return Error{.code = Errc::unsupported, .what = std::string(missing)};

@@ -44,9 +44,9 @@ Membership::~Membership() {
   thread_.join();
 }
 
-Result<RoundNotice> Membership::next_round(std::uint64_t version) {
+Result<RoundNotice> Membership::next_round(std::uint64_t version, std::string why) {
   std::unique_lock lock(mutex_);
-  const std::string ready = encode(Ready{worker_, current_.round, version});
+  const std::string ready = encode(Ready{worker_, current_.round, version, std::move(why)});
   if (::send(socket_.get(), ready.data(), ready.size(), MSG_NOSIGNAL) < 0 && closed_.empty()) {
     return errno_error("ask the launcher for the next round", errno);
   }

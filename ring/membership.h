@@ -30,7 +30,8 @@ class Membership {
   // Leaves the round it was in, and blocks until the next one it is a member of has formed, however
   // long: the agent knows whom it waits for. version: the newest state this process holds. Error:
   // the agent has gone (Errc::io).
-  Result<RoundNotice> next_round(std::uint64_t version);
+  // why: as Ready's.
+  Result<RoundNotice> next_round(std::uint64_t version, std::string why);
 
   // Tells the agent, at most ten times a second, the newest state this process holds. By the thread
   // that calls next_round().

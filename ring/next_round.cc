@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <utility>
 
 namespace dlaunch {
 namespace {
@@ -36,13 +37,14 @@ constexpr int kAttempts = 3;
 Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
                              std::unique_ptr<Communicator>& impl) {
   membership.on_over({});
+  std::string cause = impl ? impl->broken_by_nobody() : std::string();
   impl.reset();  // its end is what the others hear first
   const auto failed = [&](const Error& error) {
     impl = Communicator::ended(error);
     return error;
   };
   for (int vain = 0;;) {
-    auto notice = membership.next_round(version);
+    auto notice = membership.next_round(version, std::exchange(cause, {}));
     if (!notice) return failed(notice.error());
     AbortFlag over;
     // Nothing can have been done in it before all have met: it is left at once, whatever ends it.

@@ -406,13 +406,9 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
 
 }  // namespace
 
-Tuning tuning_within_host(int ranks, bool crowded) {
-  constexpr std::size_t kInFlight = 1 << 20, kCrowdedSmall = 256 << 10;
+Tuning tuning_within_host(int ranks) {
+  constexpr std::size_t kInFlight = 1 << 20;
   Tuning tuning;
-  if (crowded) {
-    tuning.exchange_ranks = 0;
-    tuning.small_bytes = kCrowdedSmall;
-  }
   const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
   if (granule <= tuning.granule_bytes) return tuning;
   tuning.granule_bytes = granule;

@@ -5,10 +5,9 @@
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
-//   by any other, so they do it for longer); more, or more than there are cores, send to rank 0,
-//   which answers (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more
-//   ranks than cores each frame costs a system call and often a context switch on the same few
-//   cores).
+//   by any other, so they do it for longer); more send to rank 0, which answers
+//   (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks than cores
+//   each frame costs a system call and often a context switch on the same few cores).
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
@@ -58,9 +57,8 @@ struct Tuning {
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
-// peers together stay in the cache. crowded: there are more ranks than cores, and of what is small
-// fewer frames count more than fewer latencies.
-Tuning tuning_within_host(int ranks, bool crowded);
+// peers together stay in the cache.
+Tuning tuning_within_host(int ranks);
 
 // Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
 // 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or

@@ -42,8 +42,6 @@ class SocketGroup {
   int ranks() const { return ranks_; }
   // The peer `distance` ranks further round.
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
-  // There are more ranks on this host than cores for them.
-  bool crowded() const { return !own_core_; }
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
   // Some peer is on another host, as far as addresses tell. All ranks see it alike: where there are

@@ -78,6 +78,8 @@ Row gpu_cells(const json& gpus) {
   std::int64_t errors = -1;
   for (const auto& gpu : gpus) {
     numbers += (numbers.empty() ? "" : ",") + std::to_string(gpu.at("number").get<int>());
+    if (!gpu.at("instance").is_null())
+      numbers += ":" + std::to_string(gpu.at("instance").get<int>());
     used += gpu.at("memory_bytes").get<double>();
     total += gpu.at("memory_total_bytes").get<double>();
     if (!gpu.at("utilisation").is_null()) busy += gpu.at("utilisation").get<int>(), ++told;

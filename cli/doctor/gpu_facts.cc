@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "base/exit_code.h"
 #include "base/field_codec.h"
@@ -38,7 +39,10 @@ std::vector<GpuFigures> visible_of(std::vector<GpuFigures> all) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return all;
   std::vector<GpuFigures> some;
-  for (const std::size_t gpu : gpus_named(all, visible)) some.push_back(all[gpu]);
+  std::set<std::size_t> seen;  // instances may be of the same
+  for (const GpuUse& use : gpus_named(all, visible)) {
+    if (seen.insert(use.gpu).second) some.push_back(all[use.gpu]);
+  }
   return some;
 }
 

@@ -28,9 +28,9 @@ class Puller {
          const std::function<std::span<std::byte>(ObjectId)>& memory)
       : rounds_(rounds), pulls_(pulls), memory_(memory) {}
 
-  // Moves the pieces; those that came damaged are left in damaged().
-  Result<void> pass(const std::vector<Piece>& pieces) {
-    damaged_.clear();
+  // Moves the pieces; those that came damaged are added to `damaged`.
+  Result<void> pass(const std::vector<Piece>& pieces, std::vector<Piece>& damaged) {
+    damaged_ = &damaged;
     for (const Piece& piece : pieces) {
       if (underway_.size() == kWindow) {
         if (auto r = take_oldest(); !r) return r;
@@ -42,7 +42,6 @@ class Puller {
     }
     return {};
   }
-  const std::vector<Piece>& damaged() const { return damaged_; }
 
  private:
   struct Underway {
@@ -70,7 +69,7 @@ class Puller {
     const Piece& piece = oldest.piece;
     if (piece.receiver != rounds_.rank()) return {};
     const auto expected = pulls_[piece.pull].table[piece.index];
-    if (checksum(place(piece)) != expected) damaged_.push_back(piece);
+    if (checksum(place(piece)) != expected) damaged_->push_back(piece);
     return {};
   }
 
@@ -78,7 +77,7 @@ class Puller {
   std::span<const Pull> pulls_;
   const std::function<std::span<std::byte>(ObjectId)>& memory_;
   std::deque<Underway> underway_;
-  std::vector<Piece> damaged_;
+  std::vector<Piece>* damaged_ = nullptr;
 };
 
 std::string encode(const std::vector<Piece>& pieces) {
@@ -128,16 +127,33 @@ PieceTable piece_table(std::span<const std::byte> bytes) {
   return table;
 }
 
+std::vector<Piece> misfits(std::span<const Pull> pulls, std::size_t pull, int rank,
+                           std::span<const std::byte> object) {
+  const Pull& of = pulls[pull];
+  const PieceTable own = piece_table(object);
+  std::vector<Piece> found;
+  for (std::uint64_t index = 0; index < of.table.size(); ++index) {
+    if (own[index] != of.table[index]) found.push_back({pull, index, of.sources.front(), rank});
+  }
+  return found;
+}
+
 Result<void> pull_objects(Rounds& rounds, std::span<const Pull> pulls,
-                          const std::function<std::span<std::byte>(ObjectId)>& memory) {
+                          const std::function<std::span<std::byte>(ObjectId)>& memory,
+                          const std::optional<Filled>& filled) {
   if (std::ranges::all_of(pulls, [](const Pull& pull) { return pull.receivers.empty(); }))
     return {};
   const int me = rounds.rank();
   Puller puller(rounds, pulls, memory);
   auto pieces = pieces_of(me, pulls);
+  std::vector<Piece> mine;  // the damaged ones of this rank
+  if (filled) {
+    std::erase_if(pieces, [&](const Piece& piece) { return piece.pull == filled->pull; });
+    mine = filled->misfits;
+  }
   for (int tries = 1;; ++tries) {
-    if (auto r = puller.pass(pieces); !r) return r;
-    auto damaged = all_damaged(rounds, pulls, puller.damaged());
+    if (auto r = puller.pass(pieces, mine); !r) return r;
+    auto damaged = all_damaged(rounds, pulls, std::exchange(mine, {}));
     if (!damaged) return damaged.error();
     if (damaged->empty()) return {};
     const auto next = again(*damaged, pulls);

@@ -99,6 +99,12 @@ std::optional<std::string> Registry::difference(std::span<const std::string> des
   return std::nullopt;
 }
 
+std::vector<Bytes> Registry::replicated() const {
+  std::vector<Bytes> all;
+  for (const auto& b : replicated_) all.push_back(b.memory);
+  return all;
+}
+
 std::size_t Registry::replicated_bytes() const {
   std::size_t bytes = 0;
   for (const auto& b : replicated_) bytes += aligned(b.memory.size());

@@ -44,6 +44,7 @@ class Registry {
   // two of them, from describe(), differ.
   static std::optional<std::string> difference(std::span<const std::string> descriptions);
 
+  std::vector<Bytes> replicated() const;
   std::size_t replicated_bytes() const;
   std::size_t shard_bytes() const;
 

@@ -58,6 +58,21 @@ Result<void> RingRounds::barrier() { return result(dl_barrier(comm_)); }
 
 Result<void> RingRounds::settle() { return result(dl_sync(comm_)); }
 
+Result<void> RingRounds::broadcast(Places places, int root) {
+  std::vector<void*> at;
+  std::vector<std::size_t> sizes;
+  for (const auto place : places) {
+    at.push_back(place.data());
+    sizes.push_back(place.size());
+  }
+  const auto code = dl_broadcast_list(comm_, at.size(), at.data(), sizes.data(), DL_UINT8, root);
+  return code == DL_OK ? settle() : result(code);
+}
+
+bool RingRounds::gpu_to_gpu() const { return std::string_view(dl_gpu_transport(comm_)) == "nccl"; }
+
+bool RingRounds::on_gpu(const std::byte* memory) const { return dl_gpu_of(memory) >= 0; }
+
 Result<void> RingRounds::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   return result(dl_copy(comm_, to, from, bytes));
 }

@@ -23,6 +23,9 @@ class RingRounds : public Rounds {
                         std::span<const std::size_t> sizes) override;
   Result<void> maximum(std::span<std::uint64_t> values) override;
   Result<void> barrier() override;
+  Result<void> broadcast(Places places, int root) override;
+  bool gpu_to_gpu() const override;
+  bool on_gpu(const std::byte* memory) const override;
   Result<void> settle() override;
   Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   Started send(std::span<const std::byte> bytes, int peer) override;

@@ -42,6 +42,13 @@ class Rounds {
                                 std::span<const std::size_t> sizes) = 0;
   virtual Result<void> maximum(std::span<std::uint64_t> values) = 0;
   virtual Result<void> barrier() = 0;
+  // What is at these places on rank `root` comes to be there on all ranks: all of it on GPUs, or
+  // none.
+  using Places = std::span<const std::span<std::byte>>;
+  virtual Result<void> broadcast(Places places, int root) = 0;
+  // After one on GPUs: the ranks' GPUs reach each other, and it did not go through the host.
+  virtual bool gpu_to_gpu() const = 0;
+  virtual bool on_gpu(const std::byte* memory) const = 0;
 
   // Of this rank alone: nothing that it has put in a GPU's stream so far has failed, or will.
   virtual Result<void> settle() = 0;

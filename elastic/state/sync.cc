@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "elastic/state/by_gpu.h"
 #include "elastic/state/pull.h"
 #include "elastic/state/snapshot_file.h"
 
@@ -47,6 +48,16 @@ Result<std::vector<PieceTables>> gather_tables(Rounds& rounds, const PieceTables
     all.push_back(std::move(*tables));
   }
   return all;
+}
+
+Result<void> restore_shard(const Store& store, Copy& copy) {
+  if (!store.registry.sharded()) return {};
+  std::vector<ConstBytes> shards;
+  for (int owner = 0; owner < copy.world; ++owner) {
+    const ObjectId object = shard_of(owner);
+    shards.push_back(copy.has(object) ? ConstBytes(copy.bytes(object)) : ConstBytes());
+  }
+  return store.registry.restore_shard(shards, store.rounds.rank(), store.rounds.size());
 }
 
 // One attempt of a round's members to agree on a copy and have it.
@@ -100,12 +111,15 @@ class Sync {
     if (!pulls) return pulls.error();
     if (copy == nullptr) copy = &fresh_copy(choice);
     if (auto r = agree(rounds_, make_rooms(*copy, choice, *pulls)); !r) return r.error();
-    if (auto r = pull_objects(rounds_, *pulls, [&](ObjectId o) { return copy->bytes(o); }); !r) {
-      return r.error();
-    }
+    const auto filled = give_by_gpus(store_, *pulls, *copy);
+    if (!filled) return filled.error();
+    const auto place = [&](ObjectId object) { return copy->bytes(object); };
+    if (auto r = pull_objects(rounds_, *pulls, place, *filled); !r) return r.error();
     for (auto& [id, object] : copy->objects) object.whole = true;
     copy->committed = true;
-    if (auto r = agree(rounds_, restore(store_, *copy)); !r) return r.error();
+    const bool in_memory = *filled && (*filled)->in_memory;
+    const auto restored = in_memory ? restore_shard(store_, *copy) : restore(store_, *copy);
+    if (auto r = agree(rounds_, restored); !r) return r.error();
     if (choice.world != rounds_.size() && store_.registry.sharded()) return cut_anew(*copy);
     copy->forget_all_but(store_.cast().needed(rounds_.rank(), choice.world));
     return copy;
@@ -313,14 +327,8 @@ Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::u
 }
 
 Result<void> restore(const Store& store, Copy& copy) {
-  auto restored = store.registry.restore_replicated(copy.bytes(kReplicated));
-  if (!restored || !store.registry.sharded()) return restored;
-  std::vector<ConstBytes> shards;
-  for (int owner = 0; owner < copy.world; ++owner) {
-    const ObjectId object = shard_of(owner);
-    shards.push_back(copy.has(object) ? ConstBytes(copy.bytes(object)) : ConstBytes());
-  }
-  return store.registry.restore_shard(shards, store.rounds.rank(), store.rounds.size());
+  if (auto r = store.registry.restore_replicated(copy.bytes(kReplicated)); !r) return r;
+  return restore_shard(store, copy);
 }
 
 }  // namespace dlaunch

@@ -35,7 +35,10 @@ class CudaPlane final : public DevicePlane {
       : settings_(std::move(settings)), abort_(abort) {}
   ~CudaPlane() override;
 
-  const char* name() const override { return way_ && way_->nccl ? "nccl" : "host"; }
+  const char* name() const override {
+    if (!way_) return "";
+    return way_->nccl ? "nccl" : "host";
+  }
   Result<void> attach(Call& call, int device, void* stream, bool at_once) override;
   Result<std::shared_ptr<void>> stage(int device, std::size_t bytes) override;
   Result<void> copy(void* to, const void* from, std::size_t bytes, To where, void* stream,

@@ -1,5 +1,6 @@
 # The state of an elastic program on GPUs, by look-alikes of CUDA and NCCL: what is lost with a
-# worker comes back on the newcomer's GPU, and what survivors have changed is as it was committed.
+# worker comes back on the newcomer's GPU, from another's where NCCL brings them together, and what
+# survivors have changed is as it was committed.
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/elastic_device_worker
 [ -x "$worker" ] || skip "built without the headers of CUDA and NCCL"
@@ -8,14 +9,48 @@ export LD_LIBRARY_PATH=$BUILD/tests/support/fake_gpu:$LD_LIBRARY_PATH
 all_right() {
   expect_code 0
   [ "$(grep -c "of $1: step 12 right" out)" = "$1" ] || { cat out err; fail "not $1 ranks that are right"; }
-  [ $# = 1 ] || [ "$(grep -Ec "round [2-9] rank . of $1: from step $2\$" out)" = "$1" ] || { cat out; fail "not on from step $2"; }
+  [ $# = 1 ] || [ "$(grep -Ec "round [2-9] rank . of $1: from step $2," out)" = "$1" ] || { cat out; fail "not on from step $2"; }
 }
+# by_nccl ROUNDS RANKS N BYTES: to N of these ranks NCCL's broadcasts brought so much in the sync of
+# such a round.
+by_nccl() {
+  local told; told=$(grep -Ec "round $1 rank [$2] of .: from step [0-9]+, $4 by NCCL" out)
+  [ "$told" = "$3" ] || { cat out err; fail "not $4 bytes by NCCL to $3 of the ranks $2 in round $1"; }
+}
+later='[2-9]' state=4800001  # and one byte, to find out how they go
 
 run dlaunch --nproc 3 --max-restarts 1 "$worker" --die-at 7:1; all_right 3 '[67]'
+by_nccl 1 12 2 $state; by_nccl $later 1 1 $state; by_nccl $later 02 1 $state; by_nccl $later 02 1 0
+run dlaunch --nproc 3 --max-restarts 1 "$worker" --die-at 7:0; all_right 3 '[67]'
+by_nccl $later 0 1 $state; by_nccl $later 12 1 $state; by_nccl $later 12 1 0
 run dlaunch --nproc 3 --max-restarts 1 "$worker" --die-at 7:0 --share-gpu 1; all_right 3 '[67]'
+by_nccl $later 012 3 0
 run dlaunch --nproc 2 --max-restarts 1 "$worker" --die-at 7:1 --in-place 1; all_right 2 7
+by_nccl $later 1 1 $state
+
+# A second one dies while the state is given: who gives it, then one who does not; none that has the
+# first one's shard. The byte more is from that round, which was lost.
+for dead in "2 0" "3 1"; do
+  first=${dead% *} second=${dead#* }
+  run dlaunch --nproc 4 --max-restarts 2 "$worker" --die-at "7:$first" --die-given "$second"
+  all_right 4 '[67]'
+  [ "$(grep -c 'failed first: killed by SIGKILL' err)" = 2 ] || { cat err; fail "not two who died"; }
+  by_nccl $later "$first" 1 $((state + 1)); by_nccl $later "$second" 1 $state
+  by_nccl $later 0123 3 "($state|$((state + 1)))"
+done
 
 # All of them: the next job begins with the snapshot.
 run dlaunch --nproc 2 "$worker" --snapshot kept --steps 8; expect_code 0
 run dlaunch --nproc 2 "$worker" --snapshot kept; all_right 2
-[ "$(grep -c 'of 2: from step 8$' out)" = 2 ] || { cat out; fail "not begun with the snapshot"; }
+[ "$(grep -c 'of 2: from step 8,' out)" = 2 ] || { cat out; fail "not begun with the snapshot"; }
+
+# NCCL stands still in each round, at its first operation: no round comes to a commit.
+run env FAKE_NCCL=1:0:wedge DLAUNCH_OP_TIMEOUT=0.3 dlaunch --nproc 2 --max-restarts 2 --error-file report.json "$worker"
+expect_code 69
+expect_err 'dlaunch: the workers gave up a round, though none was lost: broadcast #[0-9]+ stands still .* ncclBroadcast has not ended'
+expect_err 'no restart: all 2 restarts \(--max-restarts\) are used'
+grep -q '"end": "given_up"' report.json || { cat report.json; fail "the report has no such end"; }
+grep -q 'from step' out && { cat out; fail "somebody got on"; }
+# Later in each of them: all come to commits, and cost nothing.
+run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=0.3 dlaunch --nproc 2 "$worker"; all_right 2
+[ "$(grep -c 'from step' out)" = 6 ] || { cat out; fail "not three rounds"; }

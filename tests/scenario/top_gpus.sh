@@ -4,12 +4,12 @@ source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
 fakes="$BUILD/tests/support/fake_gpu"
 
-# start_job NVML: two hosts with two workers each; the first one leads.
+# start_job NVML [VISIBLE]: two hosts with two workers each, which see these GPUs; the first one leads.
 start_job() {
-  local node; pids=()
+  local node visible=${2:-'${local_rank}'}; pids=()
   for node in 0 1; do
     LD_LIBRARY_PATH="$fakes:$LD_LIBRARY_PATH" FAKE_NVML=$1 dlaunch --quiet --nnodes 2 --node-rank "$node" \
-      --rdzv "tcp://127.0.0.1:$port" --job-id j --secret-file secret --nproc 2 --env 'CUDA_VISIBLE_DEVICES=${local_rank}' \
+      --rdzv "tcp://127.0.0.1:$port" --job-id j --secret-file secret --nproc 2 --env "CUDA_VISIBLE_DEVICES=$visible" \
       "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >"job$node" 2>&1 </dev/null &
     pids+=($!); started+=($!)
   done
@@ -38,6 +38,12 @@ wait_until 30 seen || fail "not again: $(cat looks)"
 grep -q $'\x1b' looks && fail "as if to a terminal"
 end_job
 wait "$watcher"; code=$?; expect_code 0
+
+# An instance of a GPU that is cut up: its memory, and the rest of the whole GPU, as far as NVML tells.
+start_job 'gpus=4,mig=3:2' MIG-fake-3-2
+wait_until 60 all_work || fail "not four that work"
+expect_out '^   0 +[0-9]+ .* 3:2 +- +3 GiB of 10 GiB +53 +0 '
+end_job
 
 start_job 'gpus=4,hang'
 run dlaunchctl top --once --interval 0.2; expect_code 0; expect_out '^ +3 '

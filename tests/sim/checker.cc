@@ -121,6 +121,9 @@ void Checker::check_end(const JobCore::Finish& finish) {
       must(used_up || frozen || node_lost || scenario.job.restarts.futile_restarts > 0,
            "the job gave up with restarts left");
       break;
+    case JobEnding::given_up:
+      stage_.fail("no member gave up its round, but the job says so");
+      break;
     case JobEnding::spawn_failed:
       must(spawn_failed, "no process failed to start, but the job says so");
       break;

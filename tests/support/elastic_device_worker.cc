@@ -3,12 +3,15 @@
 // copies must come after.
 //
 // usage: elastic_device_worker [--steps N] [--die-at STEP:RANK] [--share-gpu 1] [--in-place 1]
-//                              [--snapshot DIR]
+//                              [--snapshot DIR] [--die-given RANK]
 //
 // --die-at: in that step the process that began as that rank in round 1 kills itself, when the
 // others have changed their state already; in place: when they are about to.
-// Prints "round R rank R of N: from step S" and at the end "rank R of N: step S right". A state
-// that is wrong ends it with code 66.
+// --die-given: the process that began as that rank in round 1 kills itself in round 2, while the
+// newcomers are given the state.
+// Prints "round R rank R of N: from step S, B by NCCL" (bytes that NCCL broadcast to this process
+// in this round's sync) and at the end "rank R of N: step S right". A state that is wrong ends it
+// with code 66.
 #include <cuda.h>
 #include <signal.h>
 #include <unistd.h>
@@ -32,7 +35,7 @@ constexpr std::size_t kSize = 600'000, kGradient = 1000;
 
 struct Options {
   unsigned long steps = 12, die_at = 0;
-  int dies = -1;
+  int dies = -1, dies_given = -1;
   bool share_gpu = false, in_place = false;
   std::string snapshot;
 };
@@ -101,10 +104,12 @@ class Worker {
   void run() {
     dl::run_elastic(state_, [this] {
       if (told_ != comm_.round()) {
-        std::printf("round %llu rank %d of %d: from step %lu\n",
+        const std::size_t given = fake_nccl_broadcast_to_here();
+        std::printf("round %llu rank %d of %d: from step %lu, %zu by NCCL\n",
                     static_cast<unsigned long long>(comm_.round()), comm_.rank(), comm_.size(),
-                    step_);
+                    step_, given - given_);
         std::fflush(stdout);
+        given_ = given;
         told_ = comm_.round();
       }
       if (step_ == options_.steps) return false;
@@ -136,8 +141,12 @@ class Worker {
   }
 
   void die_if_due() {
-    const bool due = step_ == options_.die_at && first_rank_ == options_.dies && first_round_ == 1;
-    if (due) ::raise(SIGKILL);
+    if (first_round_ != 1) return;
+    if (first_rank_ == options_.dies && step_ == options_.die_at) ::raise(SIGKILL);
+    // By the second group of the next communicator; this one's was in the first sync.
+    const std::string when = std::to_string(comm_.rank()) + ":1:kill";
+    const bool next = first_rank_ == options_.dies_given && step_ + 1 == options_.die_at;
+    if (next) ::setenv("FAKE_NCCL", when.c_str(), 1);
   }
 
   // With one number of ranks from the first step to the last.
@@ -165,6 +174,7 @@ class Worker {
   CUstream stream_ = nullptr;
   unsigned long step_ = 0;
   std::uint64_t told_ = 0;
+  std::size_t given_ = 0;
   const std::uint64_t first_round_ = comm_.round();
   const int first_rank_ = comm_.rank();
 };
@@ -179,6 +189,8 @@ Options parse(int argc, char** argv) {
       if (std::sscanf(value.c_str(), "%lu:%d", &o.die_at, &o.dies) != 2) {
         throw std::invalid_argument("--die-at needs STEP:RANK");
       }
+    } else if (flag == "--die-given") {
+      o.dies_given = std::stoi(value);
     } else if (flag == "--share-gpu") {
       o.share_gpu = value == "1";
     } else if (flag == "--in-place") {

@@ -20,6 +20,10 @@
  * same: it takes no room on the GPU, others can be given it, it is checked and written to disk like
  * any, and it is there when the GPU is not any more. What it costs is the way from the GPU, unless
  * it is in place. Copies come after what is in the stream of dl_set_stream().
+ * Newcomers get what is replicated from the GPU of one who holds it, by a broadcast to all, where
+ * the same buffers are on GPUs on all ranks and these have NCCL (dl_gpu_transport(); a sync may be
+ * what makes NCCL's communicator). They make their own commit of it and check that. What is sharded
+ * comes through the host, and with dl_set_backend("cpu") everything does.
  *
  * Memory that is registered belongs to the caller and must stay where it is. One thread at a time,
  * the one that uses the communicator. Calls marked collective must be made by all ranks of the

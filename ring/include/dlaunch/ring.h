@@ -342,6 +342,13 @@ DL_API dl_result dl_sync(dl_comm* comm);
  * DL_ERR_INVALID after it. */
 DL_API dl_result dl_set_backend(dl_comm* comm, const char* backend);
 
+/* CUDA's number of the GPU that this memory is on; -1: it is the host's, or there is no driver. */
+DL_API int dl_gpu_of(const void* memory);
+/* "nccl" or "host": how the collectives of this communicator move the memory of GPUs, the same on
+ * all ranks (what NCCL lacks goes through the host all the same). "" before the first of them,
+ * and of one rank alone. */
+DL_API const char* dl_gpu_transport(const dl_comm* comm);
+
 /* Copies between the memory of a GPU and the host's, either way, after what was in the stream of
  * dl_set_stream() at the call; the copy is there when it returns. The host's needs not be pinned:
  * it goes through 8 MiB of the library's own that are. On the host alone it is memcpy. Not

@@ -341,6 +341,8 @@ class Communicator {
     return Communicator(made);
   }
   bool valid() const { return comm_ != nullptr; }
+  // See dl_gpu_transport().
+  std::string gpu_transport() const { return dl_gpu_transport(comm_.get()); }
   // See dl_set_stream(), dl_set_stream_ordered(), dl_sync(), dl_copy().
   void set_stream(void* stream) { check(dl_set_stream(get(), stream)); }
   void set_stream_ordered(bool on) { check(dl_set_stream_ordered(get(), on ? 1 : 0)); }

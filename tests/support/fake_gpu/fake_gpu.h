@@ -12,6 +12,7 @@
 //   async_error   NCCL reports ncclRemoteError, and the device's work stands still
 //   wedge         the device's work stands still, and nobody says anything
 //   launch_error  the launch is refused
+//   kill          the process kills itself
 //   init_wedge    the communicator is never ready (OP is of no account, as below)
 //   init_error    it ends with ncclSystemError in place of being ready
 //   abort_hang    ncclCommAbort never returns, and the work goes on standing still: use with a
@@ -34,3 +35,5 @@ int fake_gpu_current();
 bool fake_gpu_wrong(const char* what);
 // Groups that this process has launched in NCCL.
 int fake_nccl_launches();
+// Bytes that NCCL's broadcasts have brought to this process from others.
+std::size_t fake_nccl_broadcast_to_here();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <nccl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 namespace {
 
 constexpr int kRanks = 8;
-constexpr std::size_t kRoom = 4 << 20;  // bytes that a rank can give at once
+constexpr std::size_t kRoom = 8 << 20;  // bytes that a rank can give at once
 
 struct Call {
   int kind, dtype, op, root;
@@ -97,6 +98,8 @@ struct Part {
   int peer;
 };
 
+std::atomic<std::size_t> broadcast_to_here{0};
+
 void compute(ncclComm& comm, const Part& part) {
   const Call& call = part.call;
   const std::size_t bytes = call.count * dtype_size(call.dtype);
@@ -107,6 +110,7 @@ void compute(ncclComm& comm, const Part& part) {
   };
   if (call.kind == broadcast) {
     std::memcpy(part.out, comm.shared->room[call.root], bytes);
+    if (comm.rank != call.root) broadcast_to_here += bytes;
   } else if (call.kind == all_gather) {
     for (int r = 0; r < comm.size; ++r) {
       std::memcpy(part.out + static_cast<std::size_t>(r) * bytes, comm.shared->room[r], bytes);
@@ -186,6 +190,7 @@ thread_local int t_depth = 0;
 thread_local Group t_group;
 
 void run_group(ncclComm& comm, const Group& group, std::uint64_t number) {
+  if (commanded(comm.rank, number, "kill")) ::raise(SIGKILL);
   const bool fails = commanded(comm.rank, number, "async_error");
   if (fails) comm.state = ncclRemoteError;
   if (fails || commanded(comm.rank, number, "wedge")) {
@@ -244,6 +249,7 @@ ncclResult_t collective(Kind kind, const void* in, void* out, std::size_t count,
 }  // namespace
 
 int fake_nccl_launches() { return launches; }
+std::size_t fake_nccl_broadcast_to_here() { return broadcast_to_here; }
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;

@@ -6,6 +6,8 @@
 //   uncorrected=1:3   so many ECC errors      lost=1           it has fallen off the bus
 //   pages_pending=1, rows_pending=1, rows_failed=1             as NVML tells that
 //   process=1:4711    which computes there
+//   mig=1:2           it is cut into so many instances, 0 and 2 and so on; how busy it is is no
+//                     longer told, and process= is that of its last instance
 // "dead": nothing works; "hang": no call returns.
 #include <unistd.h>
 
@@ -16,7 +18,7 @@
 
 namespace {
 
-constexpr int kDone = 0, kNotSupported = 3, kNotLoaded = 9, kLost = 15;
+constexpr int kDone = 0, kNotSupported = 3, kNotFound = 6, kNotLoaded = 9, kLost = 15;
 
 // The value of KEY for that GPU; otherwise: it is not named.
 long commanded(const char* key, long gpu, long otherwise) {
@@ -37,7 +39,10 @@ bool says(const char* word) {
   return all != nullptr && std::strstr(all, word) != nullptr;
 }
 
-long number_of(void* device) { return reinterpret_cast<long>(device) - 1; }
+// Handles are 1 and up; of instance K of a GPU: 100 (K + 1) more.
+long handle_of(void* device) { return reinterpret_cast<long>(device) - 1; }
+long number_of(void* device) { return handle_of(device) % 100; }
+long instance_of(void* device) { return handle_of(device) / 100 - 1; }  // -1: it is a GPU
 
 }  // namespace
 
@@ -60,7 +65,11 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return kDone;
 }
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
-  std::snprintf(uuid, size, "GPU-fake-%ld", number_of(device));
+  if (instance_of(device) >= 0) {
+    std::snprintf(uuid, size, "MIG-fake-%ld-%ld", number_of(device), instance_of(device));
+  } else {
+    std::snprintf(uuid, size, "GPU-fake-%ld", number_of(device));
+  }
   return kDone;
 }
 int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
@@ -70,18 +79,35 @@ int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
 }
 int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
   if (commanded("lost", number_of(device), 0) != 0) return kLost;
+  if (commanded("mig", number_of(device), 0) != 0) return kNotSupported;
   rates[0] = static_cast<unsigned>(40 + number_of(device));
   rates[1] = 0;
   return kDone;
 }
-int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
+int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) {
+  *count = commanded("mig", number_of(device), 0) != 0 ? 7 : 0;
+  return kDone;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned index, void** instance) {
+  const long all = commanded("mig", number_of(device), 0);
+  if (instance_of(device) >= 0 || index % 2 != 0 || index / 2 >= all) return kNotFound;
+  *instance = reinterpret_cast<void*>(100 * (static_cast<long>(index) + 1) + number_of(device) + 1);
+  return kDone;
+}
+int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
+  if (const long instance = instance_of(device); instance >= 0) {
+    memory[0] = 10ULL << 30;
+    memory[2] = static_cast<unsigned long long>(instance + 1) << 30;
+    memory[1] = memory[0] - memory[2];
+    return kDone;
+  }
   memory[0] = 80ULL << 30;
   memory[1] = 60ULL << 30;
   memory[2] = 20ULL << 30;
   return kDone;
 }
 int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* degrees) {
-  if (sensor != 0) return kNotSupported;
+  if (sensor != 0 || instance_of(device) >= 0) return kNotSupported;
   *degrees = static_cast<unsigned>(50 + number_of(device));
   return kDone;
 }
@@ -102,7 +128,9 @@ int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncor
   return kDone;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, void* processes) {
-  const long pid = commanded("process", number_of(device), 0);
+  const long instances = commanded("mig", number_of(device), 0);
+  const bool computes = instances == 0 || instance_of(device) == 2 * (instances - 1);
+  const long pid = computes ? commanded("process", number_of(device), 0) : 0;
   *count = pid != 0 ? 1 : 0;
   if (pid == 0) return kDone;
   std::memset(processes, 0, 24);

@@ -91,6 +91,10 @@ TEST_CASE("top: GPUs have columns where somebody has one") {
   const std::string text = render_top(json_of(job), nullptr);
   CHECK(text.find("GPU  GPU%       GPU MEMORY  TEMP  ECC  HOST") != std::string::npos);
   CHECK(text.find("2,3    85  3 GiB of 16 GiB    70    2  h1  ") != std::string::npos);
+  figures.gpus = {
+      {.number = 1, .instance = 4, .memory_used = 1ULL << 30, .memory_total = 8ULL << 30}};
+  CHECK(render_top(json_of(job), nullptr).find("1:4     -  1 GiB of 8 GiB     -    -  h1") !=
+        std::string::npos);
   figures.gpus = {{.number = 0}};
   CHECK(render_top(json_of(job), nullptr).find("0     -  0 MiB of 0 MiB     -    -  h1") !=
         std::string::npos);

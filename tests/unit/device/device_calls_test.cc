@@ -350,11 +350,17 @@ TEST_CASE("device: the backend is chosen for each communicator, before its first
     EXPECT(dl_set_backend(host, nullptr) == DL_ERR_INVALID);
     EXPECT(dl_set_backend(host, "cpu") == DL_OK);
     DeviceVector<float> x(3, rank, 1);
+    EXPECT(dl_gpu_of(x.data()) == rank);
+    EXPECT(dl_gpu_of(&rank) == -1);
+    EXPECT(dl_gpu_of(nullptr) == -1);
     EXPECT(dl_all_reduce(host, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(fake_nccl_launches() == 0);
+    EXPECT(std::string(dl_gpu_transport(host)) == "host");
     EXPECT(dl_set_backend(host, "auto") == DL_ERR_INVALID);
+    EXPECT(std::string(dl_gpu_transport(comm)).empty());
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(fake_nccl_launches() == 1);
+    EXPECT(std::string(dl_gpu_transport(comm)) == "nccl");
     EXPECT(x[2] == 4);
     dl_finalize(host);
     return 0;

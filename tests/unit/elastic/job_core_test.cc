@@ -324,6 +324,44 @@ TEST_CASE("a member that leaves a healthy round takes all of them to the next on
   CHECK(world.core.restarts_used() == 0);
 }
 
+TEST_CASE("rounds that the members give up for a cause that is nobody's end with the restarts") {
+  const auto give_up = [](JobWorld& world, std::uint64_t version) {
+    for (const Slot slot : {0, 1, 2}) {
+      world.feed(
+          JobCore::Ready{slot, world.left[slot], version, slot == 1 ? "" : "it stands still"});
+    }
+  };
+  JobWorld world(of(3, 2));
+  give_up(world, 0);
+  give_up(world, 0);
+  CHECK(world.announced == std::vector<int>{1, 2, 3});
+  CHECK(world.core.restarts_used() == 2);
+  CHECK_FALSE(world.finish);
+  give_up(world, 4);  // something was committed
+  CHECK(world.announced.back() == 4);
+  give_up(world, 4);
+  REQUIRE(world.stopped == Slots{0, 1, 2});
+  for (const Slot slot : {0, 1, 2}) world.feed(JobCore::Ended{slot, false});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::given_up);
+  CHECK(world.finish->given_up == "it stands still");
+  CHECK(world.finish->why == "all 2 restarts (--max-restarts) are used");
+  CHECK(world.announced.back() == 4);
+}
+
+TEST_CASE("a round that is given up because somebody is lost costs that loss alone") {
+  for (const bool first : {true, false}) {
+    JobWorld world(of(3, 1));
+    if (first) world.feed(JobCore::Ready{0, 1, 0, "it stands still"});
+    world.fail(2);
+    if (!first) world.feed(JobCore::Ready{0, 1, 0, "it stands still"});
+    world.feed(JobCore::Ready{1, 1, 0, "it stands still"});
+    CHECK(world.announced.size() == 2);
+    CHECK(world.core.restarts_used() == 1);
+    CHECK_FALSE(world.finish);
+  }
+}
+
 TEST_CASE(
     "whoever is heard first, the others or the end, the next loss is not taken for the same") {
   JobWorld world(of(3, 10));

@@ -338,6 +338,32 @@ TEST_CASE("lost hosts do not count as lack of progress, and may follow it") {
   CHECK_FALSE(world.fail({.kind = FailureKind::signal, .version = 5}).restart);
 }
 
+TEST_CASE("rounds that are given up use the job's budget, and are lack of progress") {
+  World world(with(2));
+  CHECK(world.policy.given_up(world.now, 1, 0).restart);
+  CHECK(world.policy.given_up(world.now, 1, 0).restart);
+  CHECK(world.fail({.round = 1}).restart);  // who was lost in it after all
+  CHECK(world.policy.used() == 1);
+  CHECK(world.policy.given_up(world.now, 2, 0).delay == 0s);
+  CHECK(world.policy.used() == 2);
+  const auto refused = world.policy.given_up(world.now, 3, 0);
+  CHECK_FALSE(refused.restart);
+  CHECK(refused.reason == StopReason::job_budget);
+
+  World windowed(with(8, 1h));  // no slot's, no node's share
+  for (int round = 1; round <= 8; ++round) {
+    CHECK(windowed.policy.given_up(windowed.now, round, 0).restart);
+  }
+  CHECK_FALSE(windowed.policy.given_up(windowed.now, 9, 0).restart);
+
+  World stuck(with(100));
+  for (int round = 1; round <= 3; ++round) {
+    CHECK(stuck.policy.given_up(stuck.now, round, 5).restart);
+  }
+  CHECK(stuck.policy.given_up(stuck.now, 4, 5).reason == StopReason::no_progress);
+  CHECK(stuck.policy.given_up(stuck.now, 5, 6).restart);
+}
+
 TEST_CASE("a job that reports no progress is not said to make none; nor where the rule is off") {
   World silent(with(20));
   CHECK(silent.granted() == 20);

@@ -21,7 +21,15 @@ std::vector<GpuFigures> two() {
   return gpus;
 }
 
-using Numbers = std::vector<std::size_t>;
+// The second one cut into two instances.
+std::vector<GpuFigures> cut() {
+  auto gpus = two();
+  gpus[1].instances = {{.number = 0, .uuid = "MIG-cc33", .memory_used = 5, .memory_total = 9},
+                       {.number = 2, .uuid = "MIG-dd44", .processes = {{42, 7}}}};
+  return gpus;
+}
+
+using Uses = std::vector<GpuUse>;
 
 }  // namespace
 
@@ -33,13 +41,51 @@ TEST_CASE("gpu figures: a bus as the kernel writes it") {
 }
 
 TEST_CASE("gpu figures: whose GPU it is, by its processes, or by the only one that is visible") {
-  CHECK(gpus_named(two(), "1,0") == Numbers{1, 0});
-  CHECK(gpus_named(two(), "GPU-bb, 7,0") == Numbers{1});
-  CHECK(gpus_named(two(), "") == Numbers{});
-  CHECK(gpus_of(two(), {1, 41}, "0") == Numbers{1});
-  CHECK(gpus_of(two(), {1, 2}, "0") == Numbers{0});
-  CHECK(gpus_of(two(), {1, 2}, "0,1") == Numbers{});
-  CHECK(gpus_of(two(), {1, 2}, "") == Numbers{});
+  CHECK(gpus_named(two(), "1,0") == Uses{{1}, {0}});
+  CHECK(gpus_named(two(), "GPU-bb, 7,0") == Uses{{1}});
+  CHECK(gpus_named(two(), "") == Uses{});
+  CHECK(gpus_of(two(), {1, 41}, "0") == Uses{{1}});
+  CHECK(gpus_of(two(), {1, 2}, "0") == Uses{{0}});
+  CHECK(gpus_of(two(), {1, 2}, "0,1") == Uses{});
+  CHECK(gpus_of(two(), {1, 2}, "") == Uses{});
+}
+
+TEST_CASE("gpu figures: whose instance of a GPU it is") {
+  CHECK(gpus_named(cut(), "MIG-dd,0,MIG-ee,1") == Uses{{1, 1}, {0}});
+  CHECK(gpus_named(two(), "MIG-dd") == Uses{});
+  CHECK(gpus_of(cut(), {42}, "MIG-cc33") == Uses{{1, 1}});
+  CHECK(gpus_of(cut(), {1}, "MIG-cc33") == Uses{{1, 0}});
+  CHECK(gpus_of(cut(), {1}, "MIG-cc33,MIG-dd44") == Uses{});
+  // NVML tells it of the whole GPU.
+  CHECK(gpus_of(cut(), {40}, "MIG-cc33") == Uses{{1, 0}});
+  CHECK(gpus_of(cut(), {40}, "0") == Uses{{1}});
+}
+
+TEST_CASE("gpu figures: instances come through, as NVML tells of them") {
+  ::setenv("FAKE_NVML", "gpus=2,mig=1:2,process=1:4711", 1);
+  const auto asked = ask_nvml();
+  ::unsetenv("FAKE_NVML");
+  REQUIRE(asked);
+  const auto told = decode_gpus(encode_gpus(*asked));
+  REQUIRE(told);
+  CHECK(told->at(0).instances.empty());
+  CHECK(told->at(0).utilisation == 40);
+  const GpuFigures& parent = told->at(1);
+  CHECK(parent.utilisation == -1);
+  CHECK(parent.temperature == 51);
+  CHECK(parent.lost.empty());
+  CHECK(parent.processes.empty());
+  REQUIRE(parent.instances.size() == 2);
+  const GpuInstance &first = parent.instances[0], &second = parent.instances[1];
+  CHECK(first.uuid == "MIG-fake-1-0");
+  CHECK(first.memory_used == 1ULL << 30);
+  CHECK(first.memory_total == 10ULL << 30);
+  CHECK(first.processes.empty());
+  CHECK(second.number == 2);
+  CHECK(second.uuid == "MIG-fake-1-2");
+  CHECK(second.memory_used == 3ULL << 30);
+  REQUIRE(second.processes.size() == 1);
+  CHECK(second.processes[0].pid == 4711);
 }
 
 TEST_CASE("gpu figures: what NVML says comes through, and back from the process that asked it") {
@@ -80,7 +126,7 @@ TEST_CASE("gpu figures: what NVML says comes through, and back from the process 
 }
 
 TEST_CASE("gpu figures: nothing but what was encoded is taken for it") {
-  const std::string bytes = encode_gpus(two());
+  const std::string bytes = encode_gpus(cut());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     CHECK_FALSE(decode_gpus(bytes.substr(0, size)));
   }

@@ -325,6 +325,8 @@ TEST_CASE("a worker that was still dying of an exception when we stopped it is t
 TEST_CASE("exit codes of our own") {
   CHECK(judge(facts({}, JobEnd::succeeded)).exit_code == 0);
   CHECK(judge(facts({}, JobEnd::timed_out)).exit_code == kExitTimeout);
+  CHECK(judge(facts({stopped(0, 5)}, JobEnd::given_up)).exit_code == kExitRendezvous);
+  CHECK_FALSE(judge(facts({stopped(0, 5)}, JobEnd::given_up)).root);
   CHECK(judge(facts({}, JobEnd::setup_failed)).exit_code == kExitCannotCreate);
   CHECK(judge(facts({}, JobEnd::worker_failed)).exit_code == kExitInternal);
   auto f = facts({stopped(0, 5), told(killed(1, 6, SIGSEGV))}, JobEnd::interrupted);

@@ -67,6 +67,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   worker.rate = {.operations = 5, .bytes = 6, .over = 7s};
   worker.gpus_known = true;
   worker.gpus = {{.number = 2,
+                  .instance = 5,
                   .utilisation = -1,
                   .temperature = 60,
                   .memory_used = 3,
@@ -82,6 +83,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(got.gpus_known);
   REQUIRE(got.gpus.size() == 1);
   CHECK(got.gpus[0].number == 2);
+  CHECK(got.gpus[0].instance == 5);
   CHECK(got.gpus[0].utilisation == -1);
   CHECK(got.gpus[0].temperature == 60);
   CHECK(got.gpus[0].memory_used == 3);
@@ -108,7 +110,8 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(start.places[1].rank == -1);
   CHECK(over(NodeStop{{1, 2}, 9}).slots == std::vector<Slot>{1, 2});
   CHECK(over(NodeStartFailed{1, {Stage::exec, 2, "exec 'x'"}}).error.stage == Stage::exec);
-  CHECK(over(NodeReady{1, 4, 77}).version == 77);
+  CHECK(over(NodeReady{1, 4, 77, "it stands still"}).version == 77);
+  CHECK(over(NodeReady{1, 4, 77, "it stands still"}).why == "it stands still");
   CHECK(over(NodeFence{4, 1}).lost == 1);
   NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5};
   again.found.push_back(

@@ -180,6 +180,13 @@ TEST_CASE("ends that no worker is to blame for") {
                          "  all 2 workers were sent SIGINT; 1 had to be killed"});
   CHECK(text(facts({stopped(0, 5)}, JobEnd::timed_out)) ==
         Lines{"the job's --timeout passed: stopped after 9 s", "  the worker was sent SIGTERM"});
+  f = facts({stopped(0, 5)}, JobEnd::given_up);
+  f.given_up = "all_reduce stands still";
+  f.why_no_restart = "the only restart (--max-restarts 1) is used";
+  CHECK(text(f) ==
+        Lines{"the workers gave up a round, though none was lost: all_reduce stands still",
+              "  the worker was sent SIGTERM",
+              "  no restart: the only restart (--max-restarts 1) is used"});
   f = facts({}, JobEnd::spawn_failed);
   f.failed_local_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";

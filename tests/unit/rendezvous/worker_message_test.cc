@@ -5,12 +5,13 @@
 using namespace dlaunch;
 
 TEST_CASE("what worker and agent tell each other survives the way") {
-  const auto ready = decode_worker_message(encode(Ready{7, 3, 41}));
+  const auto ready = decode_worker_message(encode(Ready{7, 3, 41, "it stands still"}));
   REQUIRE(ready);
   REQUIRE(std::holds_alternative<Ready>(*ready));
   CHECK(std::get<Ready>(*ready).worker == 7);
   CHECK(std::get<Ready>(*ready).left == 3);
   CHECK(std::get<Ready>(*ready).version == 41);
+  CHECK(std::get<Ready>(*ready).why == "it stands still");
 
   const auto round = decode_worker_message(encode(RoundNotice{.round = 4,
                                                               .rank = 1,

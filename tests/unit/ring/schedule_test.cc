@@ -321,26 +321,11 @@ TEST_CASE("a large all_reduce moves the least possible bytes") {
 
 TEST_CASE("on one host, what is in flight to all peers together fits a cache, however many") {
   for (int ranks = 1; ranks <= 64; ++ranks) {
-    const Tuning tuning = tuning_within_host(ranks, ranks % 2 == 0);
+    const Tuning tuning = tuning_within_host(ranks);
     const Shape shape{Collective::all_reduce, std::size_t{16} << 20, 4};
     if (way_of(shape, ranks, tuning) != dlaunch::Way::direct) continue;
     CHECK(make_program(shape, 0, ranks, tuning).scratch_bytes <= std::size_t{2} << 20);
   }
-}
-
-TEST_CASE("where ranks outnumber cores, what is small goes by the fewest frames") {
-  const auto way = [](int ranks, bool crowded, std::size_t bytes) {
-    return way_of({Collective::all_reduce, bytes / 4, 4}, ranks,
-                  tuning_within_host(ranks, crowded));
-  };
-  for (const std::size_t bytes : {8u, 16u << 10}) {
-    CHECK(way(3, false, bytes) == dlaunch::Way::exchange);
-    CHECK(way(3, true, bytes) == dlaunch::Way::star);
-    CHECK(way(2, true, bytes) == dlaunch::Way::exchange);  // no frames would be saved
-  }
-  CHECK(way(4, true, 256 << 10) == dlaunch::Way::star);
-  CHECK(way(4, false, 256 << 10) == dlaunch::Way::direct);
-  CHECK(way(4, true, 1 << 20) == dlaunch::Way::direct);
 }
 
 TEST_CASE("two ranks exchange for longer than more ranks do") {

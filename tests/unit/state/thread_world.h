@@ -138,7 +138,7 @@ class ThreadRounds : public RingRounds {
     dl_finalize(comm_);
     comm_ = nullptr;
     altered_.clear();
-    sent_ = 0;
+    sent_ = broadcasts_ = 0;
     return enter(version);
   }
   Started send(std::span<const std::byte> bytes, int peer) override {
@@ -147,12 +147,26 @@ class ThreadRounds : public RingRounds {
     on_send(++sent_, peer, altered_.back());
     return RingRounds::send(altered_.back(), peer);
   }
+  Result<void> broadcast(Places places, int root) override {
+    ++broadcasts_;
+    if (before_broadcast) before_broadcast(broadcasts_);
+    auto done = RingRounds::broadcast(places, root);
+    if (done && after_broadcast) after_broadcast(broadcasts_, places);
+    return done;
+  }
+  bool on_gpu(const std::byte* memory) const override { return on_gpus.contains(memory); }
+  bool gpu_to_gpu() const override { return has_nccl; }
   void die() {
     dl_abort(comm_);
     throw Killed();
   }
 
   OnSend on_send;
+  // Memory that passes for a GPU's, and broadcasts of this round, by number from 1.
+  std::set<const std::byte*> on_gpus;
+  bool has_nccl = true;
+  std::function<void(int number)> before_broadcast;
+  std::function<void(int number, Places places)> after_broadcast;
   Result<void> joined;
 
  private:
@@ -170,7 +184,7 @@ class ThreadRounds : public RingRounds {
   const int slot_;
   Launcher::Seat seat_;
   std::vector<std::vector<std::byte>> altered_;  // until the round is over
-  int sent_ = 0;
+  int sent_ = 0, broadcasts_ = 0;
 };
 
 // What a member of a test has at hand.
