@@ -27,6 +27,13 @@ run dlaunch --nproc 3 --max-restarts 1 "$worker" --die-at 7:0 --share-gpu 1; all
 by_nccl $later 012 3 0
 run dlaunch --nproc 2 --max-restarts 1 "$worker" --die-at 7:1 --in-place 1; all_right 2 7
 by_nccl $later 1 1 $state
+# Calls return before they are done: what the stream makes of one that has failed is never committed.
+for options in '' '--share-gpu 1' '--in-place 1'; do
+  run dlaunch --nproc 2 --max-restarts 1 "$worker" --ordered 1 --die-at 7:1 $options; all_right 2 '[67]'
+done
+for options in '' '--in-place 1'; do
+  run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=0.3 dlaunch --nproc 2 "$worker" --ordered 1 $options; all_right 2
+done
 
 # A second one dies while the state is given: who gives it, then one who does not; none that has the
 # first one's shard. The byte more is from that round, which was lost.

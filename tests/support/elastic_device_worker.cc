@@ -3,7 +3,7 @@
 // copies must come after.
 //
 // usage: elastic_device_worker [--steps N] [--die-at STEP:RANK] [--share-gpu 1] [--in-place 1]
-//                              [--snapshot DIR] [--die-given RANK]
+//                              [--ordered 1] [--snapshot DIR] [--die-given RANK]
 //
 // --die-at: in that step the process that began as that rank in round 1 kills itself, when the
 // others have changed their state already; in place: when they are about to.
@@ -36,7 +36,7 @@ constexpr std::size_t kSize = 600'000, kGradient = 1000;
 struct Options {
   unsigned long steps = 12, die_at = 0;
   int dies = -1, dies_given = -1;
-  bool share_gpu = false, in_place = false;
+  bool share_gpu = false, in_place = false, ordered = false;
   std::string snapshot;
 };
 
@@ -89,6 +89,7 @@ class Worker {
     cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
     cuCtxPopCurrent(&context);
     comm_.set_stream(stream_);
+    comm_.set_stream_ordered(options.ordered);
     state_.replicated("w", w_.get());
     state_.value("step", step_);
     if (!options.in_place) {
@@ -195,6 +196,8 @@ Options parse(int argc, char** argv) {
       o.share_gpu = value == "1";
     } else if (flag == "--in-place") {
       o.in_place = value == "1";
+    } else if (flag == "--ordered") {
+      o.ordered = value == "1";
     } else if (flag == "--snapshot") {
       o.snapshot = value;
     } else {
