@@ -9,14 +9,14 @@ using namespace dlaunch;
 
 namespace {
 
-constexpr std::size_t kCount = 2 * kPieceBytes / sizeof(double) + 100;  // three pieces
+constexpr std::size_t kWeights = 2 * kPieceBytes / sizeof(double) + 100;  // three pieces
 
 const std::byte* address(const void* at) { return static_cast<const std::byte*>(at); }
 
 // Weights "on a GPU" between two values of the host.
 struct Model {
   std::uint64_t seed = 0;
-  std::vector<double> w = std::vector<double>(kCount);
+  std::vector<double> w = std::vector<double>(kWeights);
   int steps = 0;
   explicit Model(Member& m, bool on_gpu = true) {
     m.state.value("seed", seed);
@@ -40,7 +40,7 @@ struct Model {
 
 // Slots from 2 on die after two commits, together, and are replaced. What a newcomer has then must
 // be what it has committed, too.
-struct Refill {
+struct GpuRefill {
   Job job;
   std::atomic<int> pieces = 0, right = 0;
   std::function<void(Member&)> survivor = [](Member&) {}, newcomer = [](Member&) {};
@@ -96,7 +96,7 @@ struct Refill {
 }  // namespace
 
 TEST_CASE("by GPU: newcomers get all that is replicated without a piece by the host") {
-  Refill refill;
+  GpuRefill refill;
   refill.run({0, 1, 2, 3});
   CHECK(refill.right == 4);
   CHECK(refill.pieces == 0);
@@ -105,7 +105,7 @@ TEST_CASE("by GPU: newcomers get all that is replicated without a piece by the h
 
 TEST_CASE("by GPU: a piece that comes damaged is fetched from the host of another, and said") {
   Warnings warnings;
-  Refill refill;
+  GpuRefill refill;
   refill.newcomer = [](Member& m) {
     m.rounds.after_broadcast = [](int number, Rounds::Places places) {
       if (number == 2) places[0][kPieceBytes + 5000] ^= std::byte{1};
@@ -119,7 +119,7 @@ TEST_CASE("by GPU: a piece that comes damaged is fetched from the host of anothe
 }
 
 TEST_CASE("by GPU: another holder goes on with its own commit, whatever it was given") {
-  Refill refill;
+  GpuRefill refill;
   refill.survivor = [](Member& m) {
     if (m.slot != 1) return;
     m.rounds.after_broadcast = [](int number, Rounds::Places places) {
@@ -132,7 +132,7 @@ TEST_CASE("by GPU: another holder goes on with its own commit, whatever it was g
 }
 
 TEST_CASE("by GPU: where NCCL does not bring the GPUs together all goes by the host") {
-  Refill refill;
+  GpuRefill refill;
   refill.survivor = refill.newcomer = [](Member& m) { m.rounds.has_nccl = false; };
   refill.run({0, 1, 2});
   CHECK(refill.right == 3);
@@ -140,7 +140,7 @@ TEST_CASE("by GPU: where NCCL does not bring the GPUs together all goes by the h
 }
 
 TEST_CASE("by GPU: ranks that have the same buffer in different places do not meet there") {
-  Refill refill;
+  GpuRefill refill;
   refill.newcomers_gpu = false;
   std::atomic<int> broadcasts = 0;
   refill.survivor =
@@ -156,7 +156,7 @@ TEST_CASE("by GPU: who dies at any of the broadcasts leaves the others with all 
     for (const int number : {1, 2, 3}) {
       CAPTURE(slot);
       CAPTURE(number);
-      Refill refill;
+      GpuRefill refill;
       refill.survivor = [&](Member& m) {
         if (m.slot != slot) return;
         m.rounds.before_broadcast = [&, number](int now) {
