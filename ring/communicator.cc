@@ -148,6 +148,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   for (auto& peer : met->mesh.peers) {
     data_sockets_.push_back(peer.data.get());
     data_sockets_.push_back(peer.messages.get());
+    who_.push_back(peer.who);
     links.push_back({std::move(peer.who), std::move(peer.link)});
     for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
     data.push_back(std::move(peer.data));
@@ -189,7 +190,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     // Before the links are watched: a rank that is done with this may leave or abort at once, and
     // what it told is there all the same for those that are not.
     auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
-    if (!layered) return layered;
+    if (!layered) return named_in_job(layered.error());
   }
   auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
   if (!watched) return watched.error();
@@ -225,13 +226,18 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
                  .codec = static_cast<std::int32_t>(job_.codec),
                  .round_trip_ns = between.round_trip().count()};
   std::vector<Told> told(static_cast<std::size_t>(job_.size));
+  failpoint("communicator.connected");
   auto exchanged = plane_->run({.collective = Collective::all_gather,
                                 .in = &own,
                                 .out = told.data(),
                                 .count = sizeof own,
                                 .dtype = DL_UINT8,
                                 .deadline = deadline_after(steady_now(), job_.init_timeout)});
-  if (!exchanged) return exchanged;
+  if (!exchanged) {
+    Error error = exchanged.error();
+    error.what = "init: " + error.what;
+    return error;
+  }
   std::vector<int> host_of;
   Duration round_trip{};
   for (std::size_t r = 0; r < told.size(); ++r) {
@@ -576,9 +582,10 @@ void Communicator::release(const void* memory) {
 
 // A group numbers its ranks in its own way, which nobody who reads the error may know.
 Error Communicator::named_in_job(Error error) const {
-  const bool of_group = !job_.group.empty() && links_ && error.rank >= 0;
-  if (!of_group || error.what.find(links_->who(error.rank)) != std::string::npos) return error;
-  error.what += fmt::format("; rank {} of this group is {}", error.rank, links_->who(error.rank));
+  if (job_.group.empty() || error.rank < 0 || who_.empty()) return error;
+  const std::string& name = who_[static_cast<std::size_t>(error.rank)];
+  if (error.what.find(name) != std::string::npos) return error;
+  error.what += fmt::format("; rank {} of this group is {}", error.rank, name);
   return error;
 }
 

@@ -59,8 +59,6 @@ class Links {
   RollCall call_roll(std::uint64_t seq);
   // The peer has said goodbye.
   bool has_left(int peer) const;
-  // "rank 3 (pid 4711 on a)", as the job numbers it
-  const std::string& who(int peer) const { return peers_[static_cast<std::size_t>(peer)].who; }
   // In a forked child, where the thread does not exist: closes the child's copies of the links.
   // The object cannot be used there any more, nor destroyed.
   void close_in_child();

@@ -306,7 +306,9 @@ Error SocketPlane::timed_out_as_seen() {
   for (const int r : missing) arrived.erase(r);
   std::string waiting = format_rank_set(missing);
   if (hearsay) waiting += " or whom that waits for";
-  return op_timeout_error(call_, sockets_->waited(), waiting, format_rank_set(arrived));
+  Error error = op_timeout_error(call_, sockets_->waited(), waiting, format_rank_set(arrived));
+  if (!missing.empty()) error.rank = *missing.begin();
+  return error;
 }
 
 }  // namespace

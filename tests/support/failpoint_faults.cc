@@ -64,6 +64,7 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "meeting.tells_own", .who = Who::others},
     {.name = "meeting.awaits_verdict", .who = Who::others},
     {.name = "meeting.agreed"},
+    {.name = "communicator.connected", .on = On::tcp},
     {.name = "communicator.planned", .on = On::tcp},
     {.name = "communicator.joined"},
     {.name = "communicator.called"},
