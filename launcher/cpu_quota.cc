@@ -1,12 +1,9 @@
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <vector>
 
+#include "base/cpus.h"
 #include "base/small_file.h"
 #include "launcher/topology.h"
 
@@ -110,16 +107,7 @@ int UsableCpus::usable() const {
 
 UsableCpus usable_cpus() {
   UsableCpus cpus;
-  // The kernel's mask may be wider than cpu_set_t; it says EINVAL until ours is wide enough.
-  for (std::size_t bits = 1024; bits <= (1u << 20); bits *= 2) {
-    std::vector<unsigned long> mask(bits / (8 * sizeof(unsigned long)));
-    const std::size_t bytes = mask.size() * sizeof(unsigned long);
-    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (::sched_getaffinity(0, bytes, set) == 0) {
-      cpus.affinity = std::max(1, CPU_COUNT_S(bytes, set));
-      break;
-    }
-  }
+  cpus.affinity = std::max(1, count_cpus(own_cpus()));
   cpus.quota = cgroup_quota("/sys/fs/cgroup", text_of("/proc/self/cgroup"));
   return cpus;
 }

@@ -2,9 +2,10 @@
 
 #ifdef DLAUNCH_HAVE_CURL
 #include <curl/curl.h>
-#include <dlfcn.h>
 
 #include <algorithm>
+
+#include "base/symbols.h"
 
 // Its macros check types at the price of calling the function by name.
 #undef curl_easy_setopt
@@ -32,30 +33,24 @@ struct Library {
   std::string why_not;  // empty: all of it is there
 };
 
-template <class Function>
-bool find(void* handle, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(handle, name));
-  return function != nullptr;
-}
-
 Library load() {
   Library curl{};
-  void* handle = nullptr;
-  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
-    if (handle == nullptr) handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (handle == nullptr) {
+  SymbolReader symbols{.library = open_library("libcurl.so.4")};
+  if (symbols.library == nullptr) symbols.library = open_library("libcurl-gnutls.so.4");
+  if (symbols.library == nullptr) {
     curl.why_not = "etcd:// needs libcurl.so.4, which is not installed on this host";
-  } else if (!find(handle, "curl_global_init", curl.global_init) ||
-             !find(handle, "curl_easy_init", curl.easy_init) ||
-             !find(handle, "curl_easy_cleanup", curl.easy_cleanup) ||
-             !find(handle, "curl_easy_setopt", curl.easy_setopt) ||
-             !find(handle, "curl_easy_getinfo", curl.easy_getinfo) ||
-             !find(handle, "curl_easy_perform", curl.easy_perform) ||
-             !find(handle, "curl_easy_strerror", curl.easy_strerror) ||
-             !find(handle, "curl_slist_append", curl.slist_append) ||
-             !find(handle, "curl_slist_free_all", curl.slist_free_all) ||
-             curl.global_init(CURL_GLOBAL_ALL) != CURLE_OK) {
+    return curl;
+  }
+  symbols.read(curl.global_init, "curl_global_init");
+  symbols.read(curl.easy_init, "curl_easy_init");
+  symbols.read(curl.easy_cleanup, "curl_easy_cleanup");
+  symbols.read(curl.easy_setopt, "curl_easy_setopt");
+  symbols.read(curl.easy_getinfo, "curl_easy_getinfo");
+  symbols.read(curl.easy_perform, "curl_easy_perform");
+  symbols.read(curl.easy_strerror, "curl_easy_strerror");
+  symbols.read(curl.slist_append, "curl_slist_append");
+  symbols.read(curl.slist_free_all, "curl_slist_free_all");
+  if (symbols.missing != nullptr || curl.global_init(CURL_GLOBAL_ALL) != CURLE_OK) {
     curl.why_not = "etcd:// needs libcurl; the one that this host has cannot be used";
   }
   return curl;

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "base/codec.h"
+#include "base/cpus.h"
 #include "base/failpoint.h"
-#include "ring/cpus.h"
 
 namespace dlaunch {
 namespace {

@@ -22,7 +22,7 @@ struct LinkMessage {
   };
   Answer answer = Answer::yes;
   Error error;
-  std::string cpus{};           // see ring/cpus.h
+  std::string cpus{};           // see base/cpus.h
   std::vector<UniqueFd> fds{};  // of a message received
 };
 

@@ -1,6 +1,5 @@
 #include "ring/meeting.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/cpus.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
-#include "ring/cpus.h"
 #include "ring/link_message.h"
 #include "ring/shm_plane.h"
 

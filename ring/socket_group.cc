@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -13,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cpus.h"
 #include "base/round_trip.h"
 #include "base/socket.h"
 
@@ -30,11 +30,6 @@ void hold_back_little(int fd) {
   setsockopt(carrier.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kBytes, sizeof kBytes);
 }
 
-int cores_of_this_process() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std::uint64_t round,
@@ -44,7 +39,7 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
                                                        std::vector<std::vector<UniqueFd>> more) {
   DL_ASSERT(rank >= 0 && rank < ranks && sockets.size() == static_cast<std::size_t>(ranks));
   const int local_ranks = options.local_ranks > 0 ? options.local_ranks : ranks;
-  const int cores = options.usable_cores > 0 ? options.usable_cores : cores_of_this_process();
+  const int cores = options.usable_cores > 0 ? options.usable_cores : count_cpus(own_cpus());
   std::unique_ptr<SocketGroup> group(new SocketGroup(rank, ranks, abort, local_ranks <= cores));
   group->peers_.resize(sockets.size());
   for (int r = 0; r < ranks; ++r) {

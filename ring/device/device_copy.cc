@@ -144,7 +144,7 @@ Result<void> CudaCopier::to_device(const Task& task) {
 
 Result<void> CudaCopier::begun(Slot& slot, const Task& task) {
   slot.under_way = true;
-  return cuda_done("cuEventRecord", cuda_driver()->event_record(slot.passed.get(), task.stream));
+  return record(slot.passed, task.stream);
 }
 
 Result<void> CudaCopier::await(Slot& slot, const Task& task) {

@@ -30,6 +30,10 @@ Result<DeviceEvent> make_device_event() {
   return DeviceEvent(event);
 }
 
+Result<void> record(const DeviceEvent& event, CUstream stream) {
+  return cuda_done("cuEventRecord", cuda_driver()->event_record(event.get(), stream));
+}
+
 Result<PinnedMemory> make_pinned_memory(std::size_t bytes) {
   void* memory = nullptr;
   const CUresult made = cuda_driver()->mem_host_alloc(&memory, bytes, 0);

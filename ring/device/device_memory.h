@@ -60,6 +60,7 @@ using PinnedMemory = std::unique_ptr<char, PinnedCloser>;
 // In the current context.
 Result<DeviceStream> make_device_stream();
 Result<DeviceEvent> make_device_event();
+Result<void> record(const DeviceEvent& event, CUstream stream);
 Result<PinnedMemory> make_pinned_memory(std::size_t bytes);
 
 }  // namespace dlaunch

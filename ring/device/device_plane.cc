@@ -123,9 +123,7 @@ Result<void> CudaPlane::attach(Call& call, int device, void* stream, bool at_onc
   if (auto ok = current.made(); !ok) return ok;
   auto event = make_device_event();
   if (!event) return event.error();
-  const CUresult recorded =
-      cuda_driver()->event_record(event->get(), static_cast<CUstream>(stream));
-  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
+  if (auto ok = record(*event, static_cast<CUstream>(stream)); !ok) return ok;
   call.task.after = event->release();
   return {};
 }
@@ -153,8 +151,7 @@ Result<void> CudaPlane::run(const Call& call) {
   }
   if (!moves_here(call)) return run_by_host(call, stream);
   if (auto ok = launch_here(call, stream); !ok) return ok;
-  const CUresult recorded = cuda_driver()->event_record(passed_.get(), stream);
-  if (recorded != CUDA_SUCCESS) return cuda_error("cuEventRecord", recorded);
+  if (auto ok = record(passed_, stream); !ok) return ok;
   return await_event(call, passed_.get());
 }
 
@@ -177,12 +174,9 @@ Result<void> CudaPlane::put(const Call& call, std::function<void(bool failed)> e
   if (std::exchange(put_in_, stream) != stream) (void)watch_->settle();
   auto events = watch_->events();
   if (!events) return events.error();
-  const auto record = [&](const DeviceEvent& event) {
-    return cuda_done("cuEventRecord", cuda_driver()->event_record(event.get(), stream));
-  };
-  if (auto ok = record(events->begun); !ok) return ok;
+  if (auto ok = record(events->begun, stream); !ok) return ok;
   if (auto ok = launch_here(call, stream); !ok) return ok;
-  if (auto ok = record(events->passed); !ok) return ok;
+  if (auto ok = record(events->passed, stream); !ok) return ok;
   StreamWatch::Watched put{
       .call = call, .limit = limit, .events = std::move(*events), .ended = std::move(ended)};
   put.call.counts = nullptr;
@@ -258,7 +252,7 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
                       cuda.copy_to_host(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream))
           : cuda_done("cuMemcpyHtoDAsync",
                       cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream));
-  if (ok) ok = cuda_done("cuEventRecord", cuda.event_record(event->get(), stream));
+  if (ok) ok = record(*event, stream);
   if (!ok) return ok;
   const Watched watched = watch(deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
     const CUresult queried = look_at(event->get(), sight);

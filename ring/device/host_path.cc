@@ -64,7 +64,7 @@ Result<void> HostPath::load(const Call& call, const HostCut& cut, std::size_t nu
         down_.get());
     if (copied != CUDA_SUCCESS) return cuda_error("cuMemcpyDtoHAsync", copied);
   }
-  return cuda_done("cuEventRecord", cuda_driver()->event_record(slot.loaded.get(), down_.get()));
+  return record(slot.loaded, down_.get());
 }
 
 // One granule from here to there, up to its way back, which goes on by itself.
@@ -89,7 +89,7 @@ Result<void> HostPath::turn(const Call& call, Slot& slot) {
     if (copied != CUDA_SUCCESS) return cuda_error("cuMemcpyHtoDAsync", copied);
   }
   slot.storing = true;
-  return cuda_done("cuEventRecord", cuda_driver()->event_record(slot.stored.get(), up_.get()));
+  return record(slot.stored, up_.get());
 }
 
 Result<void> HostPath::run(const Call& call, CUstream stream) {
@@ -104,11 +104,10 @@ Result<void> HostPath::run(const Call& call, CUstream stream) {
 // Waits for copies that a failed call has begun. Where they stand still their memory on the host is
 // left to them for ever.
 void HostPath::settle() {
-  const CudaDriver& cuda = *cuda_driver();
   const TimePoint until = steady_now() + kSettlePatience;
   bool settled = true;
   for (const CUstream stream : {down_.get(), up_.get()}) {
-    const bool recorded = cuda.event_record(begin_.get(), stream) == CUDA_SUCCESS;
+    const bool recorded = record(begin_, stream).has_value();
     const auto look = [&](DeviceSight& sight, Error&) { (void)look_at(begin_.get(), sight); };
     settled = settled && recorded && watch(until, nullptr, look).verdict == DeviceVerdict::done;
   }
@@ -124,7 +123,7 @@ void HostPath::settle() {
 // All granules, one after the other.
 Result<void> HostPath::pass(const Call& call, const HostCut& cut, CUstream stream) {
   const CudaDriver& cuda = *cuda_driver();
-  auto ok = cuda_done("cuEventRecord", cuda.event_record(begin_.get(), stream));
+  auto ok = record(begin_, stream);
   for (const CUstream own : {down_.get(), up_.get()}) {
     if (ok) ok = cuda_done("cuStreamWaitEvent", cuda.stream_wait_event(own, begin_.get(), 0));
   }

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kWorldSize = 3;
 constexpr double kShort = 2, kLong = 60;  // limits of calls: to be waited for, and not
+constexpr std::chrono::duration<double> kLongerThanShort(1.5 * kShort);
 
 int trials() {
   const char* const asked = std::getenv("DEVICE_TRIALS");
@@ -128,7 +129,7 @@ TEST_CASE("device failure: in stream order the time of a call begins when its st
     DeviceVector<float> x(10, rank, 1);
     EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
-    fake_gpu_enqueue(nullptr, [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
+    fake_gpu_enqueue(nullptr, [] { std::this_thread::sleep_for(kLongerThanShort); });
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(dl_sync(comm) == DL_OK);
     EXPECT(x[9] == 4);

@@ -1,5 +1,5 @@
 // Ranks that may run on different CPUs, as under launchers that bind some of them.
-#include "ring/cpus.h"
+#include "base/cpus.h"
 
 #include <sched.h>
 

@@ -51,7 +51,7 @@ struct GpuRefill {
       Model model(m, newcomers_gpu);
       count_pieces(m);
       newcomer(m);
-      sync_until_done(m);
+      m.sync_until_done();
       right += model.is(2);
       model.fill(9);
       m.state.restore();
@@ -83,13 +83,6 @@ struct GpuRefill {
 
   void count_pieces(Member& m) {
     m.rounds.on_send = [this](int, int, std::vector<std::byte>&) { ++pieces; };
-  }
-  static void sync_until_done(Member& m) {
-    try {
-      m.state.sync();
-    } catch (const dl::PeerLost&) {
-      m.state.recover();
-    }
   }
 };
 

@@ -38,7 +38,7 @@ struct Refill {
   void run(const std::function<void(Member&)>& broken) {
     const Body newcomer = [this](Member& m) {
       Big big(m);
-      sync_until_done(m);
+      m.sync_until_done();
       newcomer_has = big.is(2) ? 2 : big.is(1) ? 1 : -1;
       m.state.finish();
     };
@@ -60,14 +60,6 @@ struct Refill {
       m.state.finish();
     });
     job.wait();
-  }
-
-  static void sync_until_done(Member& m) {
-    try {
-      m.state.sync();
-    } catch (const dl::PeerLost&) {
-      m.state.recover();
-    }
   }
 };
 

@@ -202,6 +202,14 @@ struct Member {
         dl_all_reduce(comm(), x.data(), x.data(), x.size(), dl::dtype_of<T>::value, DL_SUM);
     if (code != DL_OK) dl::detail::fail(code, comm());
   }
+  // Others may be lost meanwhile.
+  void sync_until_done() const {
+    try {
+      state.sync();
+    } catch (const dl::PeerLost&) {
+      state.recover();
+    }
+  }
 };
 using Body = std::function<void(Member&)>;
 

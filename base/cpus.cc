@@ -1,4 +1,4 @@
-#include "ring/cpus.h"
+#include "base/cpus.h"
 
 #include <sched.h>
 
