@@ -12,20 +12,23 @@ const char* have(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "hav
 std::string describe(const Arrivals& a) {
   const std::string why = a.why.empty() ? "" : ": " + a.why;
   const std::string missing = format_rank_set(a.missing), unknown = format_rank_set(a.unknown);
-  const std::string all = fmt::format("{}{}", a.in_group ? "a group of " : "", a.ranks);
+  const auto who = [&a](const std::string& ranks) {
+    return a.in_group ? fmt::format("of a group of {} the job's rank {}", a.ranks, ranks)
+                      : fmt::format("rank {} of {}", ranks, a.ranks);
+  };
   if (!a.missing.empty()) {
-    auto text = fmt::format("rank {} of {} {} not arrived", missing, all, have(a.missing));
+    auto text = fmt::format("{} {} not arrived", who(missing), have(a.missing));
     if (a.unknown.empty()) return text;
     return text + fmt::format("; of rank {} this is not known{}", unknown, why);
   }
   if (!a.unknown.empty()) {
     const char* they_have = a.unknown.size() == 1 ? "it has" : "they have";
-    return fmt::format("rank {} of {} {} not connected; whether {} arrived is not known{}", unknown,
-                       all, have(a.unknown), they_have, why);
+    return fmt::format("{} {} not connected; whether {} arrived is not known{}", who(unknown),
+                       have(a.unknown), they_have, why);
   }
-  return fmt::format("all {} ranks{} have arrived, but rank {} {} not connected", a.ranks,
-                     a.in_group ? " of the group" : "", format_rank_set(a.unconnected),
-                     have(a.unconnected));
+  return fmt::format("all {} ranks{} have arrived, but {}rank {} {} not connected", a.ranks,
+                     a.in_group ? " of the group" : "", a.in_group ? "the job's " : "",
+                     format_rank_set(a.unconnected), have(a.unconnected));
 }
 
 }  // namespace dlaunch

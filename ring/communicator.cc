@@ -473,13 +473,15 @@ Result<void> Communicator::run(Message& message) {
   return finish(message, std::move(done));
 }
 
-// Whoever a message is waited for from may itself wait for a rank that stands still.
+// Whoever is waited for, with a message or at a meeting, may itself wait for one that stands still.
 Error Communicator::blame_silent(Error error) const {
-  if (abort_.raised()) return error;
+  if (error.code != Errc::timeout || abort_.raised()) return error;
   const RankSet silent = links_->call_roll(0).silent;
   if (silent.empty()) return error;
-  error.what += fmt::format(": no answer from rank {}", format_rank_set(silent));
   if (!silent.contains(error.rank)) error.rank = *silent.begin();
+  if (error.what.find(who_[static_cast<std::size_t>(error.rank)]) == std::string::npos) {
+    error.what += fmt::format(": no answer from rank {}", format_rank_set(silent));
+  }
   return error;
 }
 
@@ -515,7 +517,7 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
     Error error = done.error();
     error.what += ": it has left in good order";
     done = std::move(error);
-  } else if (!done && done.error().code == Errc::timeout) {
+  } else if (!done) {
     done = blame_silent(done.error());
   }
   return finish(std::move(done));

@@ -124,6 +124,13 @@ bool names_rank(const char* text, int rank) {
   return false;
 }
 
+// As the job numbers it: "rank 2 (pid 4711 on a)", "the job's rank 2".
+bool names_jobs_rank(const char* text, int rank) {
+  const std::string process = "rank " + std::to_string(rank) + " (pid ";
+  const char* const jobs = std::strstr(text, "the job's rank ");
+  return std::strstr(text, process.c_str()) != nullptr || (jobs && names_rank(jobs, rank));
+}
+
 // By itself, and in time.
 bool should_end(const Trial& trial, const Shared& shared, int rank) {
   if (rank == trial.lost_before) return false;
@@ -187,12 +194,11 @@ class Judge {
   }
   void judge_timeout(int r) {
     const auto& rank = shared_.ranks[r];
-    // In a group without the victim the others wait for whoever waits for it elsewhere.
-    const char* const as_job_calls_it =
-        rank.in_group ? std::strstr(rank.text, "of this group is") : rank.text;
-    const bool named =
-        rank.victim_there ? as_job_calls_it != nullptr && names_rank(as_job_calls_it, trial_.victim)
-                          : std::strstr(rank.text, "rank") != nullptr;
+    // In a group without the victim the others wait for whoever waits for it elsewhere. A group's
+    // own numbers say nothing to who reads them.
+    const bool named = !rank.victim_there ? std::strstr(rank.text, "rank") != nullptr
+                       : rank.in_group    ? names_jobs_rank(rank.text, trial_.victim)
+                                          : names_rank(rank.text, trial_.victim);
     // A rank that stops while it holds the lock of the file store is nobody by name.
     const bool locks = std::strstr(rank.text, "holds the lock") != nullptr;
     // While they connect, who waits to be connected to cannot know that the other one waits, too.
