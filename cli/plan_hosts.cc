@@ -30,7 +30,7 @@ Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
 }
 
 // This machine's slots may stand under several of its names.
-std::vector<HostEntry> merge_own(const PlanDraft& draft, const std::vector<HostEntry>& hosts) {
+std::vector<HostEntry> merge_own(PlanDraft& draft, const std::vector<HostEntry>& hosts) {
   std::vector<HostEntry> merged;
   std::optional<std::size_t> own;
   for (const HostEntry& host : hosts) {

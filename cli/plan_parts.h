@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,12 +34,17 @@ struct PlanDraft {
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;
+  std::map<std::string, bool> own_names = {};  // hosts that is_own() was asked for
 
   Plan& plan() { return built.plan; }
   const Plan& plan() const { return built.plan; }
-  // Whether a host of a list is this one.
-  bool is_own(const std::string& host) const {
-    return (slurm && slurm->here == host) || machine.local_address(host).has_value();
+  // Whether a host of a list is this one. Each name is resolved once: a server is slow to answer.
+  bool is_own(const std::string& host) {
+    const auto [own, fresh] = own_names.try_emplace(host);
+    if (fresh) {
+      own->second = (slurm && slurm->here == host) || machine.local_address(host).has_value();
+    }
+    return own->second;
   }
   // Workers that the job may have at the start, as far as is known.
   int most_workers() const { return plan().nodes.total > 0 ? plan().nodes.total : kMaxWorkers; }

@@ -26,7 +26,8 @@ struct FakeMachine {
   std::vector<Hca> hcas;
   bool terminal = false;
   int topology_asked = 0;
-  std::optional<Duration> time_left;  // of a Slurm job
+  std::map<std::string, int> resolved;  // how often
+  std::optional<Duration> time_left;    // of a Slurm job
 
   Machine machine() {
     Machine m;
@@ -39,7 +40,8 @@ struct FakeMachine {
     };
     m.gpus = [this] { return gpus; };
     m.hcas = [this] { return hcas; };
-    m.local_address = [](const std::string& host) -> Result<std::string> {
+    m.local_address = [this](const std::string& host) -> Result<std::string> {
+      ++resolved[host];
       if (host == "here") return std::string("10.0.0.1");
       if (host == "localhost" || host == "127.0.0.1") return std::string("127.0.0.1");
       if (host == "::1") return host;
@@ -477,6 +479,16 @@ TEST_CASE("workers by GPU: as many, near theirs, and each seeing only its own") 
   fake.gpus.clear();
   const auto away = fake.plan({"--hosts", "there", "--nproc", "gpu", "--bind", "gpu", "p"});
   CHECK(away.nodes.hosts.at(0).nproc == 0);
+}
+
+TEST_CASE("each host's name is resolved once to see which one is ours") {
+  FakeMachine fake;
+  const auto plan = fake.plan({"--hosts", "a,b,here,c", "p"});
+  REQUIRE(plan.nodes.hosts.size() == 4);
+  CHECK(plan.nodes.hosts[2].leads);
+  CHECK(fake.resolved["a"] == 1);
+  CHECK(fake.resolved["b"] == 1);
+  CHECK(fake.resolved["c"] == 1);
 }
 
 TEST_CASE("binding") {
