@@ -192,7 +192,8 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
     if (!layered) return named_in_job(layered.error());
   }
-  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
+  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout,
+                              [this](Error error) { return named_in_job(std::move(error)); });
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   // A group ends with the communicator that it was split from.
@@ -393,7 +394,7 @@ Result<void> Communicator::run(Call call) {
   }
   const TimePoint now = steady_now();
   call.deadline = deadline_after(now, job_.op_timeout);
-  links_->enter(call.seq);
+  links_->enter(call.seq, signature_of(call, job_.size));
   if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
   const auto ended = [this, ticket, seq = call.seq](bool failed) {
