@@ -159,7 +159,8 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   const int local_ranks =
       job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
   job_.local_cores = met->cores;  // groups go by it, too
-  const StreamOptions options{.local_ranks = local_ranks, .usable_cores = met->cores};
+  const StreamOptions options{
+      .local_ranks = local_ranks, .usable_cores = met->cores, .agreed_cores = met->least_cores};
   const auto open = [&](std::vector<UniqueFd> sockets,
                         std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,

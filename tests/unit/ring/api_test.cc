@@ -182,9 +182,40 @@ TEST_CASE("api: a world of one needs nobody") {
   CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
 }
 
+TEST_CASE(
+    "api: where ranks share cores all send to one, and all plan alike whatever each was told") {
+  struct Told {
+    int cores[3];
+    const char* way;
+  };
+  for (const auto& [cores, way] :
+       {Told{{3, 3, 3}, "each with each"}, Told{{2, 2, 2}, "all with one"},
+        Told{{64, 0, 2}, "all with one"}, Told{{0, 64, 3}, "each with each"}}) {
+    const TempFolder folder;
+    std::vector<pid_t> pids;
+    for (int r = 0; r < 3; ++r) {
+      World world{3, "tcp"};
+      world.cores = cores[r];
+      pids.push_back(start_rank(folder.url(), world, r, [way = way](int rank, dl_comm*& comm) {
+        char text[200];
+        float x[2] = {1, 2};
+        EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, text, sizeof text) ==
+               DL_OK);
+        EXPECT(std::string(text) == std::string("tcp: ") + way);
+        EXPECT(dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM) == DL_OK);
+        EXPECT(x[0] == 3 && x[1] == 6);
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  }
+}
+
 TEST_CASE("api: a communicator explains how it would do a call") {
   for (const char* transport : kTransports) {
-    all_well({3, transport}, [transport](int rank, dl_comm*& comm) {
+    World world{3, transport};
+    world.cores = 3;
+    all_well(world, [transport](int rank, dl_comm*& comm) {
       const bool shm = std::strcmp(transport, "shm") == 0;
       char text[200], brief[6];
       const auto explains = [&](const char* collective, std::size_t count, int root,
