@@ -159,7 +159,8 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   const int local_ranks =
       job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
   job_.local_cores = met->cores;  // groups go by it, too
-  const StreamOptions options{.local_ranks = local_ranks, .usable_cores = met->cores};
+  const StreamOptions options{
+      .local_ranks = local_ranks, .usable_cores = met->cores, .agreed_cores = met->least_cores};
   const auto open = [&](std::vector<UniqueFd> sockets,
                         std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,
@@ -192,7 +193,8 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
     if (!layered) return named_in_job(layered.error());
   }
-  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout);
+  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout,
+                              [this](Error error) { return named_in_job(std::move(error)); });
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   // A group ends with the communicator that it was split from.
@@ -393,7 +395,7 @@ Result<void> Communicator::run(Call call) {
   }
   const TimePoint now = steady_now();
   call.deadline = deadline_after(now, job_.op_timeout);
-  links_->enter(call.seq);
+  links_->enter(call.seq, signature_of(call, job_.size));
   if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
   const auto ended = [this, ticket, seq = call.seq](bool failed) {

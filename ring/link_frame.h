@@ -6,6 +6,8 @@
 //   WHERE    the sender has waited too long in its collective `seq`: where are you?
 //   HERE     the answer: the last collective that this rank has entered is `seq`; `rank` is its own
 //            while it is in there, -1 afterwards
+//   INSIDE   the sender is in its collective `seq`; in place of text, what it has called there: u64
+//            count, u32 the rest
 #pragma once
 
 #include <cstddef>
@@ -15,16 +17,18 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "ring/plane.h"
 
 namespace dlaunch {
 
 struct LinkFrame {
-  enum class Type : std::uint8_t { abort = 1, goodbye = 2, where = 3, here = 4 };
+  enum class Type : std::uint8_t { abort = 1, goodbye = 2, where = 3, here = 4, inside = 5 };
   Type type = Type::abort;
   Errc code = Errc::aborted;
   int rank = -1;  // -1: no rank
   std::uint64_t seq = 0;
   std::string_view text;
+  CallSignature call = {};  // of INSIDE
 };
 
 inline constexpr std::size_t kMaxLinkText = 1000;

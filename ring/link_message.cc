@@ -14,7 +14,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4 + 2;
+constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4 + 2 + 4;
 constexpr std::size_t kMaxText = 1000;
 
 Error peer_ended() { return {.code = Errc::peer_lost, .what = "it ended while joining"}; }
@@ -87,6 +87,7 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
   out.put(static_cast<std::uint16_t>(text.size()));
   out.put(static_cast<std::int32_t>(said.error.rank));
   out.put(static_cast<std::uint16_t>(said.cpus.size()));
+  out.put(said.cores);
   out.put_raw(text);
   out.put_raw(said.cpus);
 
@@ -128,8 +129,10 @@ Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   const auto size = in.get<std::uint16_t>();
   got.error.rank = in.get<std::int32_t>();
   const auto cpu_bytes = in.get<std::uint16_t>();
+  got.cores = in.get<std::int32_t>();
   if (got.answer < LinkMessage::Answer::yes || got.answer > LinkMessage::Answer::failed ||
-      got.error.code > Errc::unsupported || size > kMaxText || cpu_bytes > kMostCpuBytes) {
+      got.error.code > Errc::unsupported || size > kMaxText || cpu_bytes > kMostCpuBytes ||
+      got.cores < 0) {
     return nonsense;
   }
   got.error.what.resize(size);

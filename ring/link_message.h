@@ -1,7 +1,7 @@
 // LinkMessage: what two ranks tell each other over their control link while they come together,
 // before the control thread owns it: whether this side could do its part, with descriptors where
 // both are on one host, and the CPUs it may run on. On the wire: u8 answer, u8 error code, u16 text
-// length, i32 rank, u16 length of the set of CPUs, text, set.
+// length, i32 rank, u16 length of the set of CPUs, i32 cores, text, set.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct LinkMessage {
   Answer answer = Answer::yes;
   Error error;
   std::string cpus{};           // see base/cpus.h
+  std::int32_t cores = 0;       // that its host's ranks share, as it was told; 0: it was not
   std::vector<UniqueFd> fds{};  // of a message received
 };
 

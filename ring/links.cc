@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <exception>
 #include <limits>
@@ -21,6 +22,8 @@ namespace {
 
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 constexpr int kResetPatienceMs = 20;
+// A collective that two looks find under way is told: half a second to one after it began.
+constexpr int kLookMs = 500;
 constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kDeaths = kStop - 1;
@@ -31,7 +34,8 @@ std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
 
 }  // namespace
 
-Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank), abort_(abort) {
+Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort, Naming naming)
+    : rank_(rank), abort_(abort), naming_(std::move(naming)) {
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
   for (auto& peer : peers) {
     left_after_[peers_.size()] = kStays;
@@ -40,8 +44,8 @@ Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort) : rank_(rank),
 }
 
 Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort,
-                                            Duration silence) {
-  std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort));
+                                            Duration silence, Naming naming) {
+  std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort, std::move(naming)));
   links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   links->deaths_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -77,7 +81,8 @@ void Links::watch() try {
   ask_for_short_turns();
   epoll_event events[16];
   while (true) {
-    const int n = ::epoll_wait(epoll_.get(), events, 16, reset_peer_ >= 0 ? kResetPatienceMs : -1);
+    const int patience_ms = reset_peer_ >= 0 ? kResetPatienceMs : kLookMs;
+    const int n = ::epoll_wait(epoll_.get(), events, 16, patience_ms);
     if (n == 0 && reset_peer_ >= 0) lose(std::exchange(reset_peer_, -1));
     for (int i = 0; i < n; ++i) {
       const std::uint32_t tag = events[i].data.u32;
@@ -88,6 +93,7 @@ void Links::watch() try {
         on_readable(static_cast<int>(tag));
       }
     }
+    look_at_own_call();
   }
 } catch (const std::exception&) {
   // No memory, not even for a sentence: without its watch the communicator must not go on.
@@ -146,7 +152,10 @@ void Links::on_frame(int peer, const LinkFrame& frame) {
         here->text = {};
       }
       answered_.notify_all();
+      return;
     }
+    case LinkFrame::Type::inside:
+      return on_inside(peer, frame);
   }
 }
 
@@ -233,11 +242,64 @@ void Links::complete(std::uint64_t seq) {
   while (before < seq && !completed_.compare_exchange_weak(before, seq)) continue;
 }
 
-void Links::enter(std::uint64_t seq) {
+// Released one by one: whoever reads what is written here for a later call sees that entered_ has
+// come near it.
+void Links::enter(std::uint64_t seq, const CallSignature& call) {
+  Entered& slot = calls_[seq % std::size(calls_)];
+  slot.seq.store(seq, std::memory_order_release);
+  slot.count.store(call.count, std::memory_order_release);
+  slot.packed.store(call.packed, std::memory_order_release);
   entered_ = seq;
   failpoint("links.entered");
   if (!any_left_) return;
   for (std::size_t r = 0; r < peers_.size(); ++r) abort_if_needed(static_cast<int>(r));
+}
+
+// What was called as collective `seq`, if that is one of the last.
+std::optional<CallSignature> Links::called(std::uint64_t seq) const {
+  const auto remembered = [&] { return seq <= entered_ && entered_ - seq < kRemembered; };
+  if (!remembered()) return std::nullopt;
+  const Entered& slot = calls_[seq % std::size(calls_)];
+  const bool there = slot.seq.load(std::memory_order_acquire) == seq;
+  const CallSignature call{.count = slot.count.load(std::memory_order_acquire),
+                           .packed = slot.packed.load(std::memory_order_acquire),
+                           .seq = static_cast<std::uint32_t>(seq)};
+  if (!there || !remembered()) return std::nullopt;
+  return call;
+}
+
+void Links::look_at_own_call() {
+  const TimePoint now = steady_now();
+  if (now - looked_at_ < std::chrono::milliseconds(kLookMs)) return;
+  looked_at_ = now;
+  const std::uint64_t completed = completed_, entered = entered_;
+  const auto before = std::exchange(seen_, entered > completed ? entered : 0);
+  if (seen_ == 0 || seen_ != before || seen_ == said_ || abort_.raised()) return;
+  tell_own_call(seen_);
+}
+
+// To the ranks at distances of powers of two, either way. That joins all of them with few frames,
+// so that calls that differ at all differ between two ranks one of which tells the other: of two
+// that are in the call, the later one finds the other there.
+void Links::tell_own_call(std::uint64_t seq) {
+  const auto call = called(seq);
+  if (!call) return;
+  said_ = seq;
+  const std::string frame = encode(
+      {.type = LinkFrame::Type::inside, .rank = rank_, .seq = seq, .text = "", .call = *call});
+  const std::lock_guard lock(send_mutex_);
+  const auto ranks = static_cast<unsigned>(peers_.size());
+  for (unsigned d = 1; d < ranks; ++d) {
+    if (!std::has_single_bit(d) && !std::has_single_bit(ranks - d)) continue;
+    tell(static_cast<int>((static_cast<unsigned>(rank_) + d) % ranks), frame);
+  }
+}
+
+void Links::on_inside(int peer, const LinkFrame& frame) {
+  const auto mine = called(frame.seq);
+  if (!mine || *mine == frame.call) return;
+  Error error = mismatch_error(rank_, *mine, peer, frame.call);
+  abort(naming_ ? naming_(std::move(error)) : std::move(error));
 }
 
 // Tells before it raises, and passes on what it hears: a rank whose caller has got the error may

@@ -96,11 +96,13 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
       job_.transport == "auto" || (job_.transport == "shm" && met_.mesh.one_host());
   LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
   own.cpus = own_cpus_;
+  own.cores = job_.local_cores;
   auto verdict = agree(std::move(own));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
   failpoint("meeting.agreed");
   met_.shared = verdict->answer == Answer::yes;
+  met_.least_cores = verdict->cores;
   if (!met_.shared) {
     // Of all hosts as if they were one: it is enough to see whether each rank has a core.
     count_cores(verdict->cpus);
@@ -226,12 +228,15 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
 
 LinkMessage Meeting::hear_all(LinkMessage own) {
   std::string cpus = own.cpus;
+  std::int32_t least = own.cores;
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 2 * kPatience));
     if (!got) return failed_at(r, got.error());
     cpus = united(std::move(cpus), got->cpus);
+    if (got->cores > 0 && (least == 0 || got->cores < least)) least = got->cores;
     if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
   }
+  own.cores = least > 0 ? least : std::max(1, count_cpus(cpus));
   own.cpus = std::move(cpus);
   return own;
 }

@@ -20,6 +20,7 @@ struct Met {
   Mesh mesh;
   std::vector<int> locals;              // the ranks of this host, ascending
   int cores = 1;                        // that they may use together, as all of them know
+  int least_cores = 1;                  // the fewest of any host; all ranks know the same number
   bool shared = false;                  // the ranks of every host share memory
   std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
   Lives lives;                          // likewise

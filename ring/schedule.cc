@@ -406,9 +406,11 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
 
 }  // namespace
 
-Tuning tuning_within_host(int ranks) {
+Tuning tuning_within_host(int ranks, bool crowded) {
   constexpr std::size_t kInFlight = 1 << 20;
   Tuning tuning;
+  if (crowded && ranks <= tuning.exchange_ranks) tuning.star_bytes = 256 << 10;
+  if (crowded) tuning.exchange_ranks = 2;
   const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
   if (granule <= tuning.granule_bytes) return tuning;
   tuning.granule_bytes = granule;
@@ -449,7 +451,7 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
         return Way::exchange;
       }
-      return small ? Way::star : large;
+      return bytes <= tuning.star_bytes ? Way::star : large;
     case Collective::reduce:
       return small ? Way::star : large;
     case Collective::reduce_scatter:

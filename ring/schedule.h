@@ -5,9 +5,9 @@
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
-//   by any other, so they do it for longer); more send to rank 0, which answers
-//   (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks than cores
-//   each frame costs a system call and often a context switch on the same few cores).
+//   by any other, so they do it for longer); more, or such as share cores, send to rank 0, which
+//   answers (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks
+//   than cores each frame costs a system call and often a context switch on the same few cores).
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
@@ -45,7 +45,8 @@ std::string_view way_name(Way way);  // "ring"; empty for those of which nobody 
 bool has_way(Collective collective, Way way);
 
 struct Tuning {
-  std::size_t small_bytes = 64 << 10;    // all_reduce: see above; broadcast: a tree, above a chain
+  std::size_t small_bytes = 64 << 10;    // reduce: see above; broadcast: a tree, above a chain
+  std::size_t star_bytes = 64 << 10;     // all_reduce: see above
   std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
   std::size_t window = 2;                // granules from a peer that may await their reduction
   int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
@@ -58,7 +59,11 @@ struct Tuning {
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
 // peers together stay in the cache.
-Tuning tuning_within_host(int ranks);
+//
+// crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
+// time, but the turn at a core that each message takes: up to four ranks are fastest with the
+// fewest messages, for as much as 256 KiB (measured with two cores; above, slices are as fast).
+Tuning tuning_within_host(int ranks, bool crowded);
 
 // Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
 // 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or

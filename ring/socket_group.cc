@@ -40,7 +40,9 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   DL_ASSERT(rank >= 0 && rank < ranks && sockets.size() == static_cast<std::size_t>(ranks));
   const int local_ranks = options.local_ranks > 0 ? options.local_ranks : ranks;
   const int cores = options.usable_cores > 0 ? options.usable_cores : count_cpus(own_cpus());
-  std::unique_ptr<SocketGroup> group(new SocketGroup(rank, ranks, abort, local_ranks <= cores));
+  const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
+  std::unique_ptr<SocketGroup> group(
+      new SocketGroup(rank, ranks, abort, local_ranks <= cores, agreed));
   group->peers_.resize(sockets.size());
   for (int r = 0; r < ranks; ++r) {
     if (r == rank) continue;

@@ -26,6 +26,8 @@ struct StreamOptions {
   // cores that this process may run on.
   int local_ranks = 0;
   int usable_cores = 0;
+  // A number of cores that is the same on all ranks; 0: usable_cores is.
+  int agreed_cores = 0;
 };
 
 class SocketGroup {
@@ -47,6 +49,8 @@ class SocketGroup {
   // Some peer is on another host, as far as addresses tell. All ranks see it alike: where there are
   // several hosts, each rank has peers on another.
   bool leaves_host() const { return leaves_host_; }
+  // All ranks are on one host, with fewer cores than ranks. All see it alike.
+  bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }
 
   // The longest round trip to a peer on another host, as the kernel has seen it so far at its
   // shortest; zero if there is none.
@@ -118,8 +122,12 @@ class SocketGroup {
   bool told();
 
  private:
-  SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core)
-      : rank_(rank), ranks_(ranks), abort_(abort), own_core_(own_core) {}
+  SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core, int agreed_cores)
+      : rank_(rank),
+        ranks_(ranks),
+        abort_(abort),
+        own_core_(own_core),
+        agreed_cores_(agreed_cores) {}
   bool may_poll_on(TimePoint now);
   bool leave_shared_core();
   Result<void> prepare(int peer, int fd);
@@ -133,6 +141,7 @@ class SocketGroup {
   const int rank_, ranks_;
   AbortFlag& abort_;
   const bool own_core_;
+  const int agreed_cores_;
   bool leaves_host_ = false;
   std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
   std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised

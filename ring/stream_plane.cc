@@ -90,8 +90,9 @@ class SocketPlane final : public StreamPlane {
       : sockets_(std::move(sockets)),
         call_roll_(std::move(call_roll)),
         rules_(std::move(rules)),
-        tuning_(sockets_->leaves_host() ? tuning_between_hosts(kFar)
-                                        : tuning_within_host(sockets_->ranks())),
+        tuning_(sockets_->leaves_host()
+                    ? tuning_between_hosts(kFar)
+                    : tuning_within_host(sockets_->ranks(), sockets_->crowded())),
         rank_(sockets_->rank()),
         ranks_(sockets_->ranks()),
         all_sockets_(all_sockets),

@@ -8,6 +8,7 @@
 #include <dlaunch/ring.h>
 #include <doctest/doctest.h>
 
+#include "base/clock.h"
 #include "process_world.h"
 
 using namespace dlaunch;
@@ -74,6 +75,43 @@ TEST_CASE("api: different calls end in an error that names both ranks, on every 
       return 0;
     });
   }
+}
+
+// Where all send to one and that one answers, nobody may send to anybody.
+TEST_CASE("api: different calls in which all wait are told long before their deadline") {
+  for (const char* transport : kTransports) {
+    World world{5, transport};
+    world.op_timeout_s = 60;
+    all_well(world, [](int rank, dl_comm*& comm) {
+      float x[2] = {1, 2};
+      EXPECT(dl_barrier(comm) == DL_OK);
+      const auto begin = steady_now();
+      const auto told = rank == 4 ? dl_broadcast(comm, x, 2, DL_FLOAT32, 3)
+                                  : dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM);
+      EXPECT(told == DL_ERR_MISMATCH);
+      EXPECT(std::strstr(dl_last_error(comm), "collective #2: "));
+      EXPECT(std::strstr(dl_last_error(comm), "rank 4 called broadcast(count 2, float, root 3)"));
+      EXPECT(std::strstr(dl_last_error(comm), "called all_reduce(count 2, float, sum)"));
+      EXPECT(steady_now() - begin < std::chrono::seconds(10));
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: a group's ranks that wait in different calls are told in the job's numbers, too") {
+  all_well({4, "tcp"}, [](int rank, dl_comm*& comm) {
+    const int members[] = {1, 2, 3};
+    dl_comm* group = nullptr;
+    float x[2] = {1, 2};
+    if (rank == 0) return dl_barrier(comm) == DL_OK ? 0 : 1;
+    EXPECT(dl_group(comm, members, 3, 0, -1, &group) == DL_OK);
+    // Each waits for the next one.
+    EXPECT(dl_broadcast(group, x, 2, DL_FLOAT32, rank % 3) == DL_ERR_MISMATCH);
+    EXPECT(std::strstr(dl_last_error(group), "of this group is rank "));
+    dl_finalize(group);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
 }
 
 TEST_CASE("api: a rank that leaves in good order is missed only by those who need it") {
@@ -144,9 +182,40 @@ TEST_CASE("api: a world of one needs nobody") {
   CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
 }
 
+TEST_CASE(
+    "api: where ranks share cores all send to one, and all plan alike whatever each was told") {
+  struct Told {
+    int cores[3];
+    const char* way;
+  };
+  for (const auto& [cores, way] :
+       {Told{{3, 3, 3}, "each with each"}, Told{{2, 2, 2}, "all with one"},
+        Told{{64, 0, 2}, "all with one"}, Told{{0, 64, 3}, "each with each"}}) {
+    const TempFolder folder;
+    std::vector<pid_t> pids;
+    for (int r = 0; r < 3; ++r) {
+      World world{3, "tcp"};
+      world.cores = cores[r];
+      pids.push_back(start_rank(folder.url(), world, r, [way = way](int rank, dl_comm*& comm) {
+        char text[200];
+        float x[2] = {1, 2};
+        EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, text, sizeof text) ==
+               DL_OK);
+        EXPECT(std::string(text) == std::string("tcp: ") + way);
+        EXPECT(dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM) == DL_OK);
+        EXPECT(x[0] == 3 && x[1] == 6);
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  }
+}
+
 TEST_CASE("api: a communicator explains how it would do a call") {
   for (const char* transport : kTransports) {
-    all_well({3, transport}, [transport](int rank, dl_comm*& comm) {
+    World world{3, transport};
+    world.cores = 3;
+    all_well(world, [transport](int rank, dl_comm*& comm) {
       const bool shm = std::strcmp(transport, "shm") == 0;
       char text[200], brief[6];
       const auto explains = [&](const char* collective, std::size_t count, int root,

@@ -36,6 +36,8 @@ TEST_CASE("link messages: answers, words and descriptors arrive, nothing beyond 
   const Pair passed;
   const LinkMessage no{.answer = LinkMessage::Answer::no,
                        .error = {.code = Errc::io, .what = "no memory", .rank = 3},
+                       .cpus = "\x05",
+                       .cores = 7,
                        .fds = {}};
   REQUIRE(send_link_message(link.a.get(), {}, {passed.a.get(), passed.b.get()}, soon()));
   REQUIRE(send_link_message(link.a.get(), no, {}, soon()));
@@ -56,6 +58,8 @@ TEST_CASE("link messages: answers, words and descriptors arrive, nothing beyond 
   CHECK(second->answer == LinkMessage::Answer::no);
   CHECK(second->error.what == "no memory");
   CHECK(second->error.rank == 3);
+  CHECK(second->cpus == "\x05");
+  CHECK(second->cores == 7);
   CHECK(second->fds.empty());
   char rest[8];
   CHECK(::recv(link.b.get(), rest, sizeof rest, 0) == 5);

@@ -91,6 +91,10 @@ void connect_hosts(UniqueFd (&ends)[2]) {
   REQUIRE(ends[0]);
 }
 
+CallSignature call(std::uint64_t seq, Collective collective = Collective::all_reduce) {
+  return signature_of({.collective = collective, .count = 5, .root = -1, .seq = seq}, 3);
+}
+
 // Drops whatever comes to the socket, so that its kernel answers nothing.
 void hear_nothing(const UniqueFd& fd) {
   sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
@@ -121,12 +125,12 @@ TEST_CASE("links: who hears of a loss passes it on, so that all name the same ra
 TEST_CASE("links: a rank that left is missed by who needs it, and those are told who do not yet") {
   Trio trio;
   for (int r = 0; r < 3; ++r) {
-    trio[r].links->enter(1);
+    trio[r].links->enter(1, call(1));
     trio[r].links->complete(1);
   }
   trio.leave(2);
   // Comes after the goodbye was heard or before: both must end in the same words.
-  trio[0].links->enter(2);
+  trio[0].links->enter(2, call(2));
   CHECK(trio[0].error().code == Errc::peer_lost);
   CHECK(trio[0].error().what == "rank 2 has left after collective #1; #2 needs it");
   // Rank 1 is not in collective 2, and rank 0 may end now.
@@ -137,7 +141,7 @@ TEST_CASE("links: a rank that left is missed by who needs it, and those are told
 TEST_CASE("links: all may leave in any order and nobody complains") {
   Trio trio;
   for (int r = 0; r < 3; ++r) {
-    trio[r].links->enter(1);
+    trio[r].links->enter(1, call(1));
     trio[r].links->complete(1);
   }
   for (int r = 2; r >= 0; --r) trio.leave(r);
@@ -146,7 +150,7 @@ TEST_CASE("links: all may leave in any order and nobody complains") {
 
 TEST_CASE("links: no goodbye in the middle of a collective") {
   Trio trio;
-  trio[2].links->enter(1);
+  trio[2].links->enter(1, call(1));
   trio.leave(2);
   CHECK(trio[0].error().what == "rank 2 was lost: its connection ended");
 }
@@ -216,6 +220,7 @@ TEST_CASE("links: bytes that make no sense end the communicator with the sender'
       std::string(16, '\x07'),                                          // no such type
       std::string("\x01\xff\0\0\0\0\0\0", 8) + std::string(8, '\0'),    // no such error
       std::string("\x01\x05\0\0\x63\0\0\0", 8) + std::string(8, '\0'),  // rank 99
+      std::string("\x05\x08\x0b\0\0\0\0\0", 8) + std::string(8, '\0'),  // half a call
   };
   for (const auto& bytes : nonsense) {
     Trio trio(2);
@@ -255,8 +260,8 @@ TEST_CASE("links: a silent host is lost in time, one whose processes stand still
 
 TEST_CASE("links: a roll call tells who is not in the collective and who does not answer") {
   Trio trio(2);
-  trio[0].links->enter(5);
-  trio[1].links->enter(4);
+  trio[0].links->enter(5, call(5));
+  trio[1].links->enter(4, call(4));
   const auto begin = steady_now();
   auto roll = trio[0].links->call_roll(5);
   CHECK(roll.silent == RankSet{2});
@@ -276,13 +281,84 @@ TEST_CASE("links: a roll call tells who is not in the collective and who does no
 
 TEST_CASE("links: a roll call ends once all have answered, or the communicator is over") {
   Trio trio;
-  for (int r = 0; r < 3; ++r) trio[r].links->enter(1);
+  for (int r = 0; r < 3; ++r) trio[r].links->enter(1, call(1));
   const auto begin = steady_now();
   for (int i = 0; i < 25; ++i) CHECK(trio[2].links->call_roll(1).silent.empty());
   trio[0].links->abort({.code = Errc::timeout, .what = "too late"});
   CHECK(trio[1].error().what == "too late");
   for (int i = 0; i < 25; ++i) trio[1].links->call_roll(1);
   CHECK(steady_now() - begin < 3s);  // each has 200 ms
+}
+
+TEST_CASE("links: ranks that wait in different calls hear of it from each other") {
+  Trio trio;
+  const auto begin = steady_now();
+  SUBCASE("in the same one") {
+    trio[0].links->enter(1, call(1));
+    trio[1].links->enter(1, call(1, Collective::barrier));
+  }
+  SUBCASE("of which one has gone on into the next") {
+    trio[1].links->enter(1, call(1, Collective::barrier));
+    trio[1].links->complete(1);
+    trio[1].links->enter(2, call(2));
+    trio[0].links->enter(1, call(1));
+  }
+  SUBCASE("of which one has come later than the other told") {
+    trio[0].links->enter(1, call(1));
+    CHECK(trio[1].raised.wait_for(1500ms) == std::future_status::timeout);
+    trio[1].links->enter(1, call(1, Collective::barrier));
+  }
+  // Two may find it at once, each in its own words.
+  for (int r = 0; r < 3; ++r) {
+    const Error error = trio[r].error();
+    CHECK(error.code == Errc::mismatch);
+    CHECK(error.what.starts_with("collective #1: rank "));
+    CHECK(error.what.find("rank 0 called all_reduce(count 5, uint8, sum)") != std::string::npos);
+    CHECK(error.what.find("rank 1 called barrier") != std::string::npos);
+  }
+  CHECK(steady_now() - begin < 8s);
+}
+
+TEST_CASE("links: who is told of another call than its own says so in the names of the job") {
+  Rank rank;
+  int fds[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  const UniqueFd peer(fds[0]);
+  std::vector<Links::Peer> peers(2);
+  peers[0] = {"rank 4", UniqueFd(fds[1])};
+  auto links = Links::start(1, std::move(peers), rank.flag, Duration::zero(), [](Error error) {
+    error.what += "; known as rank 4";
+    return error;
+  });
+  REQUIRE(links);
+  (*links)->enter(1, call(1));
+  const auto say = [&](std::uint64_t seq, const CallSignature& theirs) {
+    const std::string bytes = encode(
+        {.type = LinkFrame::Type::inside, .rank = 0, .seq = seq, .text = "", .call = theirs});
+    REQUIRE(::send(peer.get(), bytes.data(), bytes.size(), 0) > 0);
+  };
+  say(1, call(1));
+  say(2, call(2, Collective::barrier));  // is to come here
+  CHECK(rank.raised.wait_for(100ms) == std::future_status::timeout);
+  say(1, call(1, Collective::barrier));
+  CHECK(rank.error().rank == 0);
+  CHECK(rank.error().what.ends_with("rank 0 called barrier; known as rank 4"));
+}
+
+TEST_CASE("links: a rank that comes late to a call is no reason to complain") {
+  Trio trio;
+  // The first call that each makes is the fourth that the others remember.
+  for (std::uint64_t seq = 1; seq <= 4; ++seq) {
+    for (int r = 0; r < 3; ++r) {
+      trio[r].links->enter(seq, call(seq, static_cast<Collective>(seq)));
+      trio[r].links->complete(seq);
+    }
+  }
+  for (int r = 0; r < 2; ++r) trio[r].links->enter(5, call(5));
+  CHECK(trio[2].raised.wait_for(2s) == std::future_status::timeout);
+  trio[2].links->enter(5, call(5));
+  CHECK(trio[0].raised.wait_for(1500ms) == std::future_status::timeout);
+  for (int r = 0; r < 3; ++r) CHECK_FALSE(trio[r].flag.raised());
 }
 
 TEST_CASE("links: a reset connection is a loss too") {

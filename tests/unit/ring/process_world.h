@@ -50,6 +50,7 @@ struct World {
   double init_timeout_s = 30;
   double op_timeout_s = 30;
   bool tls = false;
+  int cores = 0;  // that the ranks are told they share; 0: nothing
 };
 
 inline dl_result join(const std::string& url, const World& world, int rank, dl_comm*& comm) {
@@ -60,6 +61,7 @@ inline dl_result join(const std::string& url, const World& world, int rank, dl_c
   options.transport = world.transport;
   options.init_timeout_s = world.init_timeout_s;
   options.op_timeout_s = world.op_timeout_s;
+  if (world.cores > 0) ::setenv("DLAUNCH_LOCAL_CORES", std::to_string(world.cores).c_str(), 1);
   const std::string secret = std::filesystem::path(url.substr(7)) / "secret";
   if (world.tls) {
     ::setenv("DLAUNCH_TLS", "1", 1);

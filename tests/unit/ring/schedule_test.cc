@@ -143,7 +143,9 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
 
 Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
   const bool small = way == Way::exchange || way == Way::star;
-  return {.small_bytes = small ? std::size_t{1} << 20 : 0,
+  const std::size_t small_bytes = small ? std::size_t{1} << 20 : 0;
+  return {.small_bytes = small_bytes,
+          .star_bytes = small_bytes,
           .granule_bytes = granule * sizeof(float),
           .window = window,
           .exchange_ranks = way == Way::exchange ? 64 : 0,
@@ -321,10 +323,32 @@ TEST_CASE("a large all_reduce moves the least possible bytes") {
 
 TEST_CASE("on one host, what is in flight to all peers together fits a cache, however many") {
   for (int ranks = 1; ranks <= 64; ++ranks) {
-    const Tuning tuning = tuning_within_host(ranks);
-    const Shape shape{Collective::all_reduce, std::size_t{16} << 20, 4};
-    if (way_of(shape, ranks, tuning) != dlaunch::Way::direct) continue;
-    CHECK(make_program(shape, 0, ranks, tuning).scratch_bytes <= std::size_t{2} << 20);
+    for (const bool crowded : {false, true}) {
+      const Tuning tuning = tuning_within_host(ranks, crowded);
+      const Shape shape{Collective::all_reduce, std::size_t{16} << 20, 4};
+      if (way_of(shape, ranks, tuning) != dlaunch::Way::direct) continue;
+      CHECK(make_program(shape, 0, ranks, tuning).scratch_bytes <= std::size_t{2} << 20);
+    }
+  }
+}
+
+TEST_CASE(
+    "ranks that outnumber their cores send the fewest messages, but for two and for much data") {
+  const auto way = [](int ranks, bool crowded, std::size_t bytes) {
+    return way_of({Collective::all_reduce, bytes, 1}, ranks, tuning_within_host(ranks, crowded));
+  };
+  for (const int ranks : {3, 4}) {
+    CAPTURE(ranks);
+    CHECK(way(ranks, false, 8) == dlaunch::Way::exchange);
+    CHECK(way(ranks, true, 8) == dlaunch::Way::star);
+    CHECK(way(ranks, false, std::size_t{256} << 10) == dlaunch::Way::direct);
+    CHECK(way(ranks, true, std::size_t{256} << 10) == dlaunch::Way::star);
+    CHECK(way(ranks, true, (std::size_t{256} << 10) + 1) == dlaunch::Way::direct);
+  }
+  for (const bool crowded : {false, true}) {
+    CHECK(way(2, crowded, std::size_t{256} << 10) == dlaunch::Way::exchange);
+    CHECK(way(5, crowded, 8) == dlaunch::Way::star);
+    CHECK(way(5, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::direct);
   }
 }
 

@@ -1,0 +1,106 @@
+#include "ring/link_frame.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch {
+namespace {
+
+const CallSignature kCall = signature_of({.collective = Collective::reduce,
+                                          .count = std::size_t{1} << 40,
+                                          .dtype = DL_FLOAT32,
+                                          .op = DL_MAX,
+                                          .root = 2,
+                                          .seq = (std::uint64_t{1} << 32) + 7},
+                                         4);
+
+std::vector<LinkFrame> one_of_each() {
+  return {{.type = LinkFrame::Type::abort,
+           .code = Errc::timeout,
+           .rank = 3,
+           .seq = 0,
+           .text = "all_reduce #7 timed out"},
+          {.type = LinkFrame::Type::goodbye, .rank = 1, .seq = 9, .text = ""},
+          {.type = LinkFrame::Type::where, .rank = 0, .seq = 5, .text = ""},
+          {.type = LinkFrame::Type::here, .rank = -1, .seq = 4, .text = ""},
+          {.type = LinkFrame::Type::inside,
+           .rank = 2,
+           .seq = (std::uint64_t{1} << 32) + 7,
+           .text = "",
+           .call = kCall}};
+}
+
+bool refused(std::string_view bytes) {
+  const auto frame = take_link_frame(bytes, 4);
+  return !frame && frame.error().code == Errc::protocol;
+}
+
+}  // namespace
+
+TEST_CASE("link frames: each comes back as it was, however many lie behind each other") {
+  std::string bytes;
+  for (const auto& frame : one_of_each()) bytes += encode(frame);
+  std::string_view rest = bytes;
+  for (const auto& sent : one_of_each()) {
+    const auto frame = take_link_frame(rest, 4);
+    REQUIRE(frame);
+    REQUIRE(frame->has_value());
+    CHECK((*frame)->type == sent.type);
+    CHECK((*frame)->code == sent.code);
+    CHECK((*frame)->rank == sent.rank);
+    CHECK((*frame)->seq == sent.seq);
+    CHECK((*frame)->text == sent.text);
+    CHECK((*frame)->call == sent.call);
+  }
+  CHECK(rest.empty());
+}
+
+TEST_CASE("link frames: of a part of one nothing is taken") {
+  for (const auto& frame : one_of_each()) {
+    const std::string bytes = encode(frame);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      std::string_view part(bytes.data(), size);
+      const auto taken = take_link_frame(part, 4);
+      REQUIRE(taken);
+      CHECK_FALSE(taken->has_value());
+      CHECK(part.size() == size);
+    }
+  }
+}
+
+TEST_CASE("link frames: what cannot be one is refused by its header") {
+  for (const auto& frame : one_of_each()) {
+    std::string bytes = encode(frame);
+    INFO("type " << static_cast<int>(bytes[0]));
+    const auto with = [&](std::size_t at, char byte) {
+      std::string changed = bytes.substr(0, 16);
+      changed[at] = byte;
+      return changed;
+    };
+    CHECK(refused(with(0, 0)));
+    CHECK(refused(with(0, 6)));
+    CHECK(refused(with(1, 127)));
+    CHECK(refused(with(3, 4)));  // 1,024 bytes of text and more
+    CHECK(refused(with(4, 4)));  // of ranks 0 to 3
+    CHECK(refused(with(7, -2)));
+    // What was called has one length.
+    if (frame.type != LinkFrame::Type::inside) continue;
+    for (const char size : {0, 1, 11, 13, 16}) CHECK(refused(with(2, size)));
+    CHECK(refused(with(3, 1)));
+  }
+}
+
+TEST_CASE("link frames: a text that is too long is cut") {
+  const std::string text(kMaxLinkText + 1, 'x');
+  const std::string bytes = encode({.text = text});
+  std::string_view rest = bytes;
+  const auto frame = take_link_frame(rest, 4);
+  REQUIRE(frame);
+  REQUIRE(frame->has_value());
+  CHECK((*frame)->text.size() == kMaxLinkText);
+  CHECK(rest.empty());
+}
+
+}  // namespace dlaunch
