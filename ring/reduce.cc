@@ -25,7 +25,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, stream, fetch, kCodecKernels};
+  return {reduce_any, stream, kCodecKernels};
 }
 
 Kernels& chosen() {
@@ -59,8 +59,6 @@ void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std:
 void copy_streaming(void* out, const void* in, std::size_t bytes) {
   chosen().stream(out, in, bytes);
 }
-
-void copy_fetching(void* out, const void* in, std::size_t bytes) { chosen().fetch(out, in, bytes); }
 
 const Kernels& kernels() { return chosen(); }
 

@@ -31,8 +31,6 @@ void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std:
 
 // memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
 void copy_streaming(void* out, const void* in, std::size_t bytes);
-// memcpy that reads far ahead, for inputs that do not lie in this core's caches.
-void copy_fetching(void* out, const void* in, std::size_t bytes);
 
 // The instruction sets the kernels exist for, best last. Tests force one to compare their bits;
 // a level that the machine lacks is refused (false).

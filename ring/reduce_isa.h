@@ -31,7 +31,6 @@ struct CodecKernels {
 struct Kernels {
   void (*reduce)(const ReduceArgs& args);
   void (*stream)(void* out, const void* in, size_t bytes);
-  void (*fetch)(void* out, const void* in, size_t bytes);
   CodecKernels codec;
 };
 

@@ -192,29 +192,6 @@ void stream(void* out, const void* in, size_t bytes) {
 #endif
 }
 
-// memcpy for inputs that this core has to fetch from afar: it asks for them well before it needs
-// them, across the borders of pages, where the hardware stops doing so.
-void fetch(void* out, const void* in, size_t bytes) {
-#if defined(__AVX2__)
-  constexpr size_t kStep = 256, kAhead = 1024;
-  auto* to = static_cast<char*>(out);
-  const auto* from = static_cast<const char*>(in);
-  size_t at = 0;
-  for (; at + kStep <= bytes; at += kStep) {
-    if (at + kAhead + kStep <= bytes) {
-      for (size_t line = 0; line < kStep; line += 64) __builtin_prefetch(from + at + kAhead + line);
-    }
-    for (size_t i = at; i < at + kStep; i += 32) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
-                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
-    }
-  }
-  memcpy(to + at, from + at, bytes - at);
-#else
-  memcpy(out, in, bytes);
-#endif
-}
-
 // One block: operands base[k] + offset elements.
 template <class Format, class Op>
 void reduce_block(const void* const* in, size_t operands, size_t from, size_t count,

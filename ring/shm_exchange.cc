@@ -1,5 +1,6 @@
 // The all_reduce of two ranks with a core each; see shm_engine.h.
 #include <array>
+#include <cstring>
 
 #include "base/failpoint.h"
 #include "ring/reduce.h"
@@ -20,7 +21,7 @@ void ShmPlane::offer(std::size_t block) {
   char* const slot = exchange_slot(rank_, number);
   failpoint("shm.offers");
   each_piece(s.first, s.count, [&](const char* in, char*, std::size_t done, std::size_t n) {
-    copy_fetching(slot + done * element_, in, n * element_);
+    std::memcpy(slot + done * element_, in, n * element_);
   });
   publish(&ShmRank::staged, number + 1);
 }

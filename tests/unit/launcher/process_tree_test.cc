@@ -58,6 +58,7 @@ std::vector<pid_t> make_family() {
 
 TEST_CASE("descendants are found and killed wherever they have moved, and all are reaped") {
   REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  REQUIRE(kill_descendants());  // of earlier cases
   CHECK(descendants_of(::getpid()).empty());
   const auto family = make_family();
   const auto found = descendants_of(::getpid());
