@@ -12,6 +12,7 @@ const char* have(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "hav
 std::string describe(const Arrivals& a) {
   const std::string why = a.why.empty() ? "" : ": " + a.why;
   const std::string missing = format_rank_set(a.missing), unknown = format_rank_set(a.unknown);
+  const char* const the_jobs = a.in_group ? "the job's " : "";
   const auto who = [&a](const std::string& ranks) {
     return a.in_group ? fmt::format("of a group of {} the job's rank {}", a.ranks, ranks)
                       : fmt::format("rank {} of {}", ranks, a.ranks);
@@ -19,7 +20,7 @@ std::string describe(const Arrivals& a) {
   if (!a.missing.empty()) {
     auto text = fmt::format("{} {} not arrived", who(missing), have(a.missing));
     if (a.unknown.empty()) return text;
-    return text + fmt::format("; of rank {} this is not known{}", unknown, why);
+    return text + fmt::format("; of {}rank {} this is not known{}", the_jobs, unknown, why);
   }
   if (!a.unknown.empty()) {
     const char* they_have = a.unknown.size() == 1 ? "it has" : "they have";
@@ -27,8 +28,8 @@ std::string describe(const Arrivals& a) {
                        have(a.unknown), they_have, why);
   }
   return fmt::format("all {} ranks{} have arrived, but {}rank {} {} not connected", a.ranks,
-                     a.in_group ? " of the group" : "", a.in_group ? "the job's " : "",
-                     format_rank_set(a.unconnected), have(a.unconnected));
+                     a.in_group ? " of the group" : "", the_jobs, format_rank_set(a.unconnected),
+                     have(a.unconnected));
 }
 
 }  // namespace dlaunch

@@ -448,7 +448,9 @@ Communicator::Started Communicator::start(Call call) {
     operation->list = *call.list;
     operation->call.list = &operation->list;
   }
-  return pushed(collectives_, std::move(operation));
+  auto started = pushed(collectives_, std::move(operation));
+  if (!started) --seq_;  // it was none: the ranks go on counting alike
+  return started;
 }
 
 Result<void> Communicator::transfer(Message& message) {
@@ -479,6 +481,7 @@ Result<void> Communicator::run(Message& message) {
 Error Communicator::blame_silent(Error error) const {
   if (error.code != Errc::timeout || abort_.raised()) return error;
   const RankSet silent = links_->call_roll(0).silent;
+  if (abort_.raised()) return abort_.error();
   if (silent.empty()) return error;
   if (!silent.contains(error.rank)) error.rank = *silent.begin();
   if (error.what.find(who_[static_cast<std::size_t>(error.rank)]) == std::string::npos) {

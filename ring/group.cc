@@ -119,7 +119,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   Error error = joined.error();
   const bool member = error.rank >= 0 && error.rank < static_cast<int>(ranks.size());
   if (member) error.rank = ranks[static_cast<std::size_t>(error.rank)];
-  return blame_silent(std::move(error));
+  return named_in_job(blame_silent(std::move(error)));
 }
 
 // As after any collective, this communicator is over: some of its ranks may have a group and some

@@ -268,25 +268,34 @@ std::optional<CallSignature> Links::called(std::uint64_t seq) const {
   return call;
 }
 
+// The oldest collective that is not done, of which those on streams may be many; 0: none.
+std::uint64_t Links::under_way() const {
+  const std::uint64_t completed = completed_, entered = entered_;
+  return entered > completed ? completed + 1 : 0;
+}
+
 void Links::look_at_own_call() {
   const TimePoint now = steady_now();
   if (now - looked_at_ < std::chrono::milliseconds(kLookMs)) return;
   looked_at_ = now;
-  const std::uint64_t completed = completed_, entered = entered_;
-  const auto before = std::exchange(seen_, entered > completed ? entered : 0);
+  const auto before = std::exchange(seen_, under_way());
   if (seen_ == 0 || seen_ != before || seen_ == said_ || abort_.raised()) return;
   tell_own_call(seen_);
 }
 
-// To the ranks at distances of powers of two, either way. That joins all of them with few frames,
-// so that calls that differ at all differ between two ranks one of which tells the other: of two
-// that are in the call, the later one finds the other there.
-void Links::tell_own_call(std::uint64_t seq) {
+std::string Links::inside_frame(std::uint64_t seq) const {
   const auto call = called(seq);
-  if (!call) return;
-  said_ = seq;
-  const std::string frame = encode(
+  if (!call) return "";
+  return encode(
       {.type = LinkFrame::Type::inside, .rank = rank_, .seq = seq, .text = "", .call = *call});
+}
+
+// To the ranks at distances of powers of two, either way. That joins all of them with few frames,
+// so that calls that differ at all differ between two ranks one of which tells the other.
+void Links::tell_own_call(std::uint64_t seq) {
+  const std::string frame = inside_frame(seq);
+  if (frame.empty()) return;
+  said_ = seq;
   const std::lock_guard lock(send_mutex_);
   const auto ranks = static_cast<unsigned>(peers_.size());
   for (unsigned d = 1; d < ranks; ++d) {
@@ -296,6 +305,14 @@ void Links::tell_own_call(std::uint64_t seq) {
 }
 
 void Links::on_inside(int peer, const LinkFrame& frame) {
+  // Of two that have told their calls before the other one came there, the one that is ahead may
+  // have left behind what differs.
+  if (const std::uint64_t own = under_way(); own != 0 && frame.seq > entered_) {
+    const std::string told = inside_frame(own);
+    const std::lock_guard lock(send_mutex_);
+    if (!told.empty()) tell(peer, told);
+    return;
+  }
   const auto mine = called(frame.seq);
   if (!mine || *mine == frame.call) return;
   Error error = mismatch_error(rank_, *mine, peer, frame.call);
@@ -328,6 +345,11 @@ void Links::say_goodbye() {
 }
 
 RollCall Links::call_roll(std::uint64_t seq) {
+  {
+    // Answers to an earlier one say nothing of now.
+    const std::lock_guard lock(roll_mutex_);
+    for (Watched& peer : peers_) peer.here.reset();
+  }
   {
     const std::lock_guard lock(send_mutex_);
     tell_all(frame_of(LinkFrame::Type::where, seq, rank_));
@@ -366,8 +388,8 @@ void Links::tell_all(std::string_view message) {
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, message);
 }
 
-// A handful of small messages in a connection's life: its buffer takes them, or the peer is beyond
-// hearing anyway.
+// Small messages, and few before the peer has to have heard of them: its buffer takes them, or the
+// peer is beyond hearing anyway.
 void Links::tell(int peer, std::string_view message) {
   const auto& link = peers_[static_cast<std::size_t>(peer)].link;
   if (!link) return;

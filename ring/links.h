@@ -86,7 +86,7 @@ class Links {
     std::atomic<std::uint64_t> seq{0}, count{0};
     std::atomic<std::uint32_t> packed{0};
   };
-  static constexpr std::uint64_t kRemembered = 4;
+  static constexpr std::uint64_t kRemembered = 64;  // as many may be under way on a stream
 
   Links(int rank, std::vector<Peer> peers, AbortFlag& abort, Naming naming);
   void watch();
@@ -100,6 +100,8 @@ class Links {
   void stop_watching(int peer);
   void lose(int peer, std::string_view how = "its connection ended");
   void abort_if_needed(int peer);
+  std::uint64_t under_way() const;
+  std::string inside_frame(std::uint64_t seq) const;
   void look_at_own_call();
   void tell_own_call(std::uint64_t seq);
   std::optional<CallSignature> called(std::uint64_t seq) const;
