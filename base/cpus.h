@@ -2,6 +2,7 @@
 // them: each may have been bound elsewhere, and all have to plan alike.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 

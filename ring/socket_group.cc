@@ -39,7 +39,8 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
                                                        std::vector<std::vector<UniqueFd>> more) {
   DL_ASSERT(rank >= 0 && rank < ranks && sockets.size() == static_cast<std::size_t>(ranks));
   const int local_ranks = options.local_ranks > 0 ? options.local_ranks : ranks;
-  const int cores = options.usable_cores > 0 ? options.usable_cores : count_cpus(own_cpus());
+  const int cores =
+      options.usable_cores > 0 ? options.usable_cores : std::max(1, count_cpus(own_cpus()));
   const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
   std::unique_ptr<SocketGroup> group(
       new SocketGroup(rank, ranks, abort, local_ranks <= cores, agreed));
