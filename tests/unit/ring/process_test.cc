@@ -22,7 +22,7 @@ TEST_CASE("process: a child that outlives a killed rank does not hide its loss")
       EXPECT(dl_barrier(comm) == DL_OK);
       through.open();
       if (rank == 1) {
-        for (int r = 0; r < 3; ++r) through.pass();
+        through.pass(3);
         start([&] {
           over.pass();
           return 0;
@@ -133,8 +133,7 @@ TEST_CASE("process: with TLS, too, a rank that is killed is lost to all") {
   const auto codes = run(world, [&](int rank, dl_comm*& comm) {
     EXPECT(dl_barrier(comm) == DL_OK);
     if (rank == 1) {
-      through.pass();
-      through.pass();
+      through.pass(2);
       ::raise(SIGKILL);
     }
     through.open();
@@ -189,9 +188,14 @@ TEST_CASE("process: a rank that ends right after its dl_init fails nobody else's
 TEST_CASE("process: the launcher finds a note of the lost rank from each survivor") {
   const TempFolder notes;
   ::setenv("DLAUNCH_ROUND_DIR", notes.path.string().c_str(), 1);
+  Gate through;
   const auto codes = run({3, "auto"}, [&](int rank, dl_comm*& comm) {
     EXPECT(dl_barrier(comm) == DL_OK);
-    if (rank == 2) ::raise(SIGKILL);
+    through.open();
+    if (rank == 2) {
+      through.pass(3);
+      ::raise(SIGKILL);
+    }
     EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
     return 0;
   });

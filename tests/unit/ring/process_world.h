@@ -35,9 +35,9 @@ namespace dlaunch {
 class Gate {
  public:
   void open(int processes = 1) { ::eventfd_write(fd_.get(), static_cast<eventfd_t>(processes)); }
-  void pass() {
+  void pass(int times = 1) {
     eventfd_t one;
-    ::eventfd_read(fd_.get(), &one);
+    while (times-- > 0) ::eventfd_read(fd_.get(), &one);
   }
 
  private:

@@ -202,10 +202,15 @@ TEST_CASE("alloc: memory that another rank has freed is told by name; who lacks 
 }
 
 TEST_CASE("alloc: a rank that is killed before all have allocated is named") {
-  const auto codes = run({3, "shm"}, [](int rank, dl_comm*& comm) {
+  Gate through;
+  const auto codes = run({3, "shm"}, [&](int rank, dl_comm*& comm) {
     void* memory = nullptr;
     EXPECT(dl_alloc(comm, 4096, &memory) == DL_OK);
-    if (rank == 2) ::raise(SIGKILL);
+    through.open();
+    if (rank == 2) {
+      through.pass(3);
+      ::raise(SIGKILL);
+    }
     const dl_result done = dl_alloc(comm, 4096, &memory);
     EXPECT(done == DL_ERR_PEER_LOST);
     EXPECT(dl_peer_lost(comm) == 2);
