@@ -50,7 +50,7 @@ std::vector<ByPeer> listen(StreamWorld& world, const std::function<void(int rank
 
 TEST_CASE("links: the time of a slow link is told, and of no other") {
   constexpr int kRanks = 4, kFrom = 1, kTo = 3;
-  constexpr unsigned kRate = 10'000'000;  // bytes a second
+  constexpr unsigned kRate = 2'000'000;  // bytes a second: what the link carries takes a second
   StreamWorld world(kRanks, Wire::tcp);
   REQUIRE(setsockopt(world.raw[kFrom][kTo], SOL_SOCKET, SO_MAX_PACING_RATE, &kRate, sizeof kRate) ==
           0);
@@ -64,7 +64,7 @@ TEST_CASE("links: the time of a slow link is told, and of no other") {
     }
   }
   const Duration slow = heard[kTo].at(kFrom).time;
-  CHECK(slow > 100ms);  // of 210
+  CHECK(slow > 300ms);
   std::nth_element(others.begin(), others.begin() + 5, others.end());
   CHECK(others[5] < slow / 2);
 }
@@ -72,10 +72,10 @@ TEST_CASE("links: the time of a slow link is told, and of no other") {
 TEST_CASE("links: who waits for a late sender does not take it for a slow link") {
   StreamWorld world(3, Wire::tcp);
   const auto heard = listen(world, [](int rank) {
-    if (rank == 1) std::this_thread::sleep_for(500ms);
+    if (rank == 1) std::this_thread::sleep_for(2s);
   });
   for (const auto& by_peer : heard) {
-    for (const auto& [from, link] : by_peer) CHECK(link.time < 250ms);
+    for (const auto& [from, link] : by_peer) CHECK(link.time < 1s);
   }
 }
 
