@@ -394,6 +394,7 @@ Result<void> Communicator::run(Call call) {
     return on_device ? finish(run_on_device(call, [](bool) {})) : run_alone(call);
   }
   const TimePoint now = steady_now();
+  call.begun = now;
   call.deadline = deadline_after(now, job_.op_timeout);
   links_->enter(call.seq, signature_of(call, job_.size));
   if (job_.explains && !on_device) explain_once(call, *plane_);
@@ -408,7 +409,7 @@ Result<void> Communicator::run(Call call) {
   if (job_.explains && on_device) explain_once(call, *device_);
   // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && exchange_ && !abort_.raised()) {
-    if (auto named = absent(call, steady_now() - now)) done = *named;
+    if (auto named = absent(call, waited_in(call))) done = *named;
   }
   if (!done || !call.task.ordered) ended(!done);
   return finish(std::move(done));

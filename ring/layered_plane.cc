@@ -87,7 +87,6 @@ class LayeredPlane final : public Plane {
   AbortFlag& abort_;
   const WireCodec codec_;
   const CallRoll call_roll_;
-  TimePoint started_{};  // the call
 
   std::uint64_t local_seq_ = 0, between_seq_ = 0;
   static constexpr std::size_t kBlocks = 3;  // at once
@@ -103,7 +102,6 @@ class LayeredPlane final : public Plane {
 };
 
 Result<void> LayeredPlane::run(const Call& call) {
-  started_ = steady_now();
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
@@ -159,7 +157,7 @@ Result<void> LayeredPlane::on_host(Call call) {
   // A rank of this host that does not come may be waiting for another host.
   const RollCall roll = call_roll_(users_call(call).seq);
   if (abort_.raised()) return abort_.error();
-  const auto error = timed_out_by_roll(roll, call, steady_now() - started_, ranks());
+  const auto error = timed_out_by_roll(roll, call, waited_in(call), ranks());
   return error ? *error : done;
 }
 

@@ -85,6 +85,7 @@ struct Call {
   const std::vector<int>* members = nullptr;
   // The user's call that this one is a step of; null: it is one itself. For error texts.
   const Call* step_of = nullptr;
+  TimePoint begun{};  // for error texts
   DeviceTask task;
 };
 
@@ -138,6 +139,9 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
 
 // What the user knows it as.
 const Call& users_call(const Call& call);
+
+// How long the user has waited in it.
+Duration waited_in(const Call& call);
 
 // "all_reduce #17 timed out after 30 s: waiting for rank 2, 5; arrived: 0-1, 3-4, 6-7"
 Error op_timeout_error(const Call& call, Duration waited, std::string_view missing,

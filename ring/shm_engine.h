@@ -189,7 +189,6 @@ class ShmPlane : public Plane {
   Call call_;  // the one being run
   std::size_t element_ = 1;
   bool streaming_ = false;
-  TimePoint started_{};
   CallSignature signature_;
   Shape shape_;
   ShmPlan plan_;

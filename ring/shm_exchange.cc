@@ -72,6 +72,8 @@ Result<void> ShmPlane::take_back(std::size_t block) {
 // A slot is free for offer(b) once take_back(b - kSlots) is over: nobody needs to be asked.
 Result<void> ShmPlane::exchange_in_blocks() {
   const std::size_t blocks = plan_.blocks;
+  // These blocks take none of the slots that others wait for.
+  own().done.blocks.store(base_ + blocks, std::memory_order_release);
   offer(0);
   for (std::size_t block = 0; block <= blocks; ++block) {
     if (block + 1 < blocks) offer(block + 1);
@@ -83,8 +85,6 @@ Result<void> ShmPlane::exchange_in_blocks() {
     }
   }
   base_ += blocks;
-  // These blocks have taken none of the slots that others wait for.
-  publish(&ShmRank::done, base_);
   return {};
 }
 

@@ -24,7 +24,6 @@ Result<void> ShmPlane::run(const Call& call) {
   shape_ = shape_of(call, n_);
   verified_.assign(static_cast<std::size_t>(n_), false);
   verified_[static_cast<std::size_t>(rank_)] = true;
-  started_ = steady_now();
   direct_ = false;
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan(shape_);
@@ -118,7 +117,8 @@ void ShmPlane::arrive(std::size_t inline_count) {
   failpoint("shm.arrives");
   entry.seq.store(signature_.seq, std::memory_order_release);
   failpoint("shm.arrived");
-  ring_bell(own().bell);
+  // An offer follows at once, and wakes whoever sleeps for either.
+  if (plan_.way != ShmPlan::Way::exchange || lends_) ring_bell(own().bell);
 }
 
 // A store only when it has changed: the others read that line.
@@ -163,7 +163,7 @@ Error ShmPlane::failure(int awaited) const {
     }
     for (const int r : missing) arrived.erase(r);
   }
-  return op_timeout_error(call_, steady_now() - started_, format_rank_set(missing),
+  return op_timeout_error(call_, waited_in(call_), format_rank_set(missing),
                           format_rank_set(arrived));
 }
 
