@@ -409,7 +409,7 @@ Result<void> Communicator::run(Call call) {
   if (job_.explains && on_device) explain_once(call, *device_);
   // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && exchange_ && !abort_.raised()) {
-    if (auto named = absent(call, waited_in(call))) done = *named;
+    if (auto named = absent(call, waited_in(call, steady_now()))) done = *named;
   }
   if (!done || !call.task.ordered) ended(!done);
   return finish(std::move(done));

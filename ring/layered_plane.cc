@@ -157,7 +157,7 @@ Result<void> LayeredPlane::on_host(Call call) {
   // A rank of this host that does not come may be waiting for another host.
   const RollCall roll = call_roll_(users_call(call).seq);
   if (abort_.raised()) return abort_.error();
-  const auto error = timed_out_by_roll(roll, call, waited_in(call), ranks());
+  const auto error = timed_out_by_roll(roll, call, waited_in(call, steady_now()), ranks());
   return error ? *error : done;
 }
 

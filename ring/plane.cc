@@ -169,7 +169,7 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
 
 const Call& users_call(const Call& call) { return call.step_of != nullptr ? *call.step_of : call; }
 
-Duration waited_in(const Call& call) { return steady_now() - users_call(call).begun; }
+Duration waited_in(const Call& call, TimePoint now) { return now - users_call(call).begun; }
 
 Error op_timeout_error(const Call& given, Duration waited, std::string_view missing,
                        std::string_view arrived) {

@@ -141,7 +141,7 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
 const Call& users_call(const Call& call);
 
 // How long the user has waited in it.
-Duration waited_in(const Call& call);
+Duration waited_in(const Call& call, TimePoint now);
 
 // "all_reduce #17 timed out after 30 s: waiting for rank 2, 5; arrived: 0-1, 3-4, 6-7"
 Error op_timeout_error(const Call& call, Duration waited, std::string_view missing,

@@ -163,7 +163,7 @@ Error ShmPlane::failure(int awaited) const {
     }
     for (const int r : missing) arrived.erase(r);
   }
-  return op_timeout_error(call_, waited_in(call_), format_rank_set(missing),
+  return op_timeout_error(call_, waited_in(call_, steady_now()), format_rank_set(missing),
                           format_rank_set(arrived));
 }
 
