@@ -7,7 +7,7 @@ rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret" --job-id test)
 # err.HOST, its process in ${job[HOST]}.
 start_job() {
   local hosts=$1 h; shift
-  rm -f out.* err.*
+  rm -f out.* err.* enough
   job=()
   for h in $hosts; do start_dlaunch "$h" "$@"; done
 }
@@ -33,6 +33,15 @@ wait_job() { local h; for h in "${!job[@]}"; do wait_host "$1" "$h" "$2"; done; 
 later_round() {
   local round; round=$(cat out.* | sed -nE "s/.*in round ([0-9]+) as [0-9]+ of $2,.*/\1/p" | sort -n | tail -1)
   [ "${round:-0}" -gt "$1" ] && [ "$(cat out.* | grep -c "in round $round as [0-9]* of $2,")" = "$2" ]
+}
+# The last round that rounds_worker was in.
+last_round() { cat out.* | sed -nE 's/.*in round ([0-9]+) .*/\1/p' | sort -n | tail -1; }
+# end_steps SECONDS RANKS: where rounds_worker goes on --until enough, all end by then after the same
+# step, and all of dlaunch with 0.
+end_steps() {
+  touch enough; wait_job "$1" 0
+  [ "$(cat out.* | grep -c ' done ')" = "$2" ] && [ "$(cat out.* | grep -o ' done .*' | sort -u | wc -l)" = 1 ] ||
+    job_fails "not all steps on $2 ranks"
 }
 job_fails() { tail -n 15 err.* out.* >&2; fail "$*"; }
 # No process of a job is left on host H.

@@ -36,10 +36,12 @@ ranks_right() {
   grep -q 'Out of bounds values : 0 OK' out.0 || ranks_fail "wrong results"
 }
 # ranks_told LIST REGEX: each of these ranks ended with exit code 1 and says this.
-ranks_told() {
+ranks_told() { ranks_say "$@" || ranks_fail "$unsaid"; }
+# The same as a question; leaves the answer in $unsaid.
+ranks_say() {
   local r all=($codes)
   for r in $1; do
-    [ "${all[r]}" = 1 ] || ranks_fail "rank $r: exit code ${all[r]}"
-    grep -qE -- "$2" err.$r || ranks_fail "rank $r does not say: $2"
+    unsaid="rank $r: exit code ${all[r]}"; [ "${all[r]}" = 1 ] || return 1
+    unsaid="rank $r does not say: $2"; grep -qE -- "$2" err.$r || return 1
   done
 }

@@ -26,14 +26,14 @@ expect_code 0; expect_result 3
 [ "$(grep -c ' size 3 ' fewer)" = 3 ] || { cat fewer; fail "three should have gone on"; }
 
 # All of them: the next job begins with the newest snapshot, with another number of ranks.
-run dlaunch --nproc 3 "${worker[@]}" --snapshot snapshots --step-ms 5 --die-at 45:0
+run dlaunch --nproc 3 "${worker[@]}" --snapshot snapshots --step-ms 40 --die-at 45:0
 [ "$code" != 0 ] || fail "rank 0 was not lost"
 run dlaunch --nproc 2 "${worker[@]}" --snapshot snapshots --log again
 expect_code 0; expect_result 2
 grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step [1-4]0$' again || { cat again; fail "not begun with a snapshot"; }
 
 # All at once, in a job that starts them again: all go on from the same snapshot.
-dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 20 --log all >out 2>err </dev/null & job=$!
+dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 100 --log all >out 2>err </dev/null & job=$!
 started+=("$job")
 snapshot() { [ -s together/commit-1-20.replicated.dlstate ]; }
 wait_until 30 snapshot || fail "no snapshot: $(ls together)"

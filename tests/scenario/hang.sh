@@ -3,19 +3,19 @@
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/rounds_worker
 
-run dlaunch --nproc 3 --hang-timeout 1s "$worker" --steps 1000 --hang 2
+run dlaunch --nproc 3 --hang-timeout 3s "$worker" --steps 1000 --hang 2
 expect_code 137; expect_under 20000
 expect_err 'rank 2 .* failed first: it hung'; expect_err 'stacks of rank 2'
 grep -q 'built without libdw' err || { expect_err 'hang_forever'; expect_err 'stacks of rank 0'; }
 expect_err 'rank 2 has not entered all_reduce #[0-9]+, where rank 0-1 are waiting'
 
-run dlaunch --nproc 3 --hang-timeout 1s --max-restarts 1 "$worker" --steps 300 --step-ms 5 --hang 1
+run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 300 --step-ms 5 --hang 1
 expect_code 0; expect_err 'rank 1 .* it hung, .*; starting it again: round 2'
 expect_out '^\[[02]\] in round 2 as [02] of 3, pid'
 
 # hang WAY: rank 1 does.
 hang() {
-  run dlaunch --nproc 3 --hang-timeout 1s --max-restarts 1 "$worker" --steps 100 --step-ms 5 --hang 1 --how "$1"
+  run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 100 --step-ms 5 --hang 1 --how "$1"
   expect_code 0; expect_under 20000
   expect_err 'rank 1 has not entered all_reduce #[0-9]+, where rank 0,2 are waiting'
   expect_err 'stacks of rank 1'; expect_err 'stacks of rank [02]'

@@ -12,9 +12,9 @@ wait_job 20 0
 for h in 1 2 3; do nothing_left $h; done
 
 # Numbers that were asked for are given, whoever leads; a failure is told once on each host.
-says='echo node $GROUP_RANK $(hostname); [ $GROUP_RANK = 0 ] || read -rt 0.5 <> <(:); [ $GROUP_RANK = 0 ] || exit 1'
-start_job "2" --nnodes 2 --node-rank 1 bash -c "$says"
-start_dlaunch 3 --nnodes 2 --node-rank 0 bash -c "$says; exec sleep 100"
+says='echo node $GROUP_RANK $(hostname)'
+start_job "2" --nnodes 2 --node-rank 1 bash -c "$says; until [ -e up0 ]; do read -rt 0.05 <> <(:); done; exit 1"
+start_dlaunch 3 --nnodes 2 --node-rank 0 bash -c "$says; touch up0; exec sleep 100"
 wait_job 20 1
 grep -q 'node 1 host2' out.2 && grep -q 'node 0 host3' out.3 || job_fails "other numbers"
 for h in 2 3; do [ "$(grep -c 'failed first: exit code 1' err.$h)" = 1 ] || job_fails "host $h is not told once"; done

@@ -3,14 +3,15 @@
 # Every rank that is left ends in time with an error that names one of those it has lost, or one that
 # had ended because of them before; no result is wrong. FAULTS is how many, FAULT_SEED the first.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
-export DLAUNCH_LINK_TIMEOUT=2s
+export DLAUNCH_LINK_TIMEOUT=2s DLAUNCH_OP_TIMEOUT=4s
 faults=${FAULTS:-4} seed=${FAULT_SEED:-1}
 shapes=("2 2" "3 3" "4 4" "4 2") kinds=(drop kill freeze reset)
 
-# judge VICTIM: compares what each rank has said with whom it has lost.
+# judge VICTIM: compares what each rank has said with whom it has lost. Who names another one that is
+# left is right if that one is: it had ended because of those who were lost.
 judge() {
   python3 - "$1" "$ranks" "$hosts" "$kind" "$codes" <<'P'
-import os, re, sys
+import re, sys
 victim, ranks, hosts = map(int, sys.argv[1:4])
 kind, codes = sys.argv[4], [int(code) for code in sys.argv[5].split()]
 host = [r * hosts // ranks + 1 for r in range(ranks)]
@@ -18,27 +19,29 @@ def numbers(text):
     for part in text.split(","):
         low, _, high = part.partition("-")
         yield from range(int(low), int(high or low) + 1)
-bad = 0
+right, names, bad = set(), {}, {}
 for r in range(ranks):
     said = open(f"err.{r}").read()
-    ended = lambda q: os.stat(f"err.{q}").st_mtime_ns
     lost = {q for q in range(ranks) if (host[q] == victim) != (host[r] == victim)}
     told = re.search(r"FAILED on rank.*", said)
     named = {n for text in re.findall(r"rank (\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", told[0].split(": ", 1)[1])
              for n in numbers(text)} - {r} if told else set()
-    why = None
     if "WRONG" in said:
-        why = "wrong result"
+        bad[r] = f"wrong result: {said}"
     elif kind in ("kill", "freeze") and host[r] == victim:
         pass  # has been killed, or was told when it was over
     elif codes[r] != 1 or not told:
-        why = f"exit code {codes[r]}"
-    elif not named & lost and not any(ended(q) < ended(r) for q in named):
-        why = f"names {sorted(named)}, has lost {sorted(lost)}"
-    if why:
-        bad += 1
-        print(f"rank {r}: {why}: {said}")
-sys.exit(bad > 0)
+        bad[r] = f"exit code {codes[r]}: {said}"
+    elif named & lost:
+        right.add(r)
+    else:
+        names[r] = named
+        bad[r] = f"names {sorted(named)}, has lost {sorted(lost)}: {said}"
+while more := {r for r in names if names[r] & right} - right:
+    right |= more
+for r in sorted(set(bad) - right):
+    print(f"rank {r}: {bad[r]}")
+sys.exit(bool(set(bad) - right))
 P
 }
 hosts_up 4
@@ -64,9 +67,9 @@ for ((trial = 0; trial < faults; ++trial, ++seed)); do
     [ $kind = freeze ] && [ $((r * hosts / ranks + 1)) = $victim ] || left+=("${rank_pids[r]}")
   done
   gone() { local p; for p in "${left[@]}"; do ! alive "$p" 2>/dev/null || return 1; done; }
-  wait_until 10 gone || ranks_fail "$what: ranks hang"
+  wait_until 20 gone || ranks_fail "$what: ranks hang"
   [ $kind != freeze ] || host_thaw $victim
-  ranks_end 10
+  ranks_end 20
   judge $victim || ranks_fail "$what"
   link_heal $victim
 done

@@ -50,15 +50,15 @@ grep -qE 'rank 3 \(pid [0-9]+ on host host[24]\) failed first: exit code 7' err.
 start_job "1 2" --nnodes 2 --nproc 2 bash -c \
   'trap "echo ended; exit 1" INT; echo here; while :; do sleep 0.1; done'
 wait_until 10 eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
-kill -INT "${job[2]}"; kill -INT "${job[2]}"; wait_job 10 130
+kill -INT "${job[2]}" "${job[2]}"; wait_job 10 130
 [ "$(cat out.1 out.2 | grep -c ended)" = 4 ] || job_fails "not all came to their own end"
 
 # A worker is lost: the others stay, wherever they are.
-start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --steps 150 --step-ms 10
+start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10
 wait_until 20 eval '[ "$(cat out.* | grep -c "in round 1 ")" = 8 ]' || job_fails "no first round"
 h=$(grep -l '^\[5\]' out.*)  # whatever came as third or fourth
 on "${h#out.}" kill -9 "$(sed -n 's/^\[5\].*pid //p' "$h" | head -1)"
-wait_job 30 0
-later_round 1 8 || job_fails "no later round of all"
+wait_until 30 later_round 1 8 || job_fails "no later round of all"
+end_steps 30 8
 [ "$(grep -o 'pid .*' out.* | sort -u | wc -l)" = 9 ] || job_fails "others were started again"
 for h in 1 2 3 4; do nothing_left $h; done

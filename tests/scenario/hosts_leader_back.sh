@@ -10,50 +10,51 @@ kept() { local h; for h in "$@"; do [ "$(pids_of "$h" | wc -l)" = 2 ] || job_fai
 
 # Killed twice, then another host; the ranks are those of the first round in the end.
 by_hand=(--nnodes 2:3 --nproc 2 --max-restarts 9)
-command=("${by_hand[@]}" --node-rank 0 "$rounds" --steps 500 --step-ms 10)
-start_dlaunch 1 "${command[@]}"
-for h in 2 3; do start_dlaunch $h "${by_hand[@]}" --node-rank $((h - 1)) "$rounds" --steps 500 --step-ms 10; done
+start() { start_dlaunch "$1" "${by_hand[@]}" --node-rank $(($1 - 1)) "$rounds" --until enough --step-ms 10; }
+for h in 1 2 3; do start $h; done
 wait_until 60 later_round 0 6 || job_fails "no first round"
 [ "$(journals)" = test-29400 ] || job_fails "no journal: $(journals)"
 for time in 1 2; do
-  before=$(cat out.* | sed -nE 's/.*in round ([0-9]+) .*/\1/p' | sort -n | tail -1)
+  before=$(last_round)
   t0=$(now_ms); lose 1
   wait_until 30 eval "[ \"\$(cat err.2 err.3 | grep -c 'workers stay for 600 s')\" = $((2 * time)) ]" ||
     job_fails "nobody says what happens next"
-  start_dlaunch 1 "${command[@]}"
+  start 1
   wait_until 60 later_round "$before" 6 || job_fails "no round of all after the leader's return"
   echo "leader back: next round of all after $(($(now_ms) - t0)) ms"
 done
 kept 2 3
-before=$(cat out.* | sed -nE 's/.*in round ([0-9]+) .*/\1/p' | sort -n | tail -1)
+before=$(last_round)
 lose 3
 wait_until 30 later_round "$before" 4 || job_fails "no round of the others"
-start_dlaunch 3 "${by_hand[@]}" --node-rank 2 "$rounds" --steps 500 --step-ms 10
+start 3
 wait_until 60 later_round $((before + 1)) 6 || job_fails "the third host did not come back"
-wait_job 90 0
+end_steps 90 6
 kept 2
-[ "$(cat out.* | grep -c ' done 500')" = 6 ] || job_fails "not all steps"
 for h in 1 2 3; do nothing_left $h; [ -z "$(ls "$(host_dir $h)/tmp")" ] || job_fails "left on host $h"; done
 
 # Not started again: the others end with a sentence. Started again after that: a job anew.
-by_hand=(--nnodes 2 --max-restarts 9 --join-timeout 3s)
-start_job "1 2" "${by_hand[@]}" "$rounds" --steps 100000 --step-ms 10
+by_hand=(--nnodes 2 --max-restarts 9)
+start_job "1 2" "${by_hand[@]}" --join-timeout 3s "$rounds" --steps 100000 --step-ms 10
 wait_until 60 later_round 0 2 || job_fails "no first round"
 lose 1
 wait_host 20 2 69
 grep -q "was not started again within 3 s (--join-timeout); ending this host's workers" err.2 ||
   job_fails "nobody says why"
 nothing_left 2
+by_hand+=(--join-timeout 20s)
 start_job "1 2" "${by_hand[@]}" "$rounds" --steps 5; wait_job 60 0
 grep -q "nothing is left of an earlier job 'test'; it begins anew" err.1 || job_fails "not anew"
 [ -z "$(journals)" ] || job_fails "left: $(journals)"
 
 # Without its journal it knows nothing: the others' workers end, and begin anew with it.
-start_job "1 2" "${by_hand[@]}" --journal "$PWD/journal" "$rounds" --steps 300 --step-ms 10
+by_hand+=(--journal "$PWD/journal" "$rounds" --until enough --step-ms 10)
+start_job "1 2" "${by_hand[@]}"
 wait_until 60 later_round 0 2 || job_fails "no first round"
 lose 1
 rm journal
-start_dlaunch 1 "${by_hand[@]}" --journal "$PWD/journal" "$rounds" --steps 300 --step-ms 10
-wait_job 60 0
+start_dlaunch 1 "${by_hand[@]}"
+wait_until 30 eval '[ "$(pids_of 2 | wc -l)" = 2 ]' || job_fails "host 2 goes on"
+end_steps 60 2
 grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] || job_fails "host 2 goes on"
 [ ! -e journal ] || job_fails "the journal is left"

@@ -7,53 +7,61 @@ pids_of() { grep -o 'pid .*' "out.$1" | sort -u; }
 job=()
 
 # Killed. The connection ends at once; three of four hosts go on, and the fourth comes back.
-start_job "1 2 3 4" --nnodes 3:4 --nproc 2 --max-restarts 5 "$rounds" --steps 400 --step-ms 10
+command=(--nnodes 3:4 --nproc 2 --max-restarts 9 "$rounds" --until enough --step-ms 10)
+start_job "1 2 3 4" "${command[@]}"
 wait_until 20 later_round 0 8 || job_fails "no first round"
-t0=$(now_ms); host_kill 3
-wait_until 10 later_round 1 6 || job_fails "no second round of three hosts"
-echo "host killed: others in the next round after $(($(now_ms) - t0)) ms"
-[ $(($(now_ms) - t0)) -lt 3000 ] || job_fails "too late"
-wait "${job[3]}"; unset 'job[3]'
-start_dlaunch 3 --nnodes 3:4 --nproc 2 --max-restarts 5 "$rounds" --steps 400 --step-ms 10
-wait_until 20 later_round 2 8 || job_fails "the host did not come back into the job"
-wait_job 40 0
+for try in 1 2 3; do  # on a busy machine it may take long once, and not always
+  before=$(last_round)
+  t0=$(now_ms); host_kill 3
+  wait_until 20 later_round "$before" 6 || job_fails "no next round of three hosts"
+  ms=$(($(now_ms) - t0)); echo "host killed: others in the next round after $ms ms"
+  wait "${job[3]}"; unset 'job[3]'
+  start_dlaunch 3 "${command[@]}"
+  wait_until 20 later_round $((before + 1)) 8 || job_fails "the host did not come back into the job"
+  [ $ms -ge 2000 ] || break
+done
+[ $ms -lt 2000 ] || job_fails "too late: as if it were known by its silence"
+end_steps 40 8
 for h in 1 2 4; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done
 
 # Cut off in silence: lost when its lease is over, fenced by the next round's number, and back, with
 # other processes, when the link is.
-start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --steps 1000 --step-ms 10
+start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --until enough --step-ms 10
 wait_until 20 later_round 0 3 || job_fails "no first round"
 t0=$(now_ms); link_cut 2 drop
-wait_until 10 later_round 1 2 || job_fails "no second round of two hosts"
+wait_until 20 later_round 1 2 || job_fails "no second round of two hosts"
 echo "host cut off: others in the next round after $(($(now_ms) - t0)) ms"
-[ $(($(now_ms) - t0)) -lt 6000 ] || job_fails "too late"
+[ $(($(now_ms) - t0)) -lt 9000 ] || job_fails "too late"
 wait_until 10 grep -q "this host's workers stay" err.2 || job_fails "the lost host does not notice"
 link_heal 2
 wait_until 20 later_round 2 3 || job_fails "the host did not come back"
 grep -q 'the job went on without this host' err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] ||
   job_fails "its old workers are in the job"
-wait_job 40 0
+end_steps 40 3
 
 # It is waited for where all are needed.
-start_job "1 2" --nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --steps 300 --step-ms 10
+command=(--nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10)
+start_job "1 2" "${command[@]}"
 wait_until 20 later_round 0 4 || job_fails "no first round"
 host_kill 2; wait "${job[2]}"; unset 'job[2]'
 wait_until 5 grep -q 'lost host host2' err.1 || job_fails "nobody says what was lost"
-start_dlaunch 2 --nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --steps 300 --step-ms 10
-wait_job 40 0
-later_round 1 4 && [ "$(pids_of 1 | wc -l)" = 2 ] || job_fails "not the ranks that were lost"
+start_dlaunch 2 "${command[@]}"
+wait_until 20 later_round 1 4 || job_fails "the host did not come back"
+end_steps 40 4
+[ "$(pids_of 1 | wc -l)" = 2 ] || job_fails "not the ranks that were lost"
 
 # It comes back and is not healthy: both ends say so, and it waits outside until the job is over.
-ill=(--health-check 'echo too hot; exit 1')
-start_job "1 2" --nnodes 1:2 --nproc 1 --max-restarts 5 "${ill[@]}" "$rounds" --steps 300 --step-ms 10
+command=(--nnodes 1:2 --nproc 1 --max-restarts 5 --health-check 'echo too hot; exit 1'
+  "$rounds" --until enough --step-ms 10)
+start_job "1 2" "${command[@]}"
 wait_until 20 later_round 0 2 || job_fails "no first round"
 host_kill 2; wait "${job[2]}"; unset 'job[2]'
-start_dlaunch 2 --nnodes 1:2 --nproc 1 --max-restarts 5 "${ill[@]}" "$rounds" --steps 300 --step-ms 10
-wait_job 40 0
+start_dlaunch 2 "${command[@]}"
 for told in "1 host host2 gets" "2 this host gets"; do
-  grep -q "${told#* } no workers, it failed its health check: --health-check: too hot; it is tested again" \
+  wait_until 20 grep -q "${told#* } no workers, it failed its health check: --health-check: too hot; it is tested again" \
     "err.${told%% *}" || job_fails "not told on host ${told%% *}"
 done
+end_steps 40 1
 [ "$(pids_of 2 | wc -l)" = 1 ] || job_fails "it had workers all the same"
 for h in 1 2; do nothing_left $h; done
 
@@ -61,7 +69,7 @@ for h in 1 2; do nothing_left $h; done
 start_job "1 2 3" --nnodes 3 --nproc 2 --join-timeout 5s "$rounds" --steps 100000 --step-ms 10
 wait_until 20 later_round 0 6 || job_fails "no first round"
 host_kill 1; wait "${job[1]}"; unset 'job[1]'
-wait_until 3 eval '[ "$(on 2 bash -c "cat /proc/[0-9]*/comm 2>/dev/null" | grep -c rounds_worker)" = 0 ]' ||
+wait_until 10 eval '[ "$(on 2 bash -c "cat /proc/[0-9]*/comm 2>/dev/null" | grep -c rounds_worker)" = 0 ]' ||
   job_fails "workers outlive their leader"
 wait_job 20 69
 for h in 2 3; do nothing_left $h; done

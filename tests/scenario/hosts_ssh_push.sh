@@ -38,11 +38,12 @@ all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }
 # A host is killed: the others go on without it where fewer will do, leader or not.
 for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
   n=$([ "$hosts" = 'host[1-4]:2' ] && echo 4 || echo 3)
-  start_launch 1 --hosts "$hosts" --nnodes $((n - 1)):$n --max-restarts 5 "$rounds" --steps 300 --step-ms 10
+  rm -f enough
+  start_launch 1 --hosts "$hosts" --nnodes $((n - 1)):$n --max-restarts 5 "$rounds" --until enough --step-ms 10
   wait_until 30 all_ranks 1 $((2 * n)) || fail "no first round"
   host_kill 3
   wait_until 20 some_round_of $((2 * n - 2)) || fail "no round without it"
-  wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
+  touch enough; wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
   sshd_up 3
 done
 # One that is not there at the start is done without, too.

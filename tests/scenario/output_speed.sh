@@ -1,12 +1,21 @@
-# Four workers writing 500 MB of prefixed lines: at least 300 MB/s in total. The best of some runs,
-# because other programs may be using this machine.
+# Four workers writing 500 MB of prefixed lines: at least 300 MB/s in total, or, where this machine is
+# too slow or too busy for that, a third of what they write into one pipe without dlaunch. The best of
+# some runs, because other programs may be using this machine.
 source "$SOURCE/tests/scenario/common.sh"
 
-for attempt in 1 2 3 4 5 6; do
-  t0=$(now_ms)
-  dlaunch --nproc 4 "$BUILD/tests/support/line_blast" 125 2>err </dev/null | cat >/dev/null
+blast=$BUILD/tests/support/line_blast
+bare() { for r in 0 1 2 3; do RANK=$r "$blast" 125 & done; wait; }
+launched() { dlaunch --nproc 4 "$blast" 125 2>err </dev/null; }
+# speed_of COMMAND: MB/s of its output, as $speed.
+speed_of() {
+  local t0; t0=$(now_ms)
+  "$1" | cat >/dev/null
   speed=$((4 * 125 * 1000 / ($(now_ms) - t0)))
-  echo "$speed MB/s"
-  [ $speed -lt 300 ] || exit 0
+}
+for attempt in 1 2 3 4 5 6; do
+  speed_of bare; least=$((speed / 3 < 300 ? speed / 3 : 300))
+  speed_of launched
+  echo "$speed MB/s of at least $least"
+  [ $speed -lt $least ] || exit 0
 done
 fail "too slow"

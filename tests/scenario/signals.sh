@@ -49,14 +49,13 @@ rm -f ready.*
 dlaunch --nproc 2 bash deaf.sh >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
 wait_until 10 ready || fail "workers did not start"
-t0=$(now_ms)
 kill -INT "$keeper"
 wait_until 5 test -e told.0 || fail "the first ^C did not arrive"
-wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 150 ]'
+t0=$(now_ms); wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 300 ]'
 kill -INT "$keeper"
 t0=$(now_ms); wait "$keeper"; code=$?
 expect_code 130
-[ $(($(now_ms) - t0)) -le 1500 ] || fail "the second ^C took $(($(now_ms) - t0)) ms"
+[ $(($(now_ms) - t0)) -le 7000 ] || fail "the second ^C took $(($(now_ms) - t0)) ms"
 
 # The whole process group at once, as a terminal or timeout(1) do: still one signal each.
 rm -f ready.* got.*

@@ -10,7 +10,7 @@ trap 'echo got USR1 $RANK >>log' USR1; trap 'echo got TERM $RANK >>log; exit 0' 
 echo up >>log; while :; do read -rt 1 <> <(:); done
 END
 has() { [ "$(grep -c "$2" log 2>/dev/null)" = "$1" ]; }
-told() { wait_until 15 has "$1" "$2" || { cat log out err >&2 2>/dev/null; fail "not $1 times '$2'"; }; }
+told() { wait_until "${3:-15}" has "$1" "$2" || { cat log out err >&2 2>/dev/null; fail "not $1 times '$2'"; }; }
 asked_to_end() { for r in 0 1 2 3; do grep -q "got TERM $r" log || return 1; done; }
 job_id() { on 1 squeue -h -o %i; }
 no_jobs() { [ -z "$(on 1 squeue -h)" ]; }
@@ -38,8 +38,8 @@ asked_to_end || { cat log >&2; fail "not all were asked to end"; }
 has 8 USR1 || fail "USR1 came more than once"
 
 # The time that Slurm gives.
-rm -f log; sed -i 's/bash worker/--end-signal USR1@57 bash worker/' batch.sh
-on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1
+rm -f log; sed -i 's/bash worker/--end-signal USR1@45 bash worker/' batch.sh
+on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1 30
 grep -q "the job's time is nearly up: SIGUSR1" err || fail "nothing was said about the time"
 on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
 

@@ -1,16 +1,17 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
 // the next round when one is lost.
 //
-//   rounds_worker [--steps N] [--step-ms MS] [--bytes N] [--hang RANK [--how WAY]]
+//   rounds_worker [--steps N | --until FILE] [--step-ms MS] [--bytes N]
+//                 [--hang RANK [--how WAY]]
 //                 [--slow RANK [--factor F] [--when WHEN] [--period-ms MS]]
 //
-// --hang: that rank of round 1 never comes to its sixth step, but computes for ever (busy), waits
-// for a lock whose owner waits for one of its own (deadlock), or sleeps so that signals do not wake
-// it (blocked; vfork() is used for it). --bytes: each step adds up so much, too. --slow: in round 1
-// each step takes that rank F (3) times as long: always, because it waits for its input (input), in
-// the first period only (start), in turn with the other ranks, a period each (moving), or with all
-// of them after the first (all). Says in which round it is as whom, and at the end how many steps
-// all have done.
+// --until: the last step is the first that finds that file. --hang: that rank of round 1 never
+// comes to its sixth step, but computes for ever (busy), waits for a lock whose owner waits for one
+// of its own (deadlock), or sleeps so that signals do not wake it (blocked; vfork() is used for
+// it). --bytes: each step adds up so much, too. --slow: in round 1 each step takes that rank F (3)
+// times as long: always, because it waits for its input (input), in the first period only (start),
+// in turn with the other ranks, a period each (moving), or with all of them after the first (all).
+// Says in which round it is as whom, and at the end how many steps all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -30,6 +32,7 @@ namespace {
 
 struct Options {
   std::int64_t steps = 100;
+  std::string until;
   int step_ms = 0;
   std::size_t bytes = 0;
   int hang = -1;
@@ -44,6 +47,7 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--steps") == 0) options.steps = std::atoll(argv[i + 1]);
+    if (std::strcmp(argv[i], "--until") == 0) options.until = argv[i + 1];
     if (std::strcmp(argv[i], "--step-ms") == 0) options.step_ms = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--slow") == 0) options.slow = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--factor") == 0) options.factor = std::atof(argv[i + 1]);
@@ -54,6 +58,7 @@ Options parse(int argc, char** argv) {
       options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
     if (std::strcmp(argv[i], "--hang") == 0) options.hang = std::atoi(argv[i + 1]);
   }
+  if (!options.until.empty()) options.steps = std::numeric_limits<std::int64_t>::max();
   return options;
 }
 
@@ -138,8 +143,10 @@ int main(int argc, char** argv) try {
         hang_forever(options.how);
       work(options, is_slow(options, comm, began));
       if (!data.empty()) comm.all_reduce(std::span<float>(data));
-      std::int64_t over[] = {comm.round_over() ? 1 : 0};
+      const bool found = !options.until.empty() && ::access(options.until.c_str(), F_OK) == 0;
+      std::int64_t over[] = {comm.round_over() ? 1 : 0, found ? 1 : 0};
       comm.all_reduce(std::span<std::int64_t>(over), dl::Op::max);
+      if (over[1] != 0) break;
       if (over[0] == 0) continue;
     } catch (const dl::PeerLost&) {
     }
