@@ -98,8 +98,9 @@ TEST_CASE("raising the abort flag wakes a waiting rank long before its deadline"
   TimePoint raised, returned;
   const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
     if (rank == 1) {
-      // Rank 0 has begun and must be asleep or about to: nobody answers it.
+      // Rank 0 has begun, polls for a moment, since nobody answers it, and then sleeps.
       wait_for_bytes(world, 1, 0);
+      std::this_thread::sleep_for(milliseconds(50));
       raised = steady_now();
       world.flags[0]->raise({.code = Errc::aborted, .what = "aborted by the user"});
       return {};
