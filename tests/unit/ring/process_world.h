@@ -45,7 +45,7 @@ class Gate {
 };
 
 // Those that fail together end together: the end of one is news, too, and may come to the others
-// before why their call has failed. Each comes once.
+// before why their call has failed. Each comes once; again only after they have met at another one.
 template <int kRanks>
 class Together {
  public:
