@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -16,9 +17,25 @@ using namespace dlaunch;
 
 namespace {
 
-// After a rank has ended: until the control threads here have read its goodbye. A call has but
-// 100 ms for that once it sees the end of the connection for data, and nothing in the API tells.
-void let_goodbye_be_read() { ::usleep(300'000); }
+// Control links that this process's threads watch.
+int watched_links() {
+  int links = 0;
+  for (const auto& info : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream file(info.path());
+    for (std::string line; std::getline(file, line);) links += line.starts_with("tfd:");
+  }
+  return links;
+}
+
+// Until a control thread has read all that a rank said which has ended, and watches its link no
+// more. A call gives it but 100 ms for that once it sees the end of the connection for data.
+bool goodbye_is_read(int links_before) {
+  for (int ms = 0; ms < 20'000; ++ms) {
+    if (watched_links() < links_before) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -82,10 +99,11 @@ TEST_CASE("process: exit() without dl_finalize is a departure, missed only by wh
     for (int started = 0; started < 3; ++started) {
       pids.push_back(
           start_rank(folder.url(), {3, transport}, started, [&](int rank, dl_comm*& comm) {
+            const int links = watched_links();
             EXPECT(dl_barrier(comm) == DL_OK);
             if (rank == 1) ::exit(0);
             gone.pass();
-            let_goodbye_be_read();
+            EXPECT(goodbye_is_read(links));
             // The two that are left can still talk to each other.
             int x = rank;
             if (rank == 0) EXPECT(dl_send(comm, &x, 1, DL_INT32, 2, 5) == DL_OK);
@@ -163,17 +181,20 @@ TEST_CASE("process: what was sent before dl_finalize arrives; what was not is mi
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     const TempFolder folder;
-    Gate gone;
-    const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [](int rank, dl_comm*& comm) {
+    Gate counted, gone;
+    const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [&](int rank, dl_comm*& comm) {
       const int x = 42;
       EXPECT(dl_send(comm, &x, 1, DL_INT32, 1, 0) == DL_OK);
+      counted.pass();
       return 0;
     });
     const pid_t receiver =
         start_rank(folder.url(), {2, transport}, 1, [&](int rank, dl_comm*& comm) {
           int x = 0;
+          const int links = watched_links();
+          counted.open();
           gone.pass();
-          let_goodbye_be_read();
+          EXPECT(goodbye_is_read(links));
           EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_OK);
           EXPECT(x == 42);
           EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_ERR_PEER_LOST);
