@@ -2,8 +2,10 @@
 // All ranks' calls end, in time, and say what is known. DEVICE_TRIALS=100 plays each one so often.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,12 +17,25 @@ using namespace dlaunch;
 namespace {
 
 constexpr int kWorldSize = 3;
-constexpr double kShort = 2, kLong = 60;  // limits of calls: to be waited for, and not
+constexpr double kShort = 4, kLong = 60;  // limits of calls: to be waited for, and not
 constexpr std::chrono::duration<double> kLongerThanShort(1.5 * kShort);
 
 int trials() {
   const char* const asked = std::getenv("DEVICE_TRIALS");
   return asked != nullptr ? std::atoi(asked) : 1;
+}
+
+// In place of 0, by a rank whose call was slow_to_answer() when its time was up.
+constexpr int kSlow = 77;
+
+// Plays until no rank was too slow, three times at most; then that is a failure.
+std::vector<int> not_slow(const std::function<std::vector<int>()>& play) {
+  std::vector<int> codes;
+  for (int i = 0; i < 3; ++i) {
+    codes = play();
+    if (std::find(codes.begin(), codes.end(), kSlow) == codes.end()) break;
+  }
+  return codes;
 }
 
 struct Fault {
@@ -32,9 +47,15 @@ struct Fault {
   bool late = false;  // nothing but the deadline ends it
 };
 
+// Where the ranks of a trial wait for each other: with their two calls, and for the one that dies.
+struct Stops {
+  Together<kWorldSize> done;
+  Gate dying;
+};
+
 // Three calls, of which the third fails everywhere; then the communicator is over, in time, and the
 // process can make another one.
-int suffer(const Fault& fault, const std::string& next_url, Gate (&done)[kWorldSize], int rank,
+int suffer(const Fault& fault, const std::string& next_url, Stops& stops, int rank,
            dl_comm*& comm) {
   DeviceVector<float> x(100, gpu_of(fault.gpus, rank), 1);
   const bool early = std::string(fault.command).find("init") != std::string::npos;
@@ -42,16 +63,22 @@ int suffer(const Fault& fault, const std::string& next_url, Gate (&done)[kWorldS
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == DL_OK);
   }
   // A rank that is done with a call says nothing of the others: nobody fails before all are.
-  done[rank].open(kWorldSize);
-  for (Gate& gate : done) gate.pass();
-  if (rank == fault.killed) ::raise(SIGKILL);
+  stops.done.come(rank);
+  // What NCCL reports waits but a moment for the news of a death.
+  if (rank == fault.killed) {
+    stops.dying.open(kWorldSize);
+    ::raise(SIGKILL);
+  }
+  if (fault.killed >= 0) stops.dying.pass();
   const auto begun = std::chrono::steady_clock::now();
   const dl_result result = dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM);
   const std::string told = dl_last_error(comm);
-  EXPECT(result == fault.expected);
+  const bool slow =
+      fault.late && fault.expected == DL_ERR_PEER_LOST && slow_to_answer(comm, result);
+  EXPECT((slow || result == fault.expected));
   if (fault.killed >= 0) EXPECT(dl_peer_lost(comm) == fault.killed);
-  if (rank == 0) EXPECT(told.find(fault.text) != std::string::npos);
-  EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == fault.expected);
+  if (rank == 0 && !slow) EXPECT(told.find(fault.text) != std::string::npos);
+  EXPECT(dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM) == result);
   dl_finalize(comm);
   comm = nullptr;
   // 5 s for an abort that hangs; the rest is for a machine under load.
@@ -62,18 +89,22 @@ int suffer(const Fault& fault, const std::string& next_url, Gate (&done)[kWorldS
   DeviceVector<float> y(100, gpu_of(fault.gpus, rank), 1);
   EXPECT(dl_all_reduce(comm, y.data(), y.data(), 100, DL_FLOAT32, DL_SUM) == DL_OK);
   EXPECT(y[99] == kWorldSize);
-  return 0;
+  return slow ? kSlow : 0;
+}
+
+std::vector<int> play(const Fault& fault) {
+  const TempFolder next;
+  Stops stops;
+  return run({kWorldSize, "shm", 30, fault.late ? kShort : kLong}, [&](int rank, dl_comm*& comm) {
+    return suffer(fault, next.url(), stops, rank, comm);
+  });
 }
 
 void check(const Fault& fault) {
   for (int trial = 0; trial < trials(); ++trial) {
     CAPTURE(trial);
     ::setenv("FAKE_NCCL", fault.command, 1);
-    const TempFolder next;
-    Gate done[kWorldSize];
-    const auto codes =
-        run({kWorldSize, "shm", 30, fault.late ? kShort : kLong},
-            [&](int rank, dl_comm*& comm) { return suffer(fault, next.url(), done, rank, comm); });
+    const auto codes = not_slow([&] { return play(fault); });
     ::unsetenv("FAKE_NCCL");
     for (int rank = 0; rank < kWorldSize; ++rank) {
       CAPTURE(rank);
@@ -141,21 +172,24 @@ TEST_CASE("device failure: in stream order the time of a call begins when its st
 TEST_CASE(
     "device failure: in stream order what has failed is told by the next call and by the end") {
   ::setenv("FAKE_NCCL", "1:1:wedge", 1);
-  const auto codes = run({2, "shm", 30, kShort}, [](int rank, dl_comm*& comm) {
+  const auto body = [](int rank, dl_comm*& comm) {
     DeviceVector<float> x(10, rank, 1);
     EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);
     for (int i = 0; i < 5; ++i) {  // all but the first behind the one that stands still
       EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_OK);
     }
-    EXPECT(dl_sync(comm) == DL_ERR_PEER_LOST);
+    const dl_result result = dl_sync(comm);
     const std::string told = dl_last_error(comm);
-    EXPECT(told.find("all_reduce #2 stands still on the GPUs") != std::string::npos);
-    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == DL_ERR_PEER_LOST);
+    const bool slow = slow_to_answer(comm, result);
+    EXPECT((slow || result == DL_ERR_PEER_LOST));
+    EXPECT((slow || told.find("all_reduce #2 stands still on the GPUs") != std::string::npos));
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == result);
     EXPECT(dl_last_error(comm) == told);
     float host = 0;
-    EXPECT(dl_all_reduce(comm, &host, &host, 1, DL_FLOAT32, DL_SUM) == DL_ERR_PEER_LOST);
-    return 0;
-  });
+    EXPECT(dl_all_reduce(comm, &host, &host, 1, DL_FLOAT32, DL_SUM) == result);
+    return slow ? kSlow : 0;
+  };
+  const auto codes = not_slow([&] { return run({2, "shm", 30, kShort}, body); });
   ::unsetenv("FAKE_NCCL");
   CHECK(codes == std::vector<int>{0, 0});
 }

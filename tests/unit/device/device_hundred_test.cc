@@ -30,15 +30,21 @@ int trials() {
 // What all processes of a test count together.
 struct Tally {
   std::atomic<int> played{0}, survivors{0}, lost_in_time{0}, named{0};
+  std::atomic<int> slow{0};  // of no account: see slow_to_answer()
 };
+// Shared with the processes that are started later.
 struct Unmap {
-  void operator()(Tally* tally) const { ::munmap(tally, sizeof(Tally)); }
+  template <class T>
+  void operator()(T* shared) const {
+    ::munmap(shared, sizeof(T));
+  }
 };
-std::unique_ptr<Tally, Unmap> make_tally() {
+template <class T>
+std::unique_ptr<T, Unmap> make_shared_by_all() {
   void* const memory =
-      ::mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(memory != MAP_FAILED);
-  return std::unique_ptr<Tally, Unmap>(new (memory) Tally);
+  return std::unique_ptr<T, Unmap>(new (memory) T);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begun) {
@@ -72,36 +78,45 @@ void count(Tally& tally, dl_comm* comm, dl_result result, double seconds, double
 
 // -- By what NCCL reports, and by what it does not
 
+struct Healthy {
+  std::atomic<bool> rank[2]{};
+};
 struct Lane {
   TempFolder folder;
-  Gate come[2], gone[2];
+  Together<2> come, gone;
+  std::unique_ptr<Healthy, Unmap> healthy = make_shared_by_all<Healthy>();
 };
 
-// One communicator, whose third call fails by FAKE_NCCL. False: it did not come so far, because the
-// machine was too slow for the deadline, which holds for the first two as well.
+// One communicator, whose third call fails by FAKE_NCCL. False, for both ranks: one did not come so
+// far, because the machine was too slow for the deadline, which holds for the first two as well.
 bool play(Tally& tally, const std::string& url, double limit, Order order, int rank, Lane& lane) {
   dl_comm* comm = nullptr;
-  bool healthy = join_in(order, url, {2, "shm", 30, limit}, rank, comm) == DL_OK;
+  bool well = join_in(order, url, {2, "shm", 30, limit}, rank, comm) == DL_OK;
   DeviceVector<float> x(100, rank, 1);
-  for (int i = 0; healthy && i < kHealthyCalls; ++i) healthy = add_up(comm, x) == DL_OK;
+  for (int i = 0; well && i < kHealthyCalls; ++i) well = add_up(comm, x) == DL_OK;
+  lane.healthy->rank[rank] = well;
   // Both have had their two calls before one can fail.
-  lane.come[rank].open(2);
-  for (Gate& gate : lane.come) gate.pass();
+  lane.come.come(rank);
+  const bool healthy = lane.healthy->rank[0] && lane.healthy->rank[1];
   if (healthy) {
     const auto begun = std::chrono::steady_clock::now();
     const dl_result result = add_up(comm, x);
-    count(tally, comm, result, seconds_since(begun), limit + kAfter, -1);
+    const double seconds = seconds_since(begun);
+    if (slow_to_answer(comm, result)) {
+      ++tally.slow;
+    } else {
+      count(tally, comm, result, seconds, limit + kAfter, -1);
+    }
   }
   dl_finalize(comm);
-  lane.gone[rank].open(2);
-  for (Gate& gate : lane.gone) gate.pass();
+  lane.gone.come(rank);
   return healthy;
 }
 
 // `lanes` worlds at once, of two ranks each, which live through one communicator after the other.
 void check_by_command(const char* command, double limit, int lanes, Order order) {
   ::setenv("FAKE_NCCL", command, 1);
-  const auto tally = make_tally();
+  const auto tally = make_shared_by_all<Tally>();
   const int each = (trials() + lanes - 1) / lanes;
   std::vector<std::unique_ptr<Lane>> worlds;
   std::vector<pid_t> processes;
@@ -124,6 +139,8 @@ void check_by_command(const char* command, double limit, int lanes, Order order)
   CHECK(tally->played >= trials());
   CHECK(tally->lost_in_time == tally->survivors);
   CHECK(tally->named == tally->survivors);
+  CHECK(tally->survivors + tally->slow == 2 * tally->played);
+  CHECK(tally->slow <= (limit == kShort ? trials() / 10 : 0));
   MESSAGE(std::string(command) << ": " << tally->lost_in_time.load() << " of "
                                << tally->survivors.load());
 }
@@ -166,7 +183,7 @@ int survive(Killing& killing, Tally& tally, int rank) {
 
 void check_killed(Gpus gpus, Order order = Order::host) {
   Killing killing{.gpus = gpus, .order = order, .folder = {}, .under_way = {}, .ended = {}};
-  const auto tally = make_tally();
+  const auto tally = make_shared_by_all<Tally>();
   std::vector<pid_t> survivors;
   for (const int rank : {0, 2}) {
     survivors.push_back(start([&, rank] { return survive(killing, *tally, rank); }));

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "fake_gpu.h"
@@ -24,6 +25,14 @@ inline CUstream make_stream(int gpu) {
   cuStreamCreate(&stream, 0);
   cuCtxPopCurrent(&context);
   return stream;
+}
+
+// At its deadline a call asks the other ranks, and one that cannot answer within 200 ms, on a
+// machine that has other things to do, counts for one that does not come. Such a call says nothing
+// of NCCL.
+inline bool slow_to_answer(dl_comm* comm, dl_result result) {
+  return result == DL_ERR_TIMEOUT &&
+         std::string(dl_last_error(comm)).find("(no answer)") != std::string::npos;
 }
 
 // Elements in device memory. Nobody but the fakes may touch them at data().

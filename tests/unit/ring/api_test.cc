@@ -1,6 +1,4 @@
 // The C API between real processes that meet in a folder.
-#include <unistd.h>
-
 #include <cstring>
 #include <string>
 #include <vector>
@@ -60,13 +58,15 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
 
 TEST_CASE("api: different calls end in an error that names both ranks, on every rank") {
   for (const char* transport : kTransports) {
-    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+    Together<3> failed;
+    all_well({3, transport}, [&](int rank, dl_comm*& comm) {
       std::vector<float> x(1000);
       const auto result = rank == 1
                               ? dl_broadcast(comm, x.data(), 1000, DL_FLOAT32, 0)
                               : dl_all_reduce(comm, x.data(), x.data(), 1000, DL_FLOAT32, DL_MAX);
       // Rank 1's broadcast may be complete before anybody looks; its next call then tells.
       const auto told = result == DL_OK ? dl_barrier(comm) : result;
+      failed.come(rank);
       EXPECT(told == DL_ERR_MISMATCH);
       EXPECT(
           std::strstr(dl_last_error(comm), "rank 1 called broadcast(count 1000, float, root 0)"));
@@ -82,31 +82,37 @@ TEST_CASE("api: different calls in which all wait are told long before their dea
   for (const char* transport : kTransports) {
     World world{5, transport};
     world.op_timeout_s = 60;
-    all_well(world, [](int rank, dl_comm*& comm) {
+    Together<5> failed;
+    all_well(world, [&](int rank, dl_comm*& comm) {
       float x[2] = {1, 2};
       EXPECT(dl_barrier(comm) == DL_OK);
       const auto begin = steady_now();
       const auto told = rank == 4 ? dl_broadcast(comm, x, 2, DL_FLOAT32, 3)
                                   : dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM);
+      const auto took = steady_now() - begin;
+      failed.come(rank);
       EXPECT(told == DL_ERR_MISMATCH);
       EXPECT(std::strstr(dl_last_error(comm), "collective #2: "));
       EXPECT(std::strstr(dl_last_error(comm), "rank 4 called broadcast(count 2, float, root 3)"));
       EXPECT(std::strstr(dl_last_error(comm), "called all_reduce(count 2, float, sum)"));
-      EXPECT(steady_now() - begin < std::chrono::seconds(10));
+      EXPECT(took < std::chrono::seconds(10));
       return 0;
     });
   }
 }
 
 TEST_CASE("api: a group's ranks that wait in different calls are told in the job's numbers, too") {
-  all_well({4, "tcp"}, [](int rank, dl_comm*& comm) {
+  Together<3> failed;
+  all_well({4, "tcp"}, [&](int rank, dl_comm*& comm) {
     const int members[] = {1, 2, 3};
     dl_comm* group = nullptr;
     float x[2] = {1, 2};
     if (rank == 0) return dl_barrier(comm) == DL_OK ? 0 : 1;
     EXPECT(dl_group(comm, members, 3, 0, -1, &group) == DL_OK);
     // Each waits for the next one.
-    EXPECT(dl_broadcast(group, x, 2, DL_FLOAT32, rank % 3) == DL_ERR_MISMATCH);
+    const auto told = dl_broadcast(group, x, 2, DL_FLOAT32, rank % 3);
+    failed.come(rank - 1);
+    EXPECT(told == DL_ERR_MISMATCH);
     const std::string text = dl_last_error(group);
     EXPECT(text.find("rank 0 of this group is rank 1 (pid ") != text.npos ||
            text.find("rank 1 of this group is rank 2 (pid ") != text.npos ||
@@ -150,17 +156,31 @@ TEST_CASE("api: abort ends this rank's calls, and the peers lose it") {
 
 TEST_CASE("api: an operation's deadline names who has not arrived, and reaches everybody") {
   for (const char* transport : kTransports) {
-    World world{3, transport};
-    world.op_timeout_s = 0.2;
-    all_well(world, [](int rank, dl_comm*& comm) {
+    CAPTURE(transport);
+    const TempFolder folder;
+    Gate over, heard;
+    const auto body = [&](int rank, dl_comm*& comm) {
       std::vector<float> x(100000);
       EXPECT(dl_barrier(comm) == DL_OK);
-      if (rank == 2) ::usleep(600000);
+      if (rank == 2) over.pass(2);
+      const auto begin = steady_now();
       const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM);
+      const auto took = steady_now() - begin;
+      if (rank == 2) heard.open(2);
+      if (rank != 2) over.open();
+      if (rank != 2) heard.pass();
       EXPECT(result == DL_ERR_TIMEOUT);
       EXPECT(std::strstr(dl_last_error(comm), "all_reduce #2 timed out"));
+      EXPECT((rank != 2 || took < std::chrono::seconds(10)));
       return 0;
-    });
+    };
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      World world{3, transport};
+      if (rank != 2) world.op_timeout_s = 2;  // rank 2 has 30 s, and hears of the others'
+      pids.push_back(start_rank(folder.url(), world, rank, body));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
   }
 }
 

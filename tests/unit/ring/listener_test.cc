@@ -76,7 +76,7 @@ TEST_CASE(
   acceptor.join();
   CHECK(proven);
   CHECK(accepted);
-  CHECK(steady_now() - begin < 2s);  // 200 ms for each 64
+  CHECK(steady_now() - begin < 6s);  // 200 ms for each 64; until each has had its time: 8 s
 }
 
 TEST_CASE("listener: neither end of a loopback connection paces, others do as the system says") {

@@ -36,16 +36,23 @@ bool says(const char* text, const char* words) {
   return false;
 }
 
-std::string free_port() {
-  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  return std::to_string(ntohs(address.sin_port));
-}
+// Held as a launcher holds MASTER_PORT: bound, never listening, so that nobody else gets it.
+struct HeldPort {
+  UniqueFd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::string number;
+
+  HeldPort() {
+    const int on = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    number = std::to_string(ntohs(address.sin_port));
+  }
+};
 
 // Until the rank has told the others where it can be reached.
 void wait_for_address(const TempFolder& folder, int rank) {
@@ -157,7 +164,7 @@ TEST_CASE("meeting: ranks that never come are named") {
     pids.push_back(start([&, rank] {
       dl_comm* comm = nullptr;
       World impatient{5};
-      impatient.init_timeout_s = 0.5;
+      impatient.init_timeout_s = 2;
       EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
       EXPECT(comm == nullptr);
       EXPECT(says(dl_last_error(nullptr), "rank 1-2,4 of 5 have not arrived"));
@@ -178,13 +185,14 @@ TEST_CASE("meeting: ranks that never come are named even where the store has end
   for (const auto& [present, ranks, words] :
        {Absence{{0, 2}, 3, "rank 1 of 3 has not arrived"},
         Absence{{0, 1, 2}, 4, "rank 3 of 4 has not arrived"}}) {
-    const std::string url = "tcp://127.0.0.1:" + free_port();
+    const HeldPort port;
+    const std::string url = "tcp://127.0.0.1:" + port.number;
     std::vector<pid_t> pids;
     for (const int rank : present) {
       pids.push_back(start([&, rank] {
         dl_comm* comm = nullptr;
         World impatient{ranks};
-        impatient.init_timeout_s = rank == 0 ? 0.7 : 1.5;
+        impatient.init_timeout_s = rank == 0 ? 2.5 : 5;
         const dl_result joined = join(url, impatient, rank, comm);
         EXPECT(joined != DL_OK);
         EXPECT(says(dl_last_error(nullptr), words));
@@ -286,18 +294,7 @@ TEST_CASE("meeting: ranks that want different transports meet on sockets") {
 }
 
 TEST_CASE("meeting: started by hand, rank 0 serves the store and the others may come first") {
-  // Held as a launcher holds MASTER_PORT: bound, never listening, so that nobody else gets it.
-  const UniqueFd held(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  ::setsockopt(held.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(held.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(held.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  const std::string port = std::to_string(ntohs(address.sin_port));
-
+  const HeldPort port;
   for (const bool environment : {false, true}) {
     CAPTURE(environment);
     std::vector<pid_t> pids;
@@ -305,11 +302,11 @@ TEST_CASE("meeting: started by hand, rank 0 serves the store and the others may 
       pids.push_back(start([&, rank] {
         dl_comm* comm = nullptr;
         if (environment) {
-          const std::string values[] = {std::to_string(rank), "3", "127.0.0.1", port};
+          const std::string values[] = {std::to_string(rank), "3", "127.0.0.1", port.number};
           for (int i = 0; i < 4; ++i) ::setenv(kVariables[i], values[i].c_str(), 1);
           EXPECT(dl_init("env://", nullptr, &comm) == DL_OK);
         } else {
-          EXPECT(join("tcp://127.0.0.1:" + port, {3}, rank, comm) == DL_OK);
+          EXPECT(join("tcp://127.0.0.1:" + port.number, {3}, rank, comm) == DL_OK);
         }
         EXPECT(sums(rank, comm, 3) == 0);
         dl_finalize(comm);

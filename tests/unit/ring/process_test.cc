@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -14,10 +15,35 @@
 
 using namespace dlaunch;
 
+namespace {
+
+// Control links that this process's threads watch.
+int watched_links() {
+  int links = 0;
+  for (const auto& info : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream file(info.path());
+    for (std::string line; std::getline(file, line);) links += line.starts_with("tfd:");
+  }
+  return links;
+}
+
+// Until a control thread has read all that a rank said which has ended, and watches its link no
+// more. A call gives it but 100 ms for that once it sees the end of the connection for data.
+bool goodbye_is_read(int links_before) {
+  for (int ms = 0; ms < 20'000; ++ms) {
+    if (watched_links() < links_before) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
+
+}  // namespace
+
 TEST_CASE("process: a child that outlives a killed rank does not hide its loss") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     Gate through, over;  // a rank whose barrier is done may end those of the others by its death
+    Together<2> failed;
     const auto codes = run({3, transport}, [&](int rank, dl_comm*& comm) {
       EXPECT(dl_barrier(comm) == DL_OK);
       through.open();
@@ -29,7 +55,9 @@ TEST_CASE("process: a child that outlives a killed rank does not hide its loss")
         });
         ::raise(SIGKILL);
       }
-      EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+      const auto result = dl_barrier(comm);
+      failed.come(rank / 2);
+      EXPECT(result == DL_ERR_PEER_LOST);
       EXPECT(dl_peer_lost(comm) == 1);
       return 0;
     });
@@ -71,9 +99,11 @@ TEST_CASE("process: exit() without dl_finalize is a departure, missed only by wh
     for (int started = 0; started < 3; ++started) {
       pids.push_back(
           start_rank(folder.url(), {3, transport}, started, [&](int rank, dl_comm*& comm) {
+            const int links = watched_links();
             EXPECT(dl_barrier(comm) == DL_OK);
             if (rank == 1) ::exit(0);
             gone.pass();
+            EXPECT(goodbye_is_read(links));
             // The two that are left can still talk to each other.
             int x = rank;
             if (rank == 0) EXPECT(dl_send(comm, &x, 1, DL_INT32, 2, 5) == DL_OK);
@@ -129,6 +159,7 @@ TEST_CASE("process: with TLS, too, all may exit after their last collective") {
 
 TEST_CASE("process: with TLS, too, a rank that is killed is lost to all") {
   Gate through;  // what is on its way with a killed process is lost
+  Together<2> failed;
   const World world{.ranks = 3, .transport = "tcp", .tls = true};
   const auto codes = run(world, [&](int rank, dl_comm*& comm) {
     EXPECT(dl_barrier(comm) == DL_OK);
@@ -137,7 +168,9 @@ TEST_CASE("process: with TLS, too, a rank that is killed is lost to all") {
       ::raise(SIGKILL);
     }
     through.open();
-    EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
+    const auto result = dl_barrier(comm);
+    failed.come(rank / 2);
+    EXPECT(result == DL_ERR_PEER_LOST);
     EXPECT(dl_peer_lost(comm) == 1);
     return 0;
   });
@@ -148,16 +181,20 @@ TEST_CASE("process: what was sent before dl_finalize arrives; what was not is mi
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     const TempFolder folder;
-    Gate gone;
-    const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [](int rank, dl_comm*& comm) {
+    Gate counted, gone;
+    const pid_t sender = start_rank(folder.url(), {2, transport}, 0, [&](int rank, dl_comm*& comm) {
       const int x = 42;
       EXPECT(dl_send(comm, &x, 1, DL_INT32, 1, 0) == DL_OK);
+      counted.pass();
       return 0;
     });
     const pid_t receiver =
         start_rank(folder.url(), {2, transport}, 1, [&](int rank, dl_comm*& comm) {
           int x = 0;
+          const int links = watched_links();
+          counted.open();
           gone.pass();
+          EXPECT(goodbye_is_read(links));
           EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_OK);
           EXPECT(x == 42);
           EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_ERR_PEER_LOST);

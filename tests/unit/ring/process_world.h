@@ -44,6 +44,20 @@ class Gate {
   UniqueFd fd_{::eventfd(0, EFD_SEMAPHORE)};
 };
 
+// Those that fail together end together: the end of one is news, too, and may come to the others
+// before why their call has failed. Each comes once; again only after they have met at another one.
+template <int kRanks>
+class Together {
+ public:
+  void come(int rank) {
+    gates_[rank].open(kRanks);
+    for (Gate& gate : gates_) gate.pass();
+  }
+
+ private:
+  Gate gates_[kRanks];
+};
+
 struct World {
   int ranks;
   const char* transport = "auto";

@@ -1,9 +1,11 @@
 #include "ring/shm_plane.h"
 
-#include <poll.h>
-
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -111,6 +113,36 @@ constexpr int kWorlds[] = {1, 2, 3, 4, 5, 8, 9};
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
                                Collective::all_gather, Collective::broadcast, Collective::barrier};
 
+struct Sleeper {
+  std::size_t count;
+  int cores;
+};
+
+// How long it takes from the flag to the end of a call that has waited for `asleep` by then.
+Duration time_to_wake(const Sleeper& sleeper, Duration asleep) {
+  ShmWorld world(2, sleeper.cores, true);
+  std::vector<char> buffer(sleeper.count);
+  std::atomic<TimePoint> begun{};
+  TimePoint woken{};
+  Result<void> done;
+  std::thread thread([&] {
+    begun = steady_now();
+    done = world.plane(0).run({Collective::all_reduce, buffer.data(), buffer.data(), sleeper.count,
+                               DL_INT8, DL_SUM, -1, 1, kNever});
+    woken = steady_now();
+  });
+  while (begun.load() == TimePoint{}) std::this_thread::yield();
+  std::this_thread::sleep_until(begun.load() + asleep);
+  const TimePoint raised = steady_now();
+  world.abort(0).raise({.code = Errc::peer_lost, .what = "rank 1 was lost", .rank = 1});
+  thread.join();
+  CHECK_FALSE(done);
+  if (!done) CHECK(done.error().rank == 1);
+  CHECK_FALSE(world.plane(0).run(
+      {Collective::barrier, nullptr, nullptr, 0, DL_INT8, DL_SUM, -1, 2, kNever}));
+  return woken - raised;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -207,43 +239,34 @@ TEST_CASE("shm: two ranks stream a large result to where it belongs") {
 }
 
 TEST_CASE("shm: a rank that never comes is named at the deadline") {
+  // One after the other: what the first has told stays there when its own time is up.
   for (const int cores : {1, 64}) {
-    ShmWorld world(3, cores, true);
-    world.each([&](int rank) {
-      if (rank == 1) return;
-      int x = rank;
-      const auto done = world.plane(rank).run(
-          {Collective::all_reduce, &x, &x, 1, DL_INT32, DL_SUM, -1, 1, steady_now() + 30ms});
-      REQUIRE_FALSE(done);
-      CHECK(done.error().code == Errc::timeout);
-      CHECK(done.error().what.find("waiting for rank 1; arrived: 0,2") != std::string::npos);
-    });
+    for (const int first : {0, 2}) {
+      ShmWorld world(3, cores, true);
+      const auto words_of = [&](int rank) {
+        int x = rank;
+        const auto done = world.plane(rank).run(
+            {Collective::all_reduce, &x, &x, 1, DL_INT32, DL_SUM, -1, 1, steady_now() + 30ms});
+        REQUIRE_FALSE(done);
+        CHECK(done.error().code == Errc::timeout);
+        return done.error().what;
+      };
+      const std::string alone = first == 0 ? "1-2; arrived: 0" : "0-1; arrived: 2";
+      CHECK(words_of(first).ends_with("waiting for rank " + alone));
+      CHECK(words_of(2 - first).ends_with("waiting for rank 1; arrived: 0,2"));
+    }
   }
 }
 
 TEST_CASE("shm: raising the abort flag wakes a sleeping rank at once") {
-  struct Sleeper {
-    std::size_t count;
-    int cores;
-  };
-  for (const auto [count, cores] : {Sleeper{1, 1}, Sleeper{1000000, 1}, Sleeper{1000000, 64}}) {
-    ShmWorld world(2, cores, true);
-    std::vector<char> buffer(count);
-    TimePoint raised{}, woken{};
-    std::thread sleeper([&, bytes = count] {
-      const auto done = world.plane(0).run({Collective::all_reduce, buffer.data(), buffer.data(),
-                                            bytes, DL_INT8, DL_SUM, -1, 1, kNever});
-      woken = steady_now();
-      REQUIRE_FALSE(done);
-      CHECK(done.error().rank == 1);
-    });
-    ::poll(nullptr, 0, 30);
-    raised = steady_now();
-    world.abort(0).raise({.code = Errc::peer_lost, .what = "rank 1 was lost", .rank = 1});
-    sleeper.join();
-    CHECK(woken - raised < 40ms);  // the bounded re-check alone would take 50
-    CHECK_FALSE(world.plane(0).run(
-        {Collective::barrier, nullptr, nullptr, 0, DL_INT8, DL_SUM, -1, 2, kNever}));
+  // Each 50 ms it looks by itself, so it is woken 5 ms after it did. A machine that has other
+  // things to do takes its time: the fastest of five counts.
+  for (const auto& sleeper : {Sleeper{1, 1}, Sleeper{1000000, 1}, Sleeper{1000000, 64}}) {
+    Duration fastest = 1h;
+    for (int i = 0; i < 5; ++i) fastest = std::min(fastest, time_to_wake(sleeper, 55ms));
+    CAPTURE(sleeper.count);
+    CAPTURE(sleeper.cores);
+    CHECK(fastest < 30ms);
   }
 }
 
