@@ -26,6 +26,10 @@ namespace {
 // What waiting requests may take on the wire beyond their own time-out.
 constexpr Duration kReplySlack = std::chrono::seconds(5);
 
+// With one address that we connect to.
+constexpr Duration kLeastPatience = std::chrono::milliseconds(100);
+constexpr Duration kMostPatience = std::chrono::seconds(5);
+
 // What the server would take for a malformed message, and hang up.
 bool fits(const StoreRequest& request) {
   return request.key.size() <= kMaxKeyBytes && request.value.size() <= kMaxValueBytes &&
@@ -253,7 +257,9 @@ Result<std::vector<Address>> resolve(const Endpoint& endpoint) {
 }
 
 Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
-  const auto until = std::min(deadline, steady_now() + std::chrono::seconds(5));
+  const auto now = steady_now();
+  // Long enough for a host that is near to say no, also in the last attempt, whose answer is told.
+  const auto until = std::clamp(deadline, now + kLeastPatience, now + kMostPatience);
   auto fd = connect_socket(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
                            address.text, until);
   const int on = 1;

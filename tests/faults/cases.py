@@ -91,7 +91,7 @@ def ways_to_die(start, random):
     rank = random.randrange(4)
     job = start(["--die-at", f"{random.randrange(5, 100)}:{rank}", "--death", death, "--step-ms", "1"],
                 spares=random.choice([0, 1]))
-    job.struck.add(job.settled().pids[rank])
+    job.struck.add(job.first().pids[rank])
     job.settled(after=1)
     job.finish()
     if ways[death] not in job.errors():
@@ -104,7 +104,7 @@ def out_of_memory(start, random):
     rank = random.randrange(4)
     dies = ["--die-at", f"{random.randrange(20, 60)}:{rank}", "--step-ms", "1", "--death"]
     job = start([*dies, "memory"])
-    job.struck.add(job.settled().pids[rank])
+    job.struck.add(job.first().pids[rank])
     job.settled(after=1)
     job.finish()
     if "bad_alloc" not in job.errors():
@@ -119,7 +119,7 @@ def out_of_memory(start, random):
     try:
         enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$0" "$@"']
         job = start([*dies, "eat"], before=enter)
-        job.struck.add(job.settled().pids[rank])
+        job.struck.add(job.first().pids[rank])
         job.settled(after=1)
         job.finish(keeps=False)  # the kernel chooses whom it kills
         if "killed by SIGKILL (out of memory)" not in job.errors():
@@ -139,9 +139,10 @@ def stands_for_a_moment(start, random):
     of = job.settled()
     victim = random.choice(list(of.pids.values()))
     job.strike(victim, signal.SIGSTOP)
+    job.wait_for("a warning", lambda: "is stopped" in job.errors())
     time.sleep(1)
     job.strike(victim, signal.SIGCONT)
-    job.wait_for("its end is told", lambda: job.errors().count("\n") > 1, 10)
+    job.wait_for("its end is told", lambda: job.errors().count("\n") > 1)
     job.finish()
     lines = [line for line in job.errors().splitlines() if line]
     if list(job.rounds) != [1] or len(lines) != 2:
@@ -167,7 +168,7 @@ def agent_stands(start, random):
 @case(29)
 def never_joins(start, random):
     """a newcomer that stands before it joins, or soon after, and never goes on"""
-    job = start(["--step-ms", "1"], launcher=["--join-timeout", "1s", "--hang-timeout", "1s"])
+    job = start(["--step-ms", "1"], launcher=["--join-timeout", "3s", "--hang-timeout", "5s"])
     of = job.settled()
     members = set(of.pids.values())
     job.strike(random.choice(sorted(members)))
@@ -282,7 +283,7 @@ def leaves_children(start, random):
     orphans = of_worker(victim)
     others = [kid for pid in of.pids.values() if pid != victim for kid in of_worker(pid)]
     job.strike(victim)
-    wait_for_end(orphans, 2)
+    wait_for_end(orphans, 10)
     job.settled(of.number)
     if any(not os.path.exists(f"/proc/{kid}") for kid in others):
         raise Broken("a child of a worker that lives is gone")
@@ -296,7 +297,7 @@ def wrecks_its_descriptors(start, random):
     rank = random.randrange(4)
     job = start(["--die-at", f"{random.randrange(5, 100)}:{rank}", "--death", death, "--step-ms", "1"],
                 launcher=["--transport", random.choice(["auto", "tcp"]), "--hang-timeout", "10s"])
-    of = job.settled()
+    of = job.first()
     job.struck.update(of.pids.values())  # nonsense may fail who believes it
     job.settled(of.number)
     job.finish()

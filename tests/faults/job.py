@@ -166,6 +166,11 @@ class Job:
             self.agent = children(self.keeper)[0]
         return of
 
+    def first(self):
+        """The first round, once all of its members have begun it; a later one may run by now."""
+        self.settled()
+        return self.rounds[1]
+
     def spares(self):
         """Processes of the program that run and are in no round."""
         self.read()
@@ -192,6 +197,9 @@ class Job:
         return True
 
     def strikes(self, pids, number=signal.SIGKILL):
+        """All at once: who is to be killed gets no further while another one is."""
+        if number == signal.SIGKILL and len(pids) > 1:
+            self.strikes(pids, signal.SIGSTOP)
         for pid in pids:
             self.strike(pid, number)
 

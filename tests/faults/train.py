@@ -97,10 +97,10 @@ def undisturbed(build, seconds, trainings):
         trainings.append(Training(build, epochs))
         quiet = trainings[-1].results(seconds * 20)
         took = time.monotonic() - begin
-        if took > 1.2 * seconds:
+        if took > 2.5 * seconds:
             print(f"undisturbed: {took:.0f} s, {epochs} epochs, model {quiet[0]}", flush=True)
             return quiet, epochs
-        epochs = int(epochs * 1.5 * seconds / took) + 1
+        epochs = int(epochs * 3 * seconds / took) + 1
 
 
 def run(build, random, seconds):

@@ -5,9 +5,11 @@ source "$SOURCE/tests/scenario/common.sh"
 
 leftovers() { ls -d /dev/shm/*dl* random-faults-* 2>/dev/null; }
 before=$(leftovers)
+seed=1 trials=13
 for transport in shm tcp; do
-  run "$BUILD/tests/support/random_faults" --trials 13 --seed 1 --transport $transport
+  run "$BUILD/tests/support/random_faults" --trials $trials --seed $seed --transport $transport
   cat out
   expect_code 0
+  seed=$((seed + trials))
 done
 [ "$(leftovers)" = "$before" ] || fail "left behind: $(leftovers)"

@@ -107,12 +107,13 @@ constexpr Failpoint kFailpoints[] = {
 
 constexpr Fault kFaults[] = {Fault::kill, Fault::stop, Fault::pause, Fault::short_writes,
                              Fault::tear};
-constexpr double kGoesOn = 0.4;        // s, where nobody is lost; longer than it is late
-constexpr double kInitTimeout = 1.5;   // s
-constexpr double kComesThereIn = 1.5;  // s; the program goes on until then
+constexpr double kGoesOn = 0.4;      // s, where nobody is lost; longer than it is late
+constexpr double kInitTimeout = 3;   // s, where it is what tells of a loss
+constexpr double kComesThereIn = 6;  // s; the program goes on until then
 constexpr useconds_t kBeforeFirstLoss_us = 20'000;
 constexpr int kLatestHit = 60;
 constexpr int kAttempts = 4;
+constexpr int kOtherThanStop_permille = 700;
 constexpr int kHalf = 2;  // what is torn
 
 // What is to happen in this process. Set before the first thread but the main one.
@@ -281,7 +282,12 @@ std::vector<Strike> strikes_at(const Failpoint& point, const Options& options, R
   if (options.sample == 0) return strikes;
   std::vector<Strike> chosen;
   for (int i = 0; i < options.sample && !strikes.empty(); ++i) {
-    const auto at = strikes.begin() + random.under(static_cast<int>(strikes.size()));
+    const auto drawn = [&] {
+      return strikes.begin() + random.under(static_cast<int>(strikes.size()));
+    };
+    auto at = drawn();
+    // Of a stop the others are told by a time limit only: it takes long, and is seldom drawn.
+    if (at->fault == Fault::stop && random.chance(kOtherThanStop_permille)) at = drawn();
     chosen.push_back(*at);
     strikes.erase(at);
   }
@@ -296,7 +302,7 @@ Trial trial_of(const Strike& strike, std::uint64_t seed) {
   trial.victim = strike.victim;
   trial.transport = strike.transport;
   trial.groups_permille = 60;
-  trial.init_timeout = kInitTimeout;
+  if (!is_harmless(strike.fault)) trial.init_timeout = kInitTimeout;
   if (strike.point->afterwards) {
     trial.lost_before = (strike.victim + 1) % strike.ranks;
   } else if (is_harmless(strike.fault)) {

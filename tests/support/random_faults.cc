@@ -25,6 +25,10 @@ using namespace random_ops;
 constexpr double kPausedProgram = 0.25;  // its length, without the pause
 constexpr int kFaults = 4;               // the first of them need no failpoints
 
+// What is drawn: of a stop the others are told by a time limit only, so it takes long.
+constexpr Fault kDrawn[] = {Fault::kill,  Fault::kill,  Fault::abort, Fault::pause,
+                            Fault::abort, Fault::pause, Fault::stop};
+
 // When it happens after all have joined, and how long a pause is.
 struct Moment {
   double delay = 0, pause = 0;
@@ -96,7 +100,7 @@ Trial make_trial(const Options& options, std::uint64_t seed, Moment& moment) {
   Random random(mix(seed));
   Trial trial;
   trial.seed = seed;
-  trial.fault = static_cast<Fault>(random.under(kFaults));
+  trial.fault = kDrawn[random.below(std::size(kDrawn))];
   trial.ranks = 2 + random.under(3);
   trial.transport = random.chance(500) ? "shm" : "tcp";
   trial.groups_permille = random.chance(300) ? 0 : random.chance(500) ? 10 : 100;

@@ -127,7 +127,7 @@ TEST_CASE("etcd: a lease that is not kept ends with its key" *
           doctest::skip(!EtcdServer::installed())) {
   auto client = EtcdClient::open(*etcd_access(EtcdServer::shared().url(), {}));
   REQUIRE(client);
-  auto lease = (*client)->grant(1, in_etcd_time());
+  auto lease = (*client)->grant(5, in_etcd_time());
   REQUIRE(lease);
   REQUIRE((*client)->transact({{}, {EtcdPut{"/test/leased", "v", *lease}}, {}}, in_etcd_time()));
   CHECK(*(*client)->keep(*lease, in_etcd_time()));
