@@ -103,12 +103,15 @@ struct UnsignedOf<int64_t> {
   using type = uint64_t;
 };
 
+// Of two NaNs a machine keeps its first operand, and compilers swap the operands as they like: an
+// `other` that is a's NaN, too, makes it a's, whichever way. a != a is false for integers.
 struct Sum {
   static constexpr bool kDivides = true;  // for an average
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    const U other = static_cast<U>(a != a ? a : b);
+    return static_cast<T>(static_cast<U>(a) + other);
   }
 };
 struct Product {
@@ -116,7 +119,8 @@ struct Product {
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
-    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    const U other = static_cast<U>(a != a ? a : b);
+    return static_cast<T>(static_cast<U>(a) * other);
   }
 };
 // A NaN on either side is the result: the comparison with itself keeps a's, the else branch b's.

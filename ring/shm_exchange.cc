@@ -9,6 +9,10 @@
 namespace dlaunch {
 namespace {
 
+// Blocks that are offered before the one that is reduced, for neither rank to wait for the other.
+constexpr std::size_t kAhead = 2;
+static_assert(kAhead + 2 <= kSlots);  // beside that one, and the one before it that is taken back
+
 // Of what is streamed on: so much is reduced at a time, to be in the first-level cache still.
 constexpr std::size_t kPieceBytes = 8 << 10;
 
@@ -74,9 +78,9 @@ Result<void> ShmPlane::exchange_in_blocks() {
   const std::size_t blocks = plan_.blocks;
   // These blocks take none of the slots that others wait for.
   own().done.blocks.store(base_ + blocks, std::memory_order_release);
-  offer(0);
+  for (std::size_t block = 0; block < std::min(kAhead, blocks); ++block) offer(block);
   for (std::size_t block = 0; block <= blocks; ++block) {
-    if (block + 1 < blocks) offer(block + 1);
+    if (block + kAhead < blocks) offer(block + kAhead);
     if (block < blocks) {
       if (auto combined = combine(block); !combined) return combined;
     }

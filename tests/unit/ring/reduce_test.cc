@@ -155,6 +155,34 @@ TEST_CASE("floats: NaN, infinity, denormals and signed zero") {
   });
 }
 
+// Else the bits of a result would depend on the compiler's taste, and on where a vector is cut.
+TEST_CASE(
+    "of several NaNs the first rank's is the result, wherever it stands and however reduced") {
+  const auto nan = [](std::uint32_t rank) { return std::bit_cast<float>(0x7fc00000u + rank); };
+  constexpr std::size_t kCount = 301;  // whole vectors and a rest
+  for (const std::uint32_t operands : {2u, 3u, 4u, 5u, 9u}) {
+    std::vector<std::vector<float>> in;
+    for (std::uint32_t r = 0; r < operands; ++r) {
+      in.emplace_back(kCount, r == 0 ? 1.5f : nan(r));
+      for (std::size_t i = 0; i < kCount; i += 3) in.back()[i] = nan(r);
+    }
+    EachIsa([&] {
+      for (const dl_op op : {DL_SUM, DL_PRODUCT, DL_AVG, DL_MAX, DL_MIN}) {
+        for (const StoreHint hint : {StoreHint::cached, StoreHint::streaming}) {
+          const auto out = reduced<float>(in, DL_FLOAT32, op, static_cast<int>(operands), hint);
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const auto expected = std::bit_cast<std::uint32_t>(nan(i % 3 == 0 ? 0 : 1));
+            if (std::bit_cast<std::uint32_t>(out[i]) != expected) {
+              FAIL_CHECK("op " << op << ", " << operands << " operands, at " << i);
+              break;
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("integers wrap, and averages round towards zero") {
   EachIsa([] {
     CHECK(reduced<std::int8_t>({{127}, {1}}, DL_INT8, DL_SUM)[0] == -128);
