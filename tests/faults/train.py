@@ -97,10 +97,10 @@ def undisturbed(build, seconds, trainings):
         trainings.append(Training(build, epochs))
         quiet = trainings[-1].results(seconds * 20)
         took = time.monotonic() - begin
-        if took > 2.5 * seconds:
+        if took > 1.8 * seconds:
             print(f"undisturbed: {took:.0f} s, {epochs} epochs, model {quiet[0]}", flush=True)
             return quiet, epochs
-        epochs = int(epochs * 3 * seconds / took) + 1
+        epochs = int(epochs * 2.2 * seconds / took) + 1
 
 
 def run(build, random, seconds):
