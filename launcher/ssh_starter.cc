@@ -368,7 +368,9 @@ void SshStarter::finish(const std::function<bool(int node)>& linked, std::functi
   for (const auto& host : running_) {
     asio::error_code ec;
     host->in.close(ec);
-    if (!host->over() && !linked(host->node)) silent.push_back(host);
+    // An earlier or later login's agent may be the one that is linked.
+    const bool told = host->state == Host::State::ready && linked(host->node);
+    if (!host->over() && !told) silent.push_back(host);
   }
   if (!silent.empty()) {
     patience_.expires_after(kEndPatience);

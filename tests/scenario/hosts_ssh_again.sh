@@ -87,3 +87,23 @@ wait_until 30 round_of "$before" 3 || fail "host 1 is not taken in"
 expect_err 'warning: host host1 is listed; starting it'
 grep -q 'lost host' err && fail "a host was lost"
 stop_it 1 2 3 4
+
+# The second login to a host hangs, and the agent of the first, whose ssh is lost, is in the job
+# still: the job ends all the same.
+cat > slow <<'END'
+#!/bin/bash
+case "$*" in *" host2 "*) [ ! -e second ] || exec sleep 1003; : > second ;; esac
+exec "$@"
+END
+chmod +x slow
+ssh_command="$PWD/slow $ssh_command" start_launch 1 --hosts 'host[1-3]' --nnodes 2:3 --max-restarts 9 \
+  bash -c ': > here.$RANK; while [ ! -e go ]; do read -rt 0.05 <> <(:); done'
+wait_until 30 test -e here.0 -a -e here.1 -a -e here.2 || fail "they do not begin"
+session=$(session_of 2)
+on 2 kill -STOP $session
+lose_ssh host2
+wait_until 20 on 1 pgrep -f 'sleep 1003' >/dev/null || fail "no second login"
+: > go
+wait_launch 15; expect_code 0
+on 2 kill -KILL $session
+all_clean 1 2 3
