@@ -229,12 +229,14 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
                  .round_trip_ns = between.round_trip().count()};
   std::vector<Told> told(static_cast<std::size_t>(job_.size));
   failpoint("communicator.connected");
+  const TimePoint now = steady_now();
   auto exchanged = plane_->run({.collective = Collective::all_gather,
                                 .in = &own,
                                 .out = told.data(),
                                 .count = sizeof own,
                                 .dtype = DL_UINT8,
-                                .deadline = deadline_after(steady_now(), job_.init_timeout)});
+                                .deadline = deadline_after(now, job_.init_timeout),
+                                .begun = now});
   if (!exchanged) {
     Error error = exchanged.error();
     error.what = "init: " + error.what;

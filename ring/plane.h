@@ -85,7 +85,7 @@ struct Call {
   const std::vector<int>* members = nullptr;
   // The user's call that this one is a step of; null: it is one itself. For error texts.
   const Call* step_of = nullptr;
-  TimePoint begun{};  // for error texts
+  TimePoint begun{};  // for error texts; of the user's call where this is a step
   DeviceTask task;
 };
 

@@ -221,6 +221,7 @@ TEST_CASE("links: bytes that make no sense end the communicator with the sender'
       std::string(16, '\x07'),                                          // no such type
       std::string("\x01\xff\0\0\0\0\0\0", 8) + std::string(8, '\0'),    // no such error
       std::string("\x01\x05\0\0\x63\0\0\0", 8) + std::string(8, '\0'),  // rank 99
+      std::string("\x05\x08\x0b\0\0\0\0\0", 8) + std::string(8, '\0'),  // half a call
   };
   for (const auto& bytes : nonsense) {
     Trio trio(2);
