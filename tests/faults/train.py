@@ -31,7 +31,8 @@ class Training:
             stderr=open(f"{self.folder}/err", "w"), env=self.environment)
 
     def pids(self):
-        """Of its four ranks, once all train in one round and a spare waits; None: they do not."""
+        """Of its four ranks, once all train in one round and a spare waits; None: they do not. Before
+        dl_init they are no elastic workers yet, and end with one that dies; the spare may be quicker."""
         asked = subprocess.run([f"{self.build}/cli/ctl/dlaunchctl", "status", "--json", "--job",
                                 self.job_id], capture_output=True, env=self.environment)
         if asked.returncode != 0:
@@ -39,6 +40,8 @@ class Training:
         status = json.loads(asked.stdout)
         waits = [spare for spare in status["spares"] if spare["state"] == "waiting for a place"]
         if status["state"] != "active" or status["size"] != 4 or not waits:
+            return None
+        if not all(worker["elastic"] for worker in status["workers"]):
             return None
         return [worker["pid"] for worker in status["workers"]]
 
