@@ -100,7 +100,8 @@ struct OutputHub::Impl {
   std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
   std::map<int, StreamTail> tails;                  // by slot: of streams whose worker has ended
   std::array<LineMerger, 2> mergers;
-  TimePoint read_at{};  // what this turn shows was read then
+  TimePoint read_at{};    // what this turn shows was read then
+  TimePoint passed_at{};  // what is passed on was last read then
   std::function<void()> on_flushed;
 };
 
@@ -197,6 +198,7 @@ std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
       stream.read(read_buffer.get(), std::min(most, merges() ? kReadBytesMerged : kReadBytes));
   if (n == 0 || (n < 0 && errno != EAGAIN)) stream.close();  // every writer has closed it
   if (n <= 0) return 0;
+  if (stream.passed_on) passed_at = read_at;
   take(stream, {read_buffer.get(), static_cast<std::size_t>(n)});
   return static_cast<std::size_t>(n);
 }
@@ -411,6 +413,11 @@ void OutputHub::own_line(std::string_view line) { impl_->own_line(line); }
 void OutputHub::pass_on(UniqueFd from, bool error, std::string_view begun,
                         std::function<void()> ended) {
   impl_->pass_on(std::move(from), error, begun, std::move(ended));
+}
+
+TimePoint OutputHub::passed_at() const {
+  const bool held_up = !impl_->out.waiting.empty() || !impl_->err.waiting.empty();
+  return held_up ? steady_now() : impl_->passed_at;
 }
 
 void OutputHub::flush(Duration limit, std::function<void()> done) {

@@ -2,11 +2,9 @@
 // our own messages, the final report. It owns the worker pipes' reading ends, the log files, and
 // our stdout and stderr, so that no line is torn by another and nothing is lost.
 //
-// - Our reader is slow: we stop reading the workers' pipes, they fill, and the workers' writes
-// block
+// - Our reader is slow: we stop reading the workers' pipes, they fill, and the workers' writes wait
 //   (back-pressure). Who waits first is read first when there is room again.
-// - Our reader is gone (`dlaunch … | head`): nothing more is shown there. The workers do not
-// notice;
+// - Our reader is gone (`dlaunch … | head`): nothing more is shown there. The workers do not know;
 //   the job, the log files and the report go on.
 // - Our output cannot be written otherwise (disk full): the same, with one message.
 // - A log file cannot be written: one warning that names it; the job goes on without that file.
@@ -69,6 +67,8 @@ class OutputHub {
   // Shows the lines that come from a pipe as they are, on our stdout or stderr; `begun` is what was
   // read of them already. Closes it at its end, and calls `ended`.
   void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+  // When something last came of what is passed on; now, while our own reader holds it up.
+  TimePoint passed_at() const;
 
   // Calls `done` once everything accepted so far has been written out, or our reader is gone, or
   // `limit` has passed with a reader that does not read.

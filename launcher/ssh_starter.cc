@@ -26,6 +26,7 @@ using Descriptor = asio::posix::stream_descriptor;
 
 constexpr Duration kTellAfter = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
+constexpr Duration kSilent = std::chrono::seconds(10);
 
 struct Pipe {
   UniqueFd reading, writing;
@@ -62,7 +63,8 @@ struct SshStarter::Host {
   Descriptor exited;  // the pidfd
   bool running = false;
   bool given_up = false;
-  std::string how;  // it ended
+  bool told = false;  // that the job is over
+  std::string how;    // it ended
   SshTalk talk;
   std::string unsent;
   std::size_t sent = 0;
@@ -362,25 +364,38 @@ void SshStarter::forget_if_over(const HostPtr& host) {
 
 void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
   finishing_ = true;
+  finished_at_ = steady_now();
   next_.cancel();
   done_ = std::move(done);
-  std::vector<HostPtr> silent;
   for (const auto& host : running_) {
     asio::error_code ec;
     host->in.close(ec);
     // An earlier or later login's agent may be the one that is linked.
-    const bool told = host->state == Host::State::ready && linked(host->node);
-    if (!host->over() && !told) silent.push_back(host);
-  }
-  if (!silent.empty()) {
-    patience_.expires_after(kEndPatience);
-    patience_.async_wait([this, silent](asio::error_code ec) {
-      if (ec) return;
-      for (const auto& host : silent) give_up_on(host);
-      check_done();
-    });
+    host->told = host->state == Host::State::ready && linked(host->node);
   }
   check_done();
+  be_patient();
+}
+
+// With those that were told longer than with the others, for they have something to show yet.
+void SshStarter::be_patient() {
+  if (!done_) return;
+  patience_.expires_after(kEndPatience);
+  patience_.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    const Duration silent = steady_now() - std::max(finished_at_, hub_.passed_at());
+    for (const auto& host : running_) {
+      if (host->over() || host->given_up || (host->told && silent < kSilent)) continue;
+      if (host->told) {
+        log_warn("the {} of host {} {} and shows nothing; {}", starter(), host_at(host->node).name,
+                 host->running ? "does not end" : "has left its output open",
+                 host->running ? "ending it" : "not waiting for more");
+      }
+      give_up_on(host);
+    }
+    check_done();
+    be_patient();
+  });
 }
 
 void SshStarter::give_up_on(const HostPtr& host) {

@@ -64,7 +64,8 @@ class SshStarter {
   const std::string& name(int node) const { return starts_.name(node); }
 
   // The job is over. Ends all at their stdin, and waits until what they had to show is shown; no
-  // longer than a second for those that `linked` does not hold for.
+  // longer than a second for those that `linked` does not hold for, and for the others until
+  // nothing has come from any for ten seconds.
   void finish(const std::function<bool(int node)>& linked, std::function<void()> done);
 
  private:
@@ -100,6 +101,7 @@ class SshStarter {
   void over(const HostPtr& host);
   void forget_if_over(const HostPtr& host);
   void check_done();
+  void be_patient();
   void give_up_on(const HostPtr& host);
 
   asio::io_context& loop_;
@@ -119,8 +121,9 @@ class SshStarter {
   int logins_ = 0;  // so far
   bool all_answered_ = false;
   bool finishing_ = false;
+  TimePoint finished_at_{};
   asio::steady_timer next_;      // of the starts
-  asio::steady_timer patience_;  // with those that do not answer
+  asio::steady_timer patience_;  // with those that do not end
   std::function<void()> done_;
 };
 

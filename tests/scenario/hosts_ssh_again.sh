@@ -107,3 +107,26 @@ wait_until 20 on 1 pgrep -f 'sleep 1003' >/dev/null || fail "no second login"
 wait_launch 15; expect_code 0
 on 2 kill -KILL $session
 all_clean 1 2 3
+
+# What comes back late at the end is waited for; an ssh that never ends is not, nor who holds its
+# output when it has.
+cat > late <<'END'
+#!/bin/bash
+case "$*" in
+  *" host2 "*) "$@" 2> >(read -rt 3 <> <(:); exec cat >&2); wait $!; exec sleep 1004 ;;
+  *" host3 "*) sleep 1005 & exec "$@" ;;
+esac
+exec "$@"
+END
+chmod +x late
+run on 1 dlaunch --ssh-command "$PWD/late $ssh_command" --hosts 'host[1-3]' bash -c 'seq 5000; seq 5000 >&2'
+expect_code 0; expect_under 30000
+for r in 0 1 2; do
+  [ "$(grep -c "^\[$r\] " out)" = 5000 ] && [ "$(grep -c "^\[$r\] " err)" = 5000 ] || fail "output of rank $r is lost"
+done
+expect_err "the .*/late of host host2 does not end and shows nothing; ending it"
+expect_err "the .*/late of host host3 has left its output open and shows nothing; not waiting for more"
+[ "$(grep -cv '^\[' err)" = 2 ] || fail "other lines as well"
+on 1 pgrep -f 'sleep 1004' >/dev/null && fail "an ssh that hangs is left"
+on 1 kill "$(on 1 pgrep -f 'sleep 1005')"
+all_clean 1 2 3

@@ -502,3 +502,38 @@ TEST_CASE("flushing towards a reader that does not read ends after its limit") {
   h.turn_until([&] { return done; });
   CHECK(done);
 }
+
+TEST_CASE("what is passed on comes through to its end, and when it last came is known") {
+  Hub h;
+  h.start();
+  Pipe from;
+  int ended = 0;
+  h.hub->pass_on(std::move(from.reading), false, "[2] a\n[2] b", [&] { ++ended; });
+  const TimePoint begin = h.hub->passed_at();
+  h.turn();
+  CHECK(h.hub->passed_at() == begin);  // nothing has come
+  put(from.writing, "c\nrest");
+  h.turn();
+  const TimePoint first = h.hub->passed_at();
+  CHECK(first > begin);
+  CHECK(first <= steady_now());
+  h.turn();
+  CHECK(h.hub->passed_at() == first);
+  CHECK(h.shown() == "[2] a\n[2] bc\n");
+
+  // Nobody reads our output: that nothing is read here does not mean that nothing comes.
+  ::fcntl(from.writing.get(), F_SETFL, O_NONBLOCK);
+  const std::string line = std::string(4095, 'x') + "\n";
+  while (::write(from.writing.get(), line.data(), line.size()) > 0) h.turn();
+  const TimePoint held_up = h.hub->passed_at();
+  h.turn();
+  CHECK(h.hub->passed_at() > held_up);
+  std::string seen;
+  from.writing.reset();
+  h.turn_until([&] {
+    seen += h.shown();
+    return ended == 1;
+  });
+  CHECK(seen.starts_with("restx"));
+  CHECK(h.hub->passed_at() == h.hub->passed_at());
+}
