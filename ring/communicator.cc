@@ -1,12 +1,6 @@
 #include "ring/communicator.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -16,24 +10,11 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rank_set.h"
-#include "ring/layered_plane.h"
-#include "ring/meeting.h"
 #include "ring/reduce.h"
 #include "ring/stream_errors.h"
-#include "ring/stream_plane.h"
 
 namespace dlaunch {
 namespace {
-
-// Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
-// ranks the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them is three.
-void allow_descriptors(const JobView& job) {
-  rlimit limit{};
-  const auto needed = static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  limit.rlim_cur = std::min(limit.rlim_max, needed);
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
@@ -80,198 +61,11 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   return traits.in_parts ? own : -own;
 }
 
-// Leaves a note for the launcher, which then knows this rank's failure for a consequence.
-void note_peer_lost(const JobView& job, const Error& error) {
-  if (job.round_dir.empty()) return;
-  const std::string path = job.round_dir + "/peer_lost." + std::to_string(job.world_rank(job.rank));
-  const std::string fresh = path + ".new";
-  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string note = std::to_string(job.world_rank(error.rank)) + "\n" + error.what + "\n";
-  if (fd && ::write(fd.get(), note.data(), note.size()) == static_cast<ssize_t>(note.size())) {
-    ::rename(fresh.c_str(), path.c_str());
-  }
-}
-
 }  // namespace
 
 Error Communicator::forked_error() {
   return usage("this process was forked from the one that joined: a communicator stays there");
 }
-
-Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
-                                                         const AbortFlag* parent) {
-  if (job.explains) set_log_level(LogLevel::info);
-  std::unique_ptr<Communicator> comm(new Communicator(job));
-  if (!job.group.empty()) {
-    comm->group_hash_ = static_cast<std::uint32_t>(std::hash<std::string>()(job.group)) | 1;
-  }
-  if (job.size > 1) {
-    if (auto ok = comm->connect(parent); !ok) {
-      // Of a group its parent tells, which may know better who was lost.
-      const bool lost = ok.error().code == Errc::peer_lost;
-      if (lost && parent == nullptr) note_peer_lost(job, ok.error());
-      return ok.error();
-    }
-    add_process_events(*comm);
-  }
-  return comm;
-}
-
-std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
-  std::unique_ptr<Communicator> comm(new Communicator(JobView()));
-  comm->abort_.raise(error);
-  return comm;
-}
-
-Communicator::~Communicator() {
-  remove_process_events(*this);
-  if (device_) (void)device_->settle();
-  // Nobody can wait for what is still under way.
-  if (completions_.under_way() > 0) abort();
-  collectives_.stop();
-  messages_.stop();
-  deaths_.reset();
-  links_.reset();
-}
-
-Result<void> Communicator::connect(const AbortFlag* parent) {
-  allow_descriptors(job_);
-  const std::string& folder = job_.round_dir;
-  flight_ = FlightRecorder::of_process(
-      folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
-  auto met = meet(job_, abort_, parent);
-  if (!met) return met.error();
-  const bool one_host = met->mesh.one_host();
-  std::vector<Links::Peer> links;
-  std::vector<UniqueFd> data, messages;
-  std::vector<std::vector<UniqueFd>> more_data;
-  for (auto& peer : met->mesh.peers) {
-    data_sockets_.push_back(peer.data.get());
-    data_sockets_.push_back(peer.messages.get());
-    who_.push_back(peer.who);
-    links.push_back({std::move(peer.who), std::move(peer.link)});
-    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
-    data.push_back(std::move(peer.data));
-    more_data.push_back(std::move(peer.more_data));
-    messages.push_back(std::move(peer.messages));
-  }
-  // Forced sockets hide which ranks share this host's cores: perhaps all.
-  const int local_ranks =
-      job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
-  job_.local_cores = met->cores;  // groups go by it, too
-  const StreamOptions options{
-      .local_ranks = local_ranks, .usable_cores = met->cores, .agreed_cores = met->least_cores};
-  const auto open = [&](std::vector<UniqueFd> sockets,
-                        std::vector<std::vector<UniqueFd>> more = {}) {
-    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,
-                             std::move(more));
-  };
-  auto for_messages = open(std::move(messages));
-  if (!for_messages) return for_messages.error();
-  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  StreamPlane* between = nullptr;
-  if (met->shared && one_host) {
-    plane_ = std::move(met->shm);
-    regions_ = std::move(met->regions);
-    exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(data), abort_);
-  } else {
-    auto for_data = open(std::move(data), std::move(more_data));
-    if (!for_data) return for_data.error();
-    auto stream =
-        make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
-    between = stream.get();
-    if (group_hash_ == 0) {
-      stream->tell_links([flight = flight_](int peer, std::uint64_t bytes, Duration time) {
-        flight->received(peer, bytes, time);
-      });
-    }
-    plane_ = std::move(stream);
-  }
-  if (!one_host) {
-    // Before the links are watched: a rank that is done with this may leave or abort at once, and
-    // what it told is there all the same for those that are not.
-    auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
-    if (!layered) return named_in_job(layered.error());
-  }
-  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout,
-                              [this](Error error) { return named_in_job(std::move(error)); });
-  if (!watched) return watched.error();
-  links_ = std::move(*watched);
-  // A group ends with the communicator that it was split from.
-  if (job_.group.empty() && !met->lives.words.empty()) {
-    watch_for_deaths(met->locals, std::move(met->lives));
-  }
-  failpoint("communicator.joined");
-  return {};
-}
-
-void Communicator::watch_for_deaths(const std::vector<int>& locals, Lives lives) {
-  const auto own = std::find(locals.begin(), locals.end(), job_.rank) - locals.begin();
-  deaths_ = DeathWatch::start(static_cast<int>(own), std::move(lives), [this, locals](int local) {
-    links_->died(locals[static_cast<std::size_t>(local)]);
-  });
-}
-
-CallRoll Communicator::call_roll() {
-  return [this](std::uint64_t seq) { return links_ ? links_->call_roll(seq) : RollCall{}; };
-}
-
-// Shared memory on each host and sockets between them, where all ranks agree that it can be done.
-Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
-                                 std::unique_ptr<Plane> local, StreamPlane& between) {
-  struct Told {
-    std::int32_t host = 0;  // the first rank there
-    std::int32_t codec = 0;
-    std::int64_t round_trip_ns = 0;
-  };
-  const Told own{.host = locals.front(),
-                 .codec = static_cast<std::int32_t>(job_.codec),
-                 .round_trip_ns = between.round_trip().count()};
-  std::vector<Told> told(static_cast<std::size_t>(job_.size));
-  failpoint("communicator.connected");
-  const TimePoint now = steady_now();
-  auto exchanged = plane_->run({.collective = Collective::all_gather,
-                                .in = &own,
-                                .out = told.data(),
-                                .count = sizeof own,
-                                .dtype = DL_UINT8,
-                                .deadline = deadline_after(now, job_.init_timeout),
-                                .begun = now});
-  if (!exchanged) {
-    Error error = exchanged.error();
-    error.what = "init: " + error.what;
-    return error;
-  }
-  std::vector<int> host_of;
-  Duration round_trip{};
-  for (std::size_t r = 0; r < told.size(); ++r) {
-    host_of.push_back(told[r].host);
-    round_trip = std::max(round_trip, Duration(told[r].round_trip_ns));
-    if (told[r].codec == own.codec) continue;
-    return Error{
-        .code = Errc::mismatch,
-        .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
-        .rank = static_cast<int>(r)};
-  }
-  failpoint("communicator.planned");
-  between.plan_for(round_trip);
-  const HostMap hosts(host_of);
-  const bool several = locals.size() > 1;
-  if (!hosts.even() || (several ? !shared : job_.codec == WireCodec::none)) return {};
-  plane_ = make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_,
-                              job_.codec, call_roll());
-  return {};
-}
-
-void Communicator::on_forked() {
-  forked_ = true;
-  links_->close_in_child();
-  for (const int fd : data_sockets_) {
-    if (fd >= 0) ::close(fd);
-  }
-}
-
-void Communicator::on_exit() { links_->say_goodbye(); }
 
 const char* Communicator::transport() const {
   if (job_.size == 1) return "self";
@@ -608,7 +402,7 @@ Result<void> Communicator::finish(Result<void> done) {
   if (links_) links_->abort(first);  // tells the others, once
   abort_.raise(first);
   const Error error = abort_.error();
-  if (error.code == Errc::peer_lost && !noted_.exchange(true)) note_peer_lost(job_, error);
+  if (error.code == Errc::peer_lost) note_peer_lost(error);
   return error;
 }
 

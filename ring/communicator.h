@@ -134,6 +134,7 @@ class Communicator : private ProcessEvents {
   void explain_once(const Call& call, const Plane& plane);
   void serve_collectives(OperationQueue& queue);
   Error named_in_job(Error error) const;
+  void note_peer_lost(const Error& error);
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   JobView group_view(const std::vector<int>& ranks, const std::string& name) const;
