@@ -1,0 +1,400 @@
+// JobCore on several nodes: they are lost and come back, and so does the one that leads.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "elastic/job_driver.h"
+#include "tests/unit/elastic/job_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+// So many workers on each of two nodes.
+JobConfig on_two_nodes(int each, int restarts, int min_size) {
+  JobConfig config = of(2 * each, restarts);
+  config.min_size = min_size;
+  for (Slot slot = 0; slot < config.size; ++slot) config.nodes.push_back(slot / each);
+  return config;
+}
+
+// All that runs there is gone, and nobody tells.
+void lose_node(JobWorld& world, int node, const JobConfig& config) {
+  for (Slot slot = 0; slot < JobCore::slots(config); ++slot) {
+    if (config.nodes[static_cast<std::size_t>(slot)] != node) continue;
+    world.running.erase(slot);
+    world.left.erase(slot);
+  }
+  world.feed(JobCore::NodeLost{node});
+}
+
+JobConfig one_on_each_of(int nodes, int min_size, int restarts) {
+  JobConfig config{.size = nodes, .min_size = min_size, .max_size = nodes};
+  config.restarts.limit.restarts = restarts;
+  for (int node = 0; node < nodes; ++node) config.nodes.push_back(node);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a lost node is waited for, and its ranks come back with it") {
+  const auto config = on_two_nodes(2, 1, 4);
+  JobWorld world(config);
+  lose_node(world, 1, config);
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1});
+  CHECK(world.losts == std::vector<int>{2});
+  CHECK(world.core.waits_for() == "rank 2 to have its host back, rank 3 to have its host back");
+  CHECK(world.core.deadline() == kStart + 600s);
+  CHECK(world.starts == 4);
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.starts == 6);
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.core.restarts_used() == 1);
+  CHECK(world.stopped.empty());
+}
+
+TEST_CASE("a node that does not come back ends the job") {
+  const auto config = on_two_nodes(2, 5, 4);
+  JobWorld world(config);
+  lose_node(world, 0, config);
+  world.rejoin_all();
+  world.now += 600s;
+  world.feed(JobCore::Clock{});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+  CHECK(world.finish->why.find("did not come back") != std::string::npos);
+}
+
+TEST_CASE("a job that may shrink goes on without the lost node, and grows when it is back") {
+  for (const int restarts : {0, 3}) {
+    const auto config = on_two_nodes(2, restarts, 1);
+    JobWorld world(config);
+    lose_node(world, 0, config);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{2, 3});
+    CHECK(world.announced == std::vector<int>{1, 2});
+    world.feed(JobCore::NodeBack{0});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{2, 3, 0, 1});
+    CHECK(world.core.size() == 4);
+    for (const Slot slot : world.core_members()) world.succeed(slot);
+    CHECK(world.finish->end == JobEnding::succeeded);
+  }
+}
+
+TEST_CASE("spares on another node take a lost node's ranks") {
+  JobConfig config = of(2, 3, 1);
+  config.nodes = {0, 1, 0};
+  JobWorld world(config);
+  lose_node(world, 1, config);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 2});
+  CHECK_FALSE(world.running.contains(1));  // the next spare, once its node is back
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.running.at(1) == -1);
+}
+
+TEST_CASE("a round that is wholly out of reach may go on, and no other begins meanwhile") {
+  JobConfig config = of(2, 3, 2);
+  config.nodes = {0, 1, 2, 2};
+  config.node_ends = 6s;
+  JobWorld world(config);
+  world.feed(JobCore::NodeLost{0});
+  CHECK(world.announced == std::vector<int>{1});  // rank 1 has not left it yet
+  world.feed(JobCore::NodeLost{1});
+  CHECK(world.announced == std::vector<int>{1});
+  CHECK(world.core.deadline() == kStart + 6s);
+  SUBCASE("until one of its nodes is back without it") {
+    world.running.erase(1);
+    world.feed(JobCore::NodeBack{1});
+    CHECK(world.announced.size() == 2);
+  }
+  SUBCASE("until its nodes must have ended it") {
+    world.now = kStart + 6s;
+    world.feed(JobCore::Clock{});
+    CHECK(world.announced.size() == 2);
+    CHECK(world.roster == Slots{2, 3});
+  }
+  SUBCASE("by the next leader neither") {
+    JobWorld next(config, world, {0, 1});
+    for (const Slot slot : {2, 3}) next.rejoin(slot);
+    CHECK(next.announced == std::vector<int>{1});
+    next.now += 6s;
+    next.feed(JobCore::Clock{});
+    CHECK(next.announced.size() == 2);
+  }
+}
+
+TEST_CASE("plain programs go on together, with fewer where they may") {
+  auto config = on_two_nodes(2, 1, 2);
+  JobWorld world(config, false);
+  lose_node(world, 1, config);
+  CHECK(world.core.size() == 2);
+  CHECK(world.starts == 6);
+  config.min_size = 4;
+  JobWorld all(config, false);
+  lose_node(all, 1, config);
+  CHECK(all.running.empty());
+  all.feed(JobCore::NodeBack{1});
+  CHECK(all.starts == 8);
+  CHECK(all.core.state() == JobState::active);
+}
+
+TEST_CASE("a node that is lost while the job ends has ended") {
+  const auto config = on_two_nodes(1, 0, 2);
+  JobWorld world(config);
+  world.stubborn = {1};
+  world.fail(0);
+  CHECK_FALSE(world.finish);
+  lose_node(world, 1, config);
+  CHECK(world.finish.has_value());
+}
+
+TEST_CASE("a job does not grow beyond the nodes that are there") {
+  auto config = on_two_nodes(2, 0, 1);
+  config.size = 2;
+  JobCore core(config);
+  CHECK(core.step(kStart, JobCore::NodeLost{1}).empty());
+  JobWorld world(config);
+  lose_node(world, 1, config);
+  world.feed(JobCore::Resize{4});
+  CHECK(world.core.target_size() == 2);
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.core.size() == 4);
+}
+
+TEST_CASE("a job that began with fewer nodes grows by those that come later") {
+  auto config = on_two_nodes(2, 0, 2);
+  config.size = 2;
+  JobWorld world(config, true, {1});
+  CHECK(world.roster == Slots{0, 1});
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 0);
+  lose_node(world, 1, config);  // and again
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+}
+
+TEST_CASE("members leave a node that is to be lost, one a commit, and come back with another") {
+  JobWorld world(on_two_nodes(2, 0, 2));
+  world.feed(JobCore::NodeDrain{0});
+  CHECK(world.losts == std::vector<int>{-1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 2, 3});
+  CHECK(world.stopped == Slots{1});
+  CHECK_FALSE(world.core.nobody_on(0));
+  world.feed(JobCore::Progress{2, 1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{2, 3});
+  CHECK(world.core.nobody_on(0));
+  CHECK_FALSE(world.core.nobody_on(1));
+  CHECK(world.core.restarts_used() == 0);
+  world.feed(JobCore::Resize{4});  // not there
+  CHECK(world.core.target_size() == 2);
+  world.feed(JobCore::NodeLost{0});
+  CHECK(world.announced == std::vector<int>{1, 2, 3});
+  world.feed(JobCore::NodeBack{0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{2, 3, 0, 1});
+}
+
+TEST_CASE("who is needed stays on a node that is to be lost, until others have come") {
+  auto config = on_two_nodes(2, 0, 2);
+  config.size = 2;  // and two more may come with the second node
+  JobWorld world(config, true, {1});
+  world.feed(JobCore::NodeDrain{0});
+  world.feed(JobCore::Progress{0, 1});
+  CHECK(world.fences.empty());
+  CHECK_FALSE(world.core.nobody_on(0));
+  world.feed(JobCore::NodeBack{1});
+  for (std::uint64_t commit = 2; commit <= 4; ++commit) {
+    world.rejoin_all();
+    world.feed(JobCore::Progress{2, commit});
+  }
+  CHECK(world.roster == Slots{2, 3});
+  CHECK(world.core.nobody_on(0));
+}
+
+TEST_CASE("with the scope of a node, those on other nodes stay") {
+  auto config = on_two_nodes(2, 3, 4);
+  config.scope = RestartScope::node;
+  JobWorld world(config);
+  world.fail(3);
+  CHECK(world.stopped == Slots{2});
+  world.rejoin_all();
+  CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+}
+
+// -- Another leader
+
+TEST_CASE("the next leader's first round has a new number and the processes that are there") {
+  const JobConfig config = one_on_each_of(3, 1, 2);
+  const JobWorld first(config);
+  JobWorld world(config, first);
+  CHECK(world.fences.back() > first.announced.back());
+  CHECK(world.announced == first.announced);  // they have not left the old one yet
+  world.rejoin_all();
+  for (const Slot slot : {0, 1, 2}) world.rejoin(slot);
+  REQUIRE(world.announced.size() == 2);
+  CHECK(world.roster == first.roster);
+  CHECK(world.starts == 0);
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a node that was lost with its leader is one failure; the others go on without it") {
+  const JobConfig config = one_on_each_of(3, 2, 2);
+  const JobWorld first(config);
+  JobWorld world(config, first, {0});
+  for (const Slot slot : {1, 2}) world.rejoin(slot);
+  CHECK(world.roster == std::vector<Slot>{1, 2});
+  CHECK(world.starts == 0);
+  CHECK(world.core.restarts_left(world.now) == 1);
+  world.feed(JobCore::NodeBack{0});
+  for (const Slot slot : {1, 2}) world.rejoin(slot);
+  CHECK(world.roster.size() == 3);
+  JobWorld third(config, world, {1});
+  CHECK(third.core.restarts_left(third.now) == 0);
+  JobWorld fourth(config, third, {0});
+  REQUIRE(fourth.finish);
+  CHECK(fourth.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("a process that ended while nobody led is started again in its place") {
+  const JobConfig config = one_on_each_of(2, 1, 2);
+  JobWorld first(config);
+  first.running.erase(1);
+  JobWorld world(config, first);
+  world.rejoin(0);
+  CHECK(world.starts == 1);
+  CHECK(world.roster == std::vector<Slot>{0, 1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
+TEST_CASE("what a host lost whose agent was started again with the leader is one failure") {
+  JobConfig config = one_on_each_of(4, 1, 1);
+  config.nodes = {0, 0, 1, 1};
+  JobWorld first(config);
+  first.running.erase(0);
+  first.running.erase(1);
+  JobWorld world(config, first);
+  world.rejoin(2);
+  world.rejoin(3);
+  CHECK_FALSE(world.finish);
+  CHECK(world.starts == 2);
+  CHECK(world.roster == std::vector<Slot>{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 1);
+}
+
+TEST_CASE("programs that do not take part in rounds are started again by the next leader") {
+  const JobConfig config = one_on_each_of(2, 1, 2);
+  const JobWorld first(config, false);
+  JobWorld world(config, first);
+  CHECK(world.stopped == std::vector<Slot>{0, 1});
+  CHECK(world.starts == 2);
+  CHECK(world.core.round() > first.core.round());
+}
+
+TEST_CASE("a job whose members have all finished is over under the next leader") {
+  JobCore core(one_on_each_of(2, 1, 0));
+  const JobCore::Found a{.slot = 0, .done = true, .round = 1},
+      b{.slot = 1, .done = true, .round = 1};
+  JobCore::Resume resume;
+  resume.was.round = resume.was.live = 1;
+  resume.was.roster = {0, 1};
+  resume.found = {a, b};
+  const auto actions = core.step(kStart, resume);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<JobCore::Finish>(actions.front()).end == JobEnding::succeeded);
+}
+
+TEST_CASE("what a lost leader had decided about a member stands") {
+  const JobCore::Found member{.slot = 0, .linked = true, .in_round = 3, .round = 3, .version = 8},
+      other{.slot = 1, .linked = true, .in_round = 3, .round = 3, .version = 8},
+      spare{.slot = 2, .linked = true, .ready = true, .round = 1};
+  JobConfig config;
+  config.size = config.max_size = 2;
+  config.min_size = config.spares = 1;
+  JobCore::Resume resume;
+  resume.was = {.round = 4, .live = 3, .wished_size = 2};
+  resume.found = {member, other, spare};
+  const auto stopped = [&] {
+    JobCore core(config);
+    std::vector<std::pair<Slot, int>> all;
+    for (const auto& action : core.step(kStart, resume)) {
+      const auto* stop = std::get_if<JobCore::StopWorkers>(&action);
+      if (stop != nullptr) all.emplace_back(stop->slots.front(), stop->signal);
+    }
+    return all;
+  };
+  SUBCASE("replaced: it is killed, though nobody was told") {
+    resume.was.roster = {2, 1};
+    CHECK(stopped() == std::vector<std::pair<Slot, int>>{{0, SIGKILL}});
+  }
+  SUBCASE("left out: it goes when the others have their round") {
+    resume.was.wished_size = 1;
+    resume.was.roster = {1};
+    resume.was.leaving = {{0, 0}};
+    CHECK(stopped().empty());
+    resume.found[1].ready = true;
+    CHECK(stopped() == std::vector<std::pair<Slot, int>>{{0, SIGTERM}});
+  }
+}
+
+TEST_CASE("who was in the newest round that may have got on") {
+  const JobRecord record{.round = 5, .live = 3, .roster = {0, 2}};
+  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 3, .round = 3}}));
+  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 2, .round = 2}}));  // not told of 3 yet
+  CHECK(JobCore::holds(record, {{.slot = 2, .round = 3}}));                 // not linked
+  CHECK_FALSE(JobCore::holds(record, {{.slot = 2, .round = 4}}));
+  CHECK_FALSE(JobCore::holds(record, {{.slot = 1, .round = 3}}));
+  CHECK_FALSE(JobCore::holds(record, {}));
+}
+
+TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
+  struct Hands : JobDriver::Hands {
+    TimePoint now() override { return kStart; }
+    bool writes_down() const override { return true; }
+    void write_down(const JobRecord& record, std::function<void()> then) override {
+      records.push_back(record);
+      written.push_back(std::move(then));
+    }
+    void perform(const JobCore::StartWorkers& start) override {
+      for (const auto& place : start.places) started.push_back(place.slot);
+    }
+    void perform(const JobCore::StopWorkers&) override {}
+    void perform(const JobCore::HandOn&) override {}
+    void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
+    void perform(const JobCore::Announce&) override {}
+    void perform(const JobCore::Finish&) override { ++finished; }
+    std::vector<JobRecord> records;
+    std::vector<std::function<void()>> written;
+    std::vector<Slot> started;
+    std::vector<int> fences;
+    int finished = 0;
+  } hands;
+  Pump pump;
+  JobDriver driver(one_on_each_of(3, 2, 2), pump, hands);
+  driver.feed(JobCore::Start{});
+  REQUIRE(hands.records.size() == 1);
+  CHECK(hands.records[0].round == 1);
+  CHECK(hands.started.empty());
+  driver.feed(JobCore::NodeLost{2});
+  CHECK(hands.fences.empty());
+  REQUIRE(hands.records.size() == 2);
+  CHECK(hands.records[1].round == 2);
+  hands.written[0]();
+  CHECK(hands.started == std::vector<Slot>{0, 1});
+  CHECK(hands.fences.empty());
+  hands.written[1]();
+  CHECK(hands.fences == std::vector<int>{2});
+}
