@@ -143,6 +143,7 @@ class Communicator : private ProcessEvents {
   void on_exit() override;
 
   JobView job_;
+  std::vector<int> locals_;       // the ranks that share this host's cores
   std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" of each, as the job numbers it
   // Destroyed from the bottom up: the watch first (it calls the links), then the links (their
   // thread raises the flag), then the planes (their wakers are called by the flag), the flag last.

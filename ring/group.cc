@@ -11,6 +11,7 @@
 
 #include "base/failpoint.h"
 #include "ring/communicator.h"
+#include "ring/hosts.h"
 #include "ring/meeting.h"
 
 namespace dlaunch {
@@ -81,8 +82,7 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
     if (rank == job_.rank) group.rank = r;
     group.world_ranks.push_back(job_.world_rank(rank));
   }
-  // Other groups may be at work at the same time: each has its share of the cores.
-  group.local_cores = std::max(1, job_.local_cores * group.size / job_.size);
+  group.local_cores = cores_of_group(job_.local_cores, locals_, ranks);
   group.hosts_store = false;  // whoever serves it does so already
   // They are all there: it is an operation, too, and ends with the limit of one.
   if (job_.op_timeout >= Duration::zero()) {

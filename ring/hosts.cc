@@ -1,6 +1,7 @@
 #include "ring/hosts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace dlaunch {
@@ -35,6 +36,13 @@ std::vector<int> HostMap::column(int local_index) const {
   std::vector<int> members;
   for (const auto& ranks : hosts_) members.push_back(ranks[static_cast<std::size_t>(local_index)]);
   return members;
+}
+
+int cores_of_group(int cores, const std::vector<int>& locals, const std::vector<int>& members) {
+  const auto here = std::count_if(members.begin(), members.end(), [&](int rank) {
+    return std::find(locals.begin(), locals.end(), rank) != locals.end();
+  });
+  return std::max(1, static_cast<int>(cores * here / std::max<long>(1, std::ssize(locals))));
 }
 
 }  // namespace dlaunch

@@ -29,4 +29,8 @@ class HostMap {
   std::vector<int> host_of_;  // index into hosts_
 };
 
+// How many of a host's cores are a group's: the ranks `locals` share them, and other groups may be
+// at work at the same time. At least one.
+int cores_of_group(int cores, const std::vector<int>& locals, const std::vector<int>& members);
+
 }  // namespace dlaunch

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -88,12 +89,15 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     more_data.push_back(std::move(peer.more_data));
     messages.push_back(std::move(peer.messages));
   }
-  // Forced sockets hide which ranks share this host's cores: perhaps all.
-  const int local_ranks =
-      job_.transport == "tcp" ? job_.size : static_cast<int>(met->locals.size());
+  locals_ = met->locals;
+  if (job_.transport == "tcp") {  // which hides who they are: perhaps all
+    locals_.resize(static_cast<std::size_t>(job_.size));
+    std::iota(locals_.begin(), locals_.end(), 0);
+  }
   job_.local_cores = met->cores;  // groups go by it, too
-  const StreamOptions options{
-      .local_ranks = local_ranks, .usable_cores = met->cores, .agreed_cores = met->least_cores};
+  const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
+                              .usable_cores = met->cores,
+                              .agreed_cores = met->least_cores};
   const auto open = [&](std::vector<UniqueFd> sockets,
                         std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,

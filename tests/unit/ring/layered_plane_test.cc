@@ -31,6 +31,15 @@ TEST_CASE("hosts: ranks are grouped by their leaders, evenly or not, and nonsens
   }
 }
 
+TEST_CASE("hosts: a group has the share of its members there in a host's cores") {
+  CHECK(cores_of_group(8, {0, 1, 2, 3}, {1, 2}) == 4);
+  CHECK(cores_of_group(8, {0, 1, 2, 3}, {4, 5, 6, 7}) == 1);
+  CHECK(cores_of_group(8, {4, 5, 6, 7}, {4, 5, 6, 7}) == 8);  // of eight ranks on two hosts
+  CHECK(cores_of_group(8, {4, 5, 6, 7}, {0, 5}) == 2);
+  CHECK(cores_of_group(2, {0, 1, 2, 3}, {0}) == 1);
+  CHECK(cores_of_group(0, {}, {0}) == 1);
+}
+
 TEST_CASE(
     "codec: what comes back is near, zeros and small blocks included, and NaN is not hidden") {
   std::mt19937 random(1);
