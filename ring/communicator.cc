@@ -192,7 +192,10 @@ Result<void> Communicator::run(Call call) {
   const TimePoint now = steady_now();
   call.begun = now;
   call.deadline = deadline_after(now, job_.op_timeout);
-  links_->enter(call.seq, signature_of(call, job_.size));
+  call.past = past_;
+  const CallSignature signature = signature_of(call, job_.size);
+  if (traits_of(call.collective).rooted) past_ = rooted_past(past_, signature);
+  links_->enter(call.seq, signature);
   if (job_.explains && !on_device) explain_once(call, *plane_);
   const auto ticket = flight_->begin(now, call, group_hash_);
   const auto ended = [this, ticket, seq = call.seq](bool failed) {

@@ -161,6 +161,7 @@ class Communicator : private ProcessEvents {
   std::shared_ptr<ShmRegions> regions_;    // of allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
   std::uint64_t seq_ = 0;
+  std::uint16_t past_ = 0;       // Call::past
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none
   void* stream_ = nullptr;
   bool ordered_ = false;  // set_stream_ordered()

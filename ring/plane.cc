@@ -31,9 +31,13 @@ std::string_view name_at(const std::string_view (&names)[N], std::size_t index) 
   return index < N ? names[index] : "unknown";
 }
 
+Collective collective_of(const CallSignature& s) {
+  return static_cast<Collective>(s.packed & (kWithCounts - 1));
+}
+
 std::string describe(const CallSignature& s) {
   const bool with_counts = (s.packed & kWithCounts) != 0;
-  const auto collective = static_cast<Collective>(s.packed & (kWithCounts - 1));
+  const Collective collective = collective_of(s);
   const auto& traits = traits_of(collective);
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
@@ -150,7 +154,8 @@ Delivery delivery(const Shape& shape, int giver, int taker) {
 }
 
 CallSignature signature_of(const Call& call, int ranks) {
-  const auto root = static_cast<std::uint32_t>(call.root & 0xffff);
+  const bool rooted = traits_of(call.collective).rooted;
+  const auto root = static_cast<std::uint32_t>(rooted ? call.root & 0xffff : users_call(call).past);
   const bool with_counts = call.counts != nullptr;
   return CallSignature{.count = with_counts ? hash_of(call.counts, ranks) : call.count,
                        .packed = static_cast<std::uint32_t>(call.collective) |
@@ -160,7 +165,22 @@ CallSignature signature_of(const Call& call, int ranks) {
                        .seq = static_cast<std::uint32_t>(call.seq)};
 }
 
+// Two pasts that differ in one root stay different, for 31 is odd.
+std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last) {
+  return static_cast<std::uint16_t>(past * 31U + (last.packed ^ last.packed >> 16));
+}
+
 Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b) {
+  CallSignature with_past_of_b = a;
+  with_past_of_b.packed = (a.packed & 0xffff) | (b.packed & ~0xffffU);
+  if (with_past_of_b == b && !traits_of(collective_of(a)).rooted) {
+    return Error{
+        .code = Errc::mismatch,
+        .what = fmt::format("collective #{}, {}: rank {} and rank {} gave different roots, "
+                            "or made different calls with a root, before it",
+                            a.seq, describe(a), rank_a, rank_b),
+        .rank = rank_b};
+  }
   return Error{.code = Errc::mismatch,
                .what = fmt::format("collective #{}: rank {} called {}, rank {} called {}", a.seq,
                                    rank_a, describe(a), rank_b, describe(b)),

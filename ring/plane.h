@@ -87,18 +87,22 @@ struct Call {
   const Call* step_of = nullptr;
   TimePoint begun{};  // for error texts; of the user's call where this is a step
   DeviceTask task;
+  std::uint16_t past = 0;  // rooted_past() of the communicator; of the user's call
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
   std::uint64_t count = 0;   // with Call::counts: a hash of them
-  std::uint32_t packed = 0;  // collective, whether with counts, dtype, op, root
+  std::uint32_t packed = 0;  // collective, whether with counts, dtype, op, root or Call::past
   std::uint32_t seq = 0;     // low half of Call::seq
 
   bool operator==(const CallSignature&) const = default;
 };
 CallSignature signature_of(const Call& call, int ranks);
+// A hash of the rooted calls so far, one more being the last. Where ranks differ in a root, nobody
+// may be waiting for them: their next call without a root carries it, and tells.
+std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last);
 
 // What the movements of a call depend on, apart from where its buffers lie.
 struct Shape {

@@ -40,7 +40,8 @@ typedef enum dl_result {
   DL_ERR_PEER_LOST = 4,   /* a rank died or left, or its host has been silent for
                              DLAUNCH_LINK_TIMEOUT or 5 s; dl_peer_lost() says which. Or NCCL has
                              failed between the GPUs: the round is over, and no rank is named */
-  DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both */
+  DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both. Where roots differ
+                             it may only be found by the next collective without one */
   DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
   DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */
   DL_ERR_UNSUPPORTED = 8, /* valid, but not in this build or for this type */

@@ -101,6 +101,32 @@ TEST_CASE("api: different calls in which all wait are told long before their dea
   }
 }
 
+// A broadcast's roots wait for nobody, and whoever waits for one of them finds what it expects.
+TEST_CASE("api: roots that differ are told by the next call in which all wait, if not before") {
+  for (const char* transport : kTransports) {
+    for (const int count : {4, 500000}) {
+      Together<3> failed;
+      all_well({3, transport}, [&](int rank, dl_comm*& comm) {
+        std::vector<float> x(static_cast<std::size_t>(count), 1.0F);
+        EXPECT(dl_broadcast(comm, x.data(), x.size(), DL_FLOAT32, 1) == DL_OK);
+        EXPECT(dl_barrier(comm) == DL_OK);
+        auto told = dl_broadcast(comm, x.data(), x.size(), DL_FLOAT32, rank == 0 ? 0 : 1);
+        std::string text = dl_last_error(comm);
+        if (told == DL_OK) {
+          told = dl_all_reduce(comm, x.data(), x.data(), 2, DL_FLOAT32, DL_SUM);
+          text = dl_last_error(comm);
+        }
+        failed.come(rank);
+        EXPECT(told == DL_ERR_MISMATCH);
+        EXPECT(text.find("rank 0") != text.npos);
+        EXPECT((text.find("gave different roots") != text.npos ||
+                text.find("root 0") != text.npos || text.find("root 1") != text.npos));
+        return 0;
+      });
+    }
+  }
+}
+
 TEST_CASE("api: a group's ranks that wait in different calls are told in the job's numbers, too") {
   Together<3> failed;
   all_well({4, "tcp"}, [&](int rank, dl_comm*& comm) {
