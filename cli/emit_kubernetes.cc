@@ -16,8 +16,11 @@ namespace {
 constexpr std::size_t kLongestName = 40;  // pods add their number, a JobSet its parts
 constexpr const char* kSecretFolder = "/etc/dlaunch";
 
-// Whether a name may stand for a Service.
+// Whether a name may stand for a Service, and is a string in YAML without quotes.
 bool is_label(const std::string& name) {
+  static const std::set<std::string> no_strings = {"true", "false", "yes", "no",  "on",
+                                                   "off",  "y",     "n",   "null"};
+  if (no_strings.contains(name)) return false;
   const auto good = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !name.empty() && name.size() <= kLongestName && name[0] >= 'a' && name[0] <= 'z' &&
          good(name.back()) &&

@@ -1,5 +1,6 @@
 #include "cli/machine.h"
 
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -149,11 +151,22 @@ std::vector<std::string> whole_environment() {
   return all;
 }
 
+// Text without "#!" the system does not execute, whatever the file's mode says.
+bool is_bare_text(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  char text[2] = "";
+  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
+  if (n < 0 || (text[0] == '#' && text[1] == '!')) return false;
+  const auto first = static_cast<unsigned char>(text[0]);
+  return n == 0 || std::isprint(first) != 0 || std::isspace(first) != 0;
+}
+
 FileKind file_kind(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return FileKind::absent;
   if (S_ISDIR(st.st_mode)) return FileKind::folder;
-  return ::access(path.c_str(), X_OK) == 0 ? FileKind::executable : FileKind::plain;
+  const bool may = ::access(path.c_str(), X_OK) == 0;
+  return may && !is_bare_text(path) ? FileKind::executable : FileKind::plain;
 }
 
 Result<void> can_create(const std::string& path) {

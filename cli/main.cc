@@ -72,6 +72,9 @@ int run(const std::vector<std::string>& given) {
   if (options->help) return print(help_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
 
+  if (doctor) {
+    if (auto ok = check_doctor(options->program); !ok) return give_up(ok.error());
+  }
   if (auto ok = check_emit(*options); !ok) return give_up(ok.error());
   if (options->emit) return emit(*options);
   auto built = build_plan(*options, this_machine());

@@ -31,11 +31,12 @@ constexpr Foreign kForeign[] = {
     {"signals-to-handle forward-signals", "signals are passed on; leave it out"},
     {"outfile-pattern errfile-pattern", "use --log-dir"},
     {"merge-stderr-to-stdout", "use 2>&1"},
-    {"min-np max-np min-num-proc max-num-proc host-discovery-script",
-     "this version runs a fixed number of workers: use -n"},
     {"reset-limit", "use --max-restarts"},
-    {"ssh-port p start-timeout network-interface gloo mpi",
-     "this version runs on one machine; leave it out"},
+    {"ssh-port p", "use --ssh-command 'ssh -p PORT'"},
+    {"ssh-identity-file", "use --ssh-command 'ssh -i FILE'"},
+    {"start-timeout elastic-timeout", "use --join-timeout"},
+    {"network-interface network-interfaces nics", "use --interface"},
+    {"gloo mpi", "the program chooses how to communicate; leave it out"},
 };
 
 }  // namespace

@@ -99,6 +99,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   bool led_elsewhere_ = false;
   bool ending_ = false;
   bool interrupted_ = false;
+  bool all_start_again_ = false;  // and were told of, since the last end
 };
 
 JobConfig job_config(const Plan& plan) {
@@ -391,6 +392,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
   if (start.all) {
     if (start.round > crew_.first_round()) {
       story_.tell_restart(job());
+      all_start_again_ = true;
       node_->kill_leftovers();
     }
     story_.begin_round(start.round, job().size());
@@ -426,6 +428,7 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
   story_.ended(end);
   care_->gone(end.rank);
   const int size_before = job().size();
+  all_start_again_ = false;
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
                       .consequence = end.peer_lost >= 0,
@@ -435,7 +438,7 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
                       .ran = end.ended - end.started});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
   node_->kill_leftovers();
-  if (well) return;
+  if (well || all_start_again_) return;  // of which the start has told
   if (job().some_stay()) return tell_loss(slot, end, size_before);
   const std::string pause = pause_before(slot);
   if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);

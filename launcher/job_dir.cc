@@ -44,7 +44,10 @@ void sweep(const std::string& tmp) {
 
 std::string folder_for_jobs() {
   const char* tmp = ::getenv("TMPDIR");
-  return tmp != nullptr && *tmp != '\0' ? tmp : "/tmp";
+  if (tmp == nullptr || *tmp == '\0') return "/tmp";
+  std::error_code ec;  // absolute, for workers may have another working folder than we do
+  const auto whole = fs::absolute(tmp, ec);
+  return ec ? tmp : whole.string();
 }
 
 std::vector<std::string> running_job_dirs(const std::string& tmp) {

@@ -108,7 +108,7 @@ std::string interpreter_of(const std::string& path) {
   line = line.substr(0, line.find('\n'));
   const auto from = line.find_first_not_of(" \t");
   if (from == std::string::npos) return "";
-  return line.substr(from, line.find_first_of(" \t\r", from) - from);
+  return line.substr(from, line.find_first_of(" \t", from) - from);
 }
 
 std::string explain_exec(const SpawnRequest& request, int err) {
@@ -118,6 +118,8 @@ std::string explain_exec(const SpawnRequest& request, int err) {
   const bool exists = ::stat(path.c_str(), &st) == 0;
   if (err == ENOENT && exists) {
     const auto interpreter = interpreter_of(path);
+    if (interpreter.ends_with('\r'))
+      return what + "its lines end as on Windows, with CR LF: convert it, as dos2unix does";
     if (!interpreter.empty()) return what + "its interpreter '" + interpreter + "' does not exist";
     return what + "the loader it needs does not exist; was it built for another system?";
   }

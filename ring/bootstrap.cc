@@ -18,7 +18,7 @@ Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::mov
 // An option if it was given, else the variable, else the default.
 Result<Duration> timeout(double option_s, const Environment& env, const char* name,
                          Duration otherwise) {
-  if (option_s >= 0) {
+  if (!(option_s < 0)) {
     if (!std::isfinite(option_s) || option_s > 1e9) return bad("a time-out is out of range");
     return Duration(static_cast<std::int64_t>(option_s * 1e9));
   }

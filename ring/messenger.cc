@@ -279,7 +279,8 @@ Error Messenger::timed_out() {
   std::for_each(receives_.begin(), receives_.end(), look);
   std::for_each(coming_.begin(), coming_.end(), look);
   return {.code = Errc::timeout,
-          .what = fmt::format("{} timed out after {}", late, format_duration(sockets_->waited()))};
+          .what = fmt::format("rank {}: {} timed out after {}", sockets_->rank(), late,
+                              format_duration(sockets_->waited()))};
 }
 
 Error Messenger::lost(int peer, int os_errno) {

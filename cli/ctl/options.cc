@@ -77,6 +77,10 @@ Options read_options(const std::vector<std::string>& words) {
   } catch (const CLI::CallForVersion& e) {
     found.options.say = std::string(e.what()) + "\n";
   } catch (const CLI::ParseError& e) {
+    const auto strange = app.remaining();
+    if (app.get_subcommands().empty() && !strange.empty()) {
+      throw Failure{kExitUsage, "there is no '" + strange.front() + "'; see --help"};
+    }
     throw Failure{kExitUsage, std::string(e.what()) + "; see --help"};
   }
   if (found.options.request && found.number >= 0) found.options.request->number = found.number;

@@ -242,6 +242,13 @@ std::vector<std::string> doctor_words(const std::vector<std::string>& words) {
   return all;
 }
 
+Result<void> check_doctor(const std::vector<std::string>& program) {
+  if (program.size() == 2 && program[1] == kDoctorWorkerWord) return {};
+  return Error{.code = Errc::usage,
+               .what = fmt::format("doctor takes options alone: leave out '{}'",
+                                   program.empty() ? "" : program[0])};
+}
+
 int run_doctor_worker() {
   const double ran_at = wall_s();
   try {

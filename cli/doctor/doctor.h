@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace dlaunch {
 
 inline constexpr const char* kDoctorWord = "doctor";
@@ -14,6 +16,8 @@ inline constexpr const char* kDoctorWorkerWord = "doctor-worker";
 
 // The words of the command line that runs the job, for those behind "doctor".
 std::vector<std::string> doctor_words(const std::vector<std::string>& words);
+// Whether that job's program is still the doctor's, not one that the words brought along.
+Result<void> check_doctor(const std::vector<std::string>& program);
 
 // One of its workers, to its exit code; rank 0's: 0 if there was no problem, 1 if there was.
 int run_doctor_worker();

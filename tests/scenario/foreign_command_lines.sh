@@ -22,6 +22,9 @@ ranks 2 ' x' dlaunch --nproc-per-node 2 --node_rank 0 --master_addr 127.0.0.1 -m
 ranks 2 '' dlaunch --nproc-per-node 2 --no-python python3 train.py
 ranks 3 '' dlaunch -np 3 --allow-run-as-root --oversubscribe --tag-output --bind-to none \
   python3 train.py
+chmod +x train.py  # as a container's COPY or a mounted disk leaves it: it has no '#!' all the same
+ranks 2 '' dlaunch --nproc-per-node 2 ./train.py
+chmod -x train.py
 echo 'localhost slots=2' >hosts
 ranks 2 '' dlaunch -hostfile hosts -wdir . -x A -x B=2 python3 train.py
 ranks 2 '' dlaunch -np 2 -machinefile hosts --timeout 60 python3 train.py

@@ -10,6 +10,11 @@ run dlaunch --nproc 2 --max-restarts 1 --log-dir logs bash -c 'echo $DLAUNCH_ROU
 expect_code 5; expect_err 'no restart: the only restart .* is used'
 [ "$(cat logs/1/0/stdout logs/2/1/stdout | tr '\n' ' ')" = "1 2 " ] || fail "log files of both rounds"
 
+# One worker is as good as all: its restart is told once.
+run dlaunch --nproc 1 --max-restarts 1 sh -c '[ $DLAUNCH_ROUND = 2 ] || exit 4'
+expect_code 0; expect_err 'failed first: exit code 4 .*; restarting all workers: round 2, 1 of 1 restarts used'
+[ "$(wc -l <err)" = 1 ] || fail "told twice: $(cat err)"
+
 # What a round leaves behind is gone before the next one begins.
 run dlaunch --nproc 1 --max-restarts 1 bash -c '
   [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }

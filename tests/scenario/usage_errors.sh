@@ -28,6 +28,8 @@ refused 64 "--nproc needs a value: N\|auto\|numa" --nproc
 refused 64 "no program given" --nproc 2
 refused 64 "no program given"
 refused 64 "no module given" -m
+refused 64 "doctor takes options alone: leave out 'touch'" doctor touch ran
+refused 64 "doctor takes options alone: leave out 'touch'" doctor --nproc 2 -- touch ran
 refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
 refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran

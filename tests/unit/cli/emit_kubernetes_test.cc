@@ -57,9 +57,10 @@ TEST_CASE("names are such as Kubernetes takes") {
   CHECK(name("./a.out") == "a-out");
   CHECK(name("3d") == "dlaunch");
   CHECK(name("x-") == "x");
+  CHECK(name("/bin/true") == "dlaunch");  // unquoted it is no string in YAML
   CHECK(name("abcdefghijabcdefghijabcdefghijabcdefghij12345") ==
         "abcdefghijabcdefghijabcdefghijabcdefghij");
-  for (const char* bad : {"Upper", "a.b", "-a", "a-", "1a", "a_b"}) {
+  for (const char* bad : {"Upper", "a.b", "-a", "a-", "1a", "a_b", "on", "null"}) {
     CHECK(emit_refused({"--emit", "kubernetes", "--image", "i", "--job-id", bad, "p"})
               .starts_with("--job-id: '" + std::string(bad) + "' is no name for Kubernetes"));
   }

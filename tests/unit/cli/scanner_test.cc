@@ -41,6 +41,20 @@ std::string scan_error(const Words& words) {
 
 }  // namespace
 
+TEST_CASE("what other launchers' options are called here exists here") {
+  for (const auto* name : {"ssh-port", "p", "ssh_identity_file", "start-timeout", "elastic-timeout",
+                           "network-interface", "reset-limit", "numa-binding", "local-addr"}) {
+    CAPTURE(name);
+    const std::string advice = advice_for(name);
+    REQUIRE(advice.starts_with("; use --"));
+    const auto option = advice.substr(8, advice.find(' ', 8) - 8);
+    CHECK(std::any_of(option_table().begin(), option_table().end(),
+                      [&](const OptionRow& row) { return row.name == option; }));
+  }
+  CHECK(advice_for("gloo") == "; the program chooses how to communicate; leave it out");
+  CHECK(advice_for("nprocs") == "; did you mean '--nproc'?");
+}
+
 TEST_CASE("long names: with '=', with a word, '-' and '_' alike") {
   CHECK(shown({"--nproc=4", "a"}) == "nproc=4 | a");
   CHECK(shown({"--nproc", "4", "a"}) == "nproc=4 | a");

@@ -35,6 +35,20 @@ std::string complaint(const std::vector<RunningJob>& jobs, const std::string& id
 
 }  // namespace
 
+TEST_CASE("a command or option that is not there is named") {
+  const auto what = [](const std::vector<std::string>& words) {
+    try {
+      (void)read_options(words);
+    } catch (const ctl::Failure& e) {
+      return e.what;
+    }
+    return std::string();
+  };
+  CHECK(what({"kill"}) == "there is no 'kill'; see --help");
+  CHECK(what({"--job", "x", "--verbose"}) == "there is no '--verbose'; see --help");
+  CHECK(what({}).find("required") != std::string::npos);
+}
+
 TEST_CASE("the commands and their numbers") {
   CHECK(read_options({"status"}).request->command == Command::status);
   CHECK(read_options({"stop"}).request->command == Command::stop);

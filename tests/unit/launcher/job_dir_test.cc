@@ -47,6 +47,17 @@ TEST_CASE("a job's folder is private, holds its secret, and is gone when removed
   CHECK(fs::is_empty(tmp.path));
 }
 
+TEST_CASE("the folder for jobs is the same one wherever a process goes") {
+  const char* before = std::getenv("TMPDIR");
+  const std::string restored = before != nullptr ? before : "";
+  for (const auto& [set, found] :
+       {std::pair("near", fs::current_path() / "near"), {"/far", "/far"}, {"", "/tmp"}}) {
+    ::setenv("TMPDIR", set, 1);
+    CHECK(fs::path(folder_for_jobs()) == found);
+  }
+  before != nullptr ? ::setenv("TMPDIR", restored.c_str(), 1) : ::unsetenv("TMPDIR");
+}
+
 TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
   const TempFolder tmp;
   auto alive = JobDir::make(tmp.path);

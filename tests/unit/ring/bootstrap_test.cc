@@ -1,5 +1,6 @@
 #include "ring/bootstrap.h"
 
+#include <cmath>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -82,6 +83,16 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   job = resolve_job(nullptr, &given, env(variables));
   CHECK(job->op_timeout < 0s);
   CHECK(job->transport == "shm");
+}
+
+TEST_CASE("a time limit is a number of seconds") {
+  for (const double wrong : {std::nan(""), HUGE_VAL, 1e10}) {
+    auto given = options();
+    given.op_timeout_s = wrong;
+    const auto job = resolve_job(nullptr, &given, env(torchrun()));
+    REQUIRE_FALSE(job);
+    CHECK(job.error().what == "a time-out is out of range");
+  }
 }
 
 TEST_CASE("started alone it is a world of one") {

@@ -146,7 +146,7 @@ TEST_CASE("a message that never comes ends at the deadline") {
                                                  .deadline = steady_now() + milliseconds(50)});
   REQUIRE(!outcome);
   CHECK(outcome.error().code == Errc::timeout);
-  CHECK(words(outcome).starts_with("recv from rank 1 (tag 4) timed out after "));
+  CHECK(words(outcome).starts_with("rank 0: recv from rank 1 (tag 4) timed out after "));
 }
 
 TEST_CASE("a message of another count or dtype is a mismatch") {
