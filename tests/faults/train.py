@@ -56,9 +56,17 @@ class Training:
         with open(f"{self.folder}/{name}", errors="replace") as file:
             return file.read()
 
-    def results(self, seconds):
-        """Waits for the end; the hashes of the model and of the losses."""
-        code = self.process.wait(seconds)
+    def results(self):
+        """Waits for the end, while one epoch follows the other; the hashes of the model and of the
+        losses."""
+        told, end = "", time.monotonic() + 2 * PATIENCE
+        while self.process.poll() is None:
+            if self.text("out") != told:
+                told, end = self.text("out"), time.monotonic() + 2 * PATIENCE
+            if time.monotonic() > end:
+                raise Broken(f"hangs after\n{told}{self.text('err')}")
+            time.sleep(0.01)
+        code = self.process.returncode
         if code != 0:
             raise Broken(f"exit code {code}:\n{self.text('err')}")
         hashes = []
@@ -109,7 +117,7 @@ def undisturbed(build, seconds, trainings):
     while True:
         begin = cpu_seconds()
         trainings.append(Training(build, epochs))
-        quiet = trainings[-1].results(seconds * 20)
+        quiet = trainings[-1].results()
         took = (cpu_seconds() - begin) / cores
         if took > 1.6 * seconds:
             print(f"undisturbed: {took:.0f} s at least, {epochs} epochs, model {quiet[0]}", flush=True)
@@ -127,12 +135,15 @@ def run(build, random, seconds):
         for _ in range(kills):
             kill_one(trainings[-1], random)
         last = time.monotonic()
-        disturbed = trainings[-1].results(seconds * 20)
+        disturbed = trainings[-1].results()
         print(f"disturbed:   {time.monotonic() - begin:.0f} s, model {disturbed[0]}; {kills} kills "
               f"in {last - begin:.0f} s, the three others kept their processes each time; losses of "
               f"{trainings[-1].text('losses').count(chr(10))} steps compared")
         if quiet != disturbed:
             raise Broken("the model or the losses differ")
+        errors = trainings[-1].text("err")
+        if errors.count("a spare takes its place") != kills:
+            raise Broken(f"not {kills} times a spare that waited took the place\n{errors}")
     finally:
         for training in trainings:
             training.close()
