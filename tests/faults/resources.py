@@ -4,7 +4,6 @@ import os
 import re
 import resource
 import select
-import signal
 import socket
 import subprocess
 import time
