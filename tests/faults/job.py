@@ -60,15 +60,51 @@ def footprint(pid):
     return memfds, resident
 
 
-def descriptors(pid):
-    """What each of its descriptors is, without numbers."""
-    kinds = []
+def targets(pid):
+    """What each of its descriptors is."""
+    found = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
-            kinds.append(re.sub(r"\d+", "", os.readlink(f"/proc/{pid}/fd/{fd}")))
+            found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
         except OSError:
-            continue
-    return collections.Counter(kinds)
+            continue  # closed by now
+    return found
+
+
+def descriptors(pid):
+    """The same, without numbers."""
+    return collections.Counter(re.sub(r"\d+", "", target) for target in targets(pid))
+
+
+def belongs_to(pid, word):
+    """That process runs, with that word in its environment: none is there in the middle of an exec."""
+    while alive(pid):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:
+            return False
+        if environment:
+            return word.encode() in environment
+        time.sleep(0.0001)
+    return False
+
+
+def strike(pid, word, number=signal.SIGKILL):
+    """A signal to that process, if it still is one of those with that word in their environment."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not belongs_to(pid, word):
+            return False
+        signal.pidfd_send_signal(process, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+    return True
 
 
 def wait_for(what, condition, seconds=PATIENCE, broken=lambda: None):
@@ -179,22 +215,10 @@ class Job:
 
     def strike(self, pid, number=signal.SIGKILL):
         """A signal to that process, if it is still this job's."""
-        try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if self.folder.encode() not in file.read():
-                    return False
-            signal.pidfd_send_signal(process, number)
-        except (OSError, ProcessLookupError):
-            return False
-        finally:
-            os.close(process)
-        if number == signal.SIGKILL:
+        done = strike(pid, self.folder, number)
+        if done and number == signal.SIGKILL:
             self.struck.add(pid)
-        return True
+        return done
 
     def strikes(self, pids, number=signal.SIGKILL):
         """All at once: who is to be killed gets no further while another one is."""
@@ -279,7 +303,8 @@ class Job:
         for of in self.rounds.values():
             for rank, pid in of.pids.items():
                 if pid not in self.struck and last.pids.get(rank) != pid:
-                    raise Broken(f"rank {rank}, pid {pid} of round {of.number}, is not in the last one")
+                    raise Broken(f"rank {rank}, pid {pid} of round {of.number}, is not in the last one\n"
+                                 f"{self.errors()}")
 
     def check_leftovers(self):
         wait_for(f"the end of {processes_of(self.folder)}", lambda: not processes_of(self.folder), 5)

@@ -4,12 +4,11 @@ import os
 import re
 import resource
 import select
-import signal
 import socket
 import subprocess
 import time
 
-from job import Broken, Skipped, footprint, processes_of
+from job import PATIENCE, Broken, Skipped, footprint, targets
 
 CASES = {}
 
@@ -29,7 +28,7 @@ def ports_of(pids):
     """TCP ports on which they listen."""
     found = set()
     for pid in pids:
-        sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        sockets = set(targets(pid))
         with open(f"/proc/{pid}/net/tcp") as table:
             for line in table.readlines()[1:]:
                 words = line.split()
@@ -157,7 +156,7 @@ def few_descriptors(start, random):
     if random.random() < 0.5:
         limit = random.randrange(8, 80)
         job = start(["--step-ms", "1"], before=["prlimit", f"--nofile={limit}:{limit}"])
-        ends_somehow(job, started=False)
+        ends_somehow(job)
         return
     job = start(["--step-ms", "1"], launcher=["--transport", random.choice(["auto", "tcp"])])
     of = job.settled()
@@ -167,10 +166,15 @@ def few_descriptors(start, random):
     resource.prlimit(whom, resource.RLIMIT_NOFILE, (limit, limit))
     job.struck.update(of.pids.values())
     job.strike(random.choice(list(of.pids.values())))
-    before = cpu_seconds(job.agent)
+    before = spent = cpu_seconds(job.agent)
     begin = time.monotonic()
-    ends_somehow(job, started=True)
-    if cpu_seconds(job.agent) - before > 0.5 * (time.monotonic() - begin) + 0.5:
+
+    def look():
+        nonlocal spent
+        spent = max(spent, cpu_seconds(job.agent))
+
+    ends_somehow(job, meanwhile=look)
+    if spent - before > 0.5 * (time.monotonic() - begin) + 0.5:
         raise Broken("the agent spins")
 
 
@@ -183,13 +187,16 @@ def cpu_seconds(pid):
         return 0
 
 
-def ends_somehow(job, started):
+def ends_somehow(job, meanwhile=lambda: None):
     """Goes on, or ends with words."""
     open(job.until, "w").close()
-    try:
-        code = job.process.wait(60)
-    except subprocess.TimeoutExpired:
-        raise Broken(f"hangs; {job.states()}\n{job.errors()}") from None
+    end = time.monotonic() + PATIENCE
+    while job.process.poll() is None:
+        meanwhile()
+        if time.monotonic() > end:
+            raise Broken(f"hangs; {job.states()}\n{job.errors()}")
+        time.sleep(0.01)
+    code = job.process.returncode
     job.read()
     if code == 0:
         job.check_rounds(False)
@@ -233,7 +240,7 @@ def full_disk(start, random):
     except Broken:
         if what != "folder":
             raise
-        return ends_somehow(job, started=False)
+        return ends_somehow(job)
     if what == "folder":
         fill(f"{disk}/filler")
     for _ in range(3):
@@ -245,7 +252,7 @@ def full_disk(start, random):
         except Broken as why:
             if what != "folder" or "dlaunch ended" not in str(why):
                 raise
-            return ends_somehow(job, started=True)
+            return ends_somehow(job)
     job.finish(keeps=False)
     if what != "folder" and "No space left" not in job.errors():
         raise Broken(f"that the disk is full is not told\n{job.errors()}")

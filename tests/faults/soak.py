@@ -5,16 +5,24 @@ import time
 
 from job import Broken, descriptors, footprint
 
-SAMPLES = 20
+SAMPLES = 12
 
 
 class Watch:
     """What some processes have open, and their memory, from time to time."""
 
-    def __init__(self, processes):
-        self.processes, self.samples = processes, []
+    def __init__(self, job, processes):
+        self.job, self.processes, self.samples = job, processes, []
+
+    def all_are_there(self):
+        spares = self.job.spares()
+        newest = self.job.rounds[max(self.job.rounds)]
+        running = {*newest.pids.values(), *spares}
+        return newest.settled() and len(spares) == 1 and self.job.struck.isdisjoint(running)
 
     def sample(self):
+        """While one is missing the agent has less open, and while ranks recover they have."""
+        self.job.wait_for("all are there, and a spare", self.all_are_there)
         self.samples.append({name: (sum(descriptors(pid).values()), *footprint(pid))
                              for name, pid in self.processes.items()})
 
@@ -37,7 +45,7 @@ def run(start, random, kills):
     of = job.settled()
     rank = random.randrange(of.size)
     immortal = of.pids[rank]
-    watch = Watch({"keeper": job.keeper, "agent": job.agent, f"rank {rank}": immortal})
+    watch = Watch(job, {"keeper": job.keeper, "agent": job.agent, f"rank {rank}": immortal})
     done, begin, latencies = 0, time.monotonic(), []
     while done < kills:
         if done * SAMPLES >= kills * len(watch.samples):

@@ -5,14 +5,16 @@ are those of an undisturbed run to the last bit."""
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 
-from job import PATIENCE, Broken, processes_of, wait_for
+from job import PATIENCE, Broken, processes_of, strike, wait_for
 
+RANKS = 4
 EVERY = 2  # seconds between two kills
 
 
@@ -24,7 +26,7 @@ class Training:
         self.job_id = os.path.basename(self.folder)
         self.environment = dict(os.environ, TMPDIR=f"{self.folder}/tmp", FAULTS_JOB=self.folder)
         self.process = subprocess.Popen(
-            [f"{build}/cli/dlaunch", "--job-id", self.job_id, "--nproc", "4", *launcher,
+            [f"{build}/cli/dlaunch", "--job-id", self.job_id, "--nproc", str(RANKS), *launcher,
              f"{build}/examples/train_fashion_mnist", "--batch", "128", "--epochs", str(epochs),
              "--model", f"{self.folder}/model", "--losses", f"{self.folder}/losses"],
             stdin=subprocess.DEVNULL, stdout=open(f"{self.folder}/out", "w"),
@@ -39,7 +41,7 @@ class Training:
             return None
         status = json.loads(asked.stdout)
         waits = [spare for spare in status["spares"] if spare["state"] == "waiting for a place"]
-        if status["state"] != "active" or status["size"] != 4 or not waits:
+        if status["state"] != "active" or status["size"] != RANKS or not waits:
             return None
         if not all(worker["elastic"] for worker in status["workers"]):
             return None
@@ -54,9 +56,17 @@ class Training:
         with open(f"{self.folder}/{name}", errors="replace") as file:
             return file.read()
 
-    def results(self, seconds):
-        """Waits for the end; the hashes of the model and of the losses."""
-        code = self.process.wait(seconds)
+    def results(self):
+        """Waits for the end, while one epoch follows the other; the hashes of the model and of the
+        losses."""
+        told, end = "", time.monotonic() + 2 * PATIENCE
+        while self.process.poll() is None:
+            if self.text("out") != told:
+                told, end = self.text("out"), time.monotonic() + 2 * PATIENCE
+            if time.monotonic() > end:
+                raise Broken(f"hangs after\n{told}{self.text('err')}")
+            time.sleep(0.01)
+        code = self.process.returncode
         if code != 0:
             raise Broken(f"exit code {code}:\n{self.text('err')}")
         hashes = []
@@ -78,8 +88,9 @@ class Training:
 def kill_one(training, random):
     """Kills one, and waits until its successor trains."""
     before = wait_for("four that train and a spare", training.pids, PATIENCE, training.ended)
-    victim = random.randrange(4)
-    os.kill(before[victim], signal.SIGKILL)
+    victim = random.randrange(RANKS)
+    if not strike(before[victim], training.folder):
+        raise Broken(f"rank {victim}, pid {before[victim]}, has ended by itself\n{training.text('err')}")
     killed = time.monotonic()
 
     def replaced():
@@ -92,18 +103,26 @@ def kill_one(training, random):
     time.sleep(max(0, killed + EVERY - time.monotonic()))
 
 
+def cpu_seconds():
+    """Of all children that have ended, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def undisturbed(build, seconds, trainings):
-    """Trains until it takes long enough for all kills; the results and the number of epochs."""
+    """Trains until it takes long enough for all kills, also where nobody else wants the cores; the
+    results and the number of epochs."""
     epochs = max(4, seconds // 3)
+    cores = min(RANKS, len(os.sched_getaffinity(0)))
     while True:
-        begin = time.monotonic()
+        begin = cpu_seconds()
         trainings.append(Training(build, epochs))
-        quiet = trainings[-1].results(seconds * 20)
-        took = time.monotonic() - begin
-        if took > 1.8 * seconds:
-            print(f"undisturbed: {took:.0f} s, {epochs} epochs, model {quiet[0]}", flush=True)
+        quiet = trainings[-1].results()
+        took = (cpu_seconds() - begin) / cores
+        if took > 1.6 * seconds:
+            print(f"undisturbed: {took:.0f} s at least, {epochs} epochs, model {quiet[0]}", flush=True)
             return quiet, epochs
-        epochs = int(epochs * 2.2 * seconds / took) + 1
+        epochs = int(epochs * 1.9 * seconds / took) + 1
 
 
 def run(build, random, seconds):
@@ -116,12 +135,15 @@ def run(build, random, seconds):
         for _ in range(kills):
             kill_one(trainings[-1], random)
         last = time.monotonic()
-        disturbed = trainings[-1].results(seconds * 20)
+        disturbed = trainings[-1].results()
         print(f"disturbed:   {time.monotonic() - begin:.0f} s, model {disturbed[0]}; {kills} kills "
               f"in {last - begin:.0f} s, the three others kept their processes each time; losses of "
               f"{trainings[-1].text('losses').count(chr(10))} steps compared")
         if quiet != disturbed:
             raise Broken("the model or the losses differ")
+        errors = trainings[-1].text("err")
+        if errors.count("a spare takes its place") != kills:
+            raise Broken(f"not {kills} times a spare that waited took the place\n{errors}")
     finally:
         for training in trainings:
             training.close()

@@ -13,16 +13,20 @@ for spares in 1 0; do
   run dlaunch --nproc 3 --spares $spares --max-restarts 100 --chaos kill=1500ms,seed=$((spares + 3)) \
     "$train" "${args[@]}" --model chaos.$spares --losses losses.$spares
   expect_code 0; expect_err 'chaos sent it SIGKILL'; expect_err 'round [0-9]+: 3 workers after'
-  [ $spares = 0 ] || expect_err 'a spare takes its place'
+  expect_err "$([ $spares = 0 ] || echo 'a spare takes its place|')starting it again"  # a spare may come late
   cmp quiet chaos.$spares || fail "the model differs from that of the undisturbed run"
   cmp losses.quiet losses.$spares || fail "the losses differ from those of the undisturbed run"
 done
 
 # Who does not die keeps its process.
-dlaunch --nproc 3 --max-restarts 5 bash -c 'echo $$ >> pid.$RANK; exec "$0" "$@"' "$train" "${args[@]}" --model killed >out 2>err & job=$!
-started+=("$job")
-wait_until 20 grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
-kill -9 "$(cat pid.1)"
+for attempt in 1 2 3; do
+  rm -f pid.*
+  dlaunch --nproc 3 --max-restarts 5 bash -c 'echo $$ >> pid.$RANK; exec "$0" "$@"' "$train" "${args[@]}" --model killed >out 2>err & job=$!
+  started+=("$job")
+  wait_until 60 grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
+  kill -9 "$(cat pid.1)" 2>/dev/null && break
+  wait "$job"  # it was over before anybody was killed: again
+done
 wait "$job"; code=$?; expect_code 0
 cmp quiet killed || fail "the model differs after one kill"
 [ "$(cat pid.0 pid.2 | wc -l)" = 2 ] && [ "$(wc -l < pid.1)" = 2 ] || fail "not only rank 1 was started again"

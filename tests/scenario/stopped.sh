@@ -29,10 +29,10 @@ stop() {
 }
 
 # For ever.
-start --hang-timeout 2s --max-restarts 1; stop
+start --hang-timeout 4s --max-restarts 1; stop
 wait_until 30 grep -q '^round 2 rank 1 ' log || fail "it was not replaced"
 expect_result 2
-expect_err 'rank 1 is stopped .*; it is replaced after 2 s'
+expect_err 'rank 1 is stopped .*; it is replaced after 4 s'
 expect_err "stacks of rank 1 \(pid $pid\)"
 grep -q 'built without libdw' err || expect_err ' (main|.*Worker::|.*elastic_worker)'
 expect_err 'rank 1 .* failed first: it hung, .*starting it again: round 2'
@@ -47,10 +47,10 @@ expect_result 1
 
 # Under a debugger.
 command -v gdb >/dev/null || { echo "without the case under a debugger: gdb is not installed"; exit 0; }
-start --hang-timeout 1s --max-restarts 1
+start --hang-timeout 3s --max-restarts 1
 SHELL=$BASH gdb -q -batch -p "$pid" -ex 'shell until [ -e seen ]; do read -rt 0.05 <> <(:); done' >/dev/null 2>&1 & debugger=$!
 started+=("$debugger")
-wait_until 10 grep -q 'rank 1 is traced' err || fail "nobody noticed the debugger: $(cat err)"
-read -rt 2 <> <(:)  # longer than the time-out: nothing must happen
+wait_until 30 grep -q 'rank 1 is traced' err || fail "nobody noticed the debugger: $(cat err)"
+read -rt 4 <> <(:)  # longer than the time-out: nothing must happen
 touch seen; wait "$debugger"
 expect_result 1
