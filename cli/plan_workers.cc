@@ -37,14 +37,31 @@ Result<void> plan_argv(PlanDraft& draft) {
     if (options.module) argv.push_back("-m");
   }
   argv.insert(argv.end(), program.begin(), program.end());
+  const auto colon = std::find(program.begin() + 1, program.end(), ":");
+  if (colon != program.end() && colon + 1 != program.end() && (colon + 1)->starts_with('-')) {
+    draft.built.warnings.push_back(
+        "':' and what follows are arguments of the program: a job runs one program, which may do "
+        "something else on each RANK");
+  }
   return {};
 }
 
 Result<void> plan_env(PlanDraft& draft) {
+  static const std::set<std::string_view> each_has_its_own = {"RANK",
+                                                              "LOCAL_RANK",
+                                                              "ROLE_RANK",
+                                                              "HOROVOD_RANK",
+                                                              "HOROVOD_LOCAL_RANK",
+                                                              "OMPI_COMM_WORLD_RANK",
+                                                              "OMPI_COMM_WORLD_LOCAL_RANK"};
   for (const std::string& item : draft.options.env.values) {
     const auto equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);
     if (name.empty()) return refuse("{}: '{}' has no name", draft.options.env.source, item);
+    if (each_has_its_own.contains(name)) {
+      return refuse("{} {}: each worker has its own, which dlaunch gives it; leave it out",
+                    draft.options.env.source, name);
+    }
     if (equals < item.size()) {
       draft.plan().env.emplace_back(name, item.substr(equals + 1));
     } else if (auto ours = draft.machine.environment(name)) {
@@ -90,6 +107,11 @@ Result<void> plan_count(PlanDraft& draft) {
     auto number = parse_int(*options.np, 1, kMaxWorkers, options.np.source);
     if (!number) return number.error();
     total = *number;
+  }
+  // What is on the command line comes before what a file or a variable asks for in other words.
+  const bool typed = options.np.source.starts_with('-');
+  if (*nproc && total && typed != options.nproc.source.starts_with('-')) {
+    typed ? nproc->reset() : total.reset();
   }
   const int nodes = draft.plan().nodes.max;
   if (total && nodes > 1) {

@@ -60,7 +60,9 @@ void relay(int pipe, int signal) {
 
 int exit_code_of(int status, bool all_killed) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  log_error("dlaunch's agent was lost ({}); {}", describe_signal(WTERMSIG(status)),
+  const bool killed = WTERMSIG(status) == SIGKILL;
+  log_error("dlaunch's agent was lost ({}{}); {}", describe_signal(WTERMSIG(status)),
+            killed ? ", by somebody or by the kernel for want of memory: see dmesg" : "",
             all_killed ? "all workers were killed" : "not every worker could be killed");
   return kExitInternal;
 }

@@ -188,6 +188,11 @@ Message from(void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
 // Of dl_recv, which takes a rank only.
 int known(int peer) { return peer == dlaunch::kAnySource ? INT_MIN : peer; }
 
+dl_result no_requests(const std::string& function) {
+  keep_error(nullptr, function + ": the array of requests is null");
+  return DL_ERR_INVALID;
+}
+
 dl_result end_of(dl_request*& request) {
   const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
   return with(owned->comm, [&](Communicator& impl) {
@@ -450,6 +455,7 @@ dl_result dl_test(dl_request** request, int* done) {
 
 dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
   if (index != nullptr) *index = n;
+  if (requests == nullptr && n > 0) return no_requests("dl_wait_any");
   std::vector<const dlaunch::Operation*> operations;
   dl_comm* comm = nullptr;
   for (size_t i = 0; i < n; ++i) {
@@ -468,6 +474,7 @@ dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
 }
 
 dl_result dl_wait_all(size_t n, dl_request** requests) {
+  if (requests == nullptr && n > 0) return no_requests("dl_wait_all");
   dl_result first = DL_OK;
   for (size_t i = 0; i < n; ++i) {
     const dl_result result = dl_wait(&requests[i]);

@@ -10,20 +10,11 @@
 #include <doctest/doctest.h>
 
 #include "cli/option_table.h"
+#include "tests/unit/cli/scoped_env.h"
 
 using namespace dlaunch;
 
 namespace {
-
-// Sets a variable for as long as it lives.
-class ScopedEnv {
- public:
-  ScopedEnv(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~ScopedEnv() { ::unsetenv(name_.c_str()); }
-
- private:
-  std::string name_;
-};
 
 class ScopedFile {
  public:

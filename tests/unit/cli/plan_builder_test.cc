@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/ssh_order.h"
+#include "tests/unit/cli/scoped_env.h"
 
 using namespace dlaunch;
 
@@ -130,6 +131,16 @@ TEST_CASE("workers: per node, in total, both, by machine") {
   FakeMachine fake;
   CHECK(fake.plan({"--nproc", "4", "p"}).nproc == 4);
   CHECK(fake.plan({"-np", "4", "p"}).nproc == 4);
+  {
+    const ScopedEnv nproc("DLAUNCH_NPROC", "3");
+    CHECK(fake.plan({"p"}).nproc == 3);
+    CHECK(fake.plan({"-np", "2", "p"}).nproc == 2);  // flags come first, whatever they are called
+    CHECK(fake.refused({"--nproc", "4", "-np", "2", "p"}).starts_with("64 --nproc asks for 4"));
+  }
+  {
+    const ScopedEnv np("DLAUNCH_NP", "3");
+    CHECK(fake.plan({"--nproc", "2", "p"}).nproc == 2);
+  }
   CHECK(fake.plan({"-n", "4", "--ppn", "4", "p"}).nproc == 4);
   CHECK(fake.plan({"--nproc", "auto", "p"}).nproc == 8);
   CHECK(fake.plan({"--nproc", "cpu", "p"}).nproc == 8);
@@ -174,6 +185,15 @@ TEST_CASE("Python: modules, and scripts that the system could not execute") {
   CHECK(fake.refused({"-m", "--no-python", "x"}) == "64 -m and --no-python contradict each other");
 }
 
+TEST_CASE("who means several programs, as mpirun has them, is told that there is one") {
+  FakeMachine fake;
+  const auto built = fake.built({"-np", "2", "a", ":", "-np", "1", "b"});
+  CHECK(built.plan.argv == Words{"a", ":", "-np", "1", "b"});
+  REQUIRE(built.warnings.size() == 1);
+  CHECK(built.warnings[0].starts_with("':' and what follows are arguments of the program"));
+  CHECK(fake.built({"a", ":", "b", ":"}).warnings.empty());
+}
+
 TEST_CASE("variables are set or passed on") {
   FakeMachine fake;
   fake.env.insert_or_assign("HOME", "/home/me");
@@ -182,6 +202,8 @@ TEST_CASE("variables are set or passed on") {
   CHECK(built.plan.env == Env{{"A", "1=2"}, {"HOME", "/home/me"}, {"E", ""}});
   CHECK(built.warnings == Words{"-x NOPE: it is not set here, so it is not passed on"});
   CHECK(fake.refused({"-x", "=1", "p"}) == "64 -x: '=1' has no name");
+  CHECK(fake.refused({"-x", "RANK=7", "p"}) ==
+        "64 -x RANK: each worker has its own, which dlaunch gives it; leave it out");
 }
 
 TEST_CASE("hosts: only this machine, its slots are the default") {

@@ -50,6 +50,10 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
     EXPECT(dl_recv(comm, x, 4, DL_FLOAT32, 1 - rank, -1) == DL_ERR_INVALID);
     EXPECT(dl_all_reduce(nullptr, x, x, 4, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
     EXPECT(std::strstr(dl_last_error(nullptr), "null") != nullptr);
+    EXPECT(dl_wait_all(2, nullptr) == DL_ERR_INVALID);
+    EXPECT(std::strstr(dl_last_error(nullptr), "dl_wait_all: the array of requests is null"));
+    EXPECT(dl_wait_any(2, nullptr, nullptr) == DL_ERR_INVALID);
+    EXPECT(dl_wait_all(0, nullptr) == DL_OK);
     EXPECT(dl_all_reduce(comm, nullptr, nullptr, 0, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(dl_barrier(comm) == DL_OK);
     return 0;
