@@ -39,14 +39,32 @@ std::size_t bytes_in(const iovec* data, std::size_t pieces) {
   return sum;
 }
 
-ssize_t write_some(int fd, iovec* data, std::size_t pieces) {
-  failpoint_write("stream.send", data, pieces, bytes_in(data, pieces));
+// One piece of memory costs the kernel less than a list of them, also if it is to be copied before.
+constexpr std::size_t kGathered = 256;
+
+ssize_t send_pieces(int fd, iovec* data, std::size_t pieces) {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (pieces == 1) return ::send(fd, data[0].iov_base, data[0].iov_len, kFlags);
+  const std::size_t bytes = bytes_in(data, pieces);
+  if (bytes <= kGathered) {
+    std::byte whole[kGathered];
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < pieces; at += data[i++].iov_len) {
+      std::memcpy(whole + at, data[i].iov_base, data[i].iov_len);
+    }
+    return ::send(fd, whole, bytes, kFlags);
+  }
   msghdr message{};
   message.msg_iov = data;
   message.msg_iovlen = pieces;
+  return ::sendmsg(fd, &message, kFlags);
+}
+
+ssize_t write_some(int fd, iovec* data, std::size_t pieces) {
+  failpoint_write("stream.send", data, pieces, bytes_in(data, pieces));
   ssize_t n;
   do {
-    n = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    n = send_pieces(fd, data, pieces);
   } while (n < 0 && errno == EINTR);
   return n;
 }
@@ -57,7 +75,8 @@ ssize_t read_some(int fd, iovec* data, std::size_t pieces) {
   message.msg_iovlen = pieces;
   ssize_t n;
   do {
-    n = ::recvmsg(fd, &message, MSG_DONTWAIT);
+    n = pieces == 1 ? ::recv(fd, data[0].iov_base, data[0].iov_len, MSG_DONTWAIT)
+                    : ::recvmsg(fd, &message, MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n > 0) failpoint("stream.read");
   return n;
