@@ -58,7 +58,8 @@ struct Tuning {
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
-// peers together stay in the cache.
+// peers together stay in the cache. Two ranks exchange up to 1 MiB: that moves as much as slices
+// do, and adds twice as much, but in one turn.
 //
 // crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
 // time, but the turn at a core that each message takes: up to four ranks are fastest with the
