@@ -47,8 +47,7 @@ bool takes(const PlanRule& rule, Way way) {
 
 bool takes(const PlanRule& rule, ShmPlan::Way way) {
   const auto collective = rule.collective.value_or(Collective::all_reduce);
-  return !shm_way_name(way).empty() &&
-         (way != ShmPlan::Way::exchange || collective == Collective::all_reduce);
+  return !shm_way_name(way).empty() && (way != ShmPlan::Way::exchange || has_exchange(collective));
 }
 
 Result<void> parse_way(std::string_view word, PlanRule& rule) {

@@ -155,27 +155,66 @@ void exchange_all_reduce(const Shape& shape, Builder& b) {
   b.scratch(bytes * (b.ranks() - 1));
 }
 
-// One rank combines, and answers if all want to know: 2(n-1) frames instead of n(n-1).
-void star_reduction(const Shape& shape, Builder& b) {
-  const std::size_t bytes = shape.count * shape.element_bytes;
+// What one rank reduces of the data: the steps that do it, granule by granule, from what all ranks
+// give. The others' values wait in slots of scratch memory, of which a rank has as many as granules
+// may be in flight from it.
+class Sums {
+ public:
+  Sums(const Shape& shape, const Cut& own, const Tuning& tuning, Builder& b)
+      : b_(b),
+        own_(own),
+        slots_(std::min(tuning.window, own.count())),
+        slot_bytes_(std::min(own.granule, own.bytes)),
+        staging_(slots_ * slot_bytes_ * static_cast<std::size_t>(b.ranks() - 1)),
+        results_(shape, own, b.rank(), staging_) {
+    for (std::size_t i = 0; i < own.count(); ++i) {
+      steps_.push_back(b.reduce(results_.at(i), own.size(i), true));
+      for (int r = 0; r < b.ranks(); ++r) {
+        b.operand(r == b.rank() ? Place{Region::in, own.offset(i)} : slot(r, i));
+      }
+    }
+    b.scratch(staging_ + results_.scratch_bytes());
+  }
+
+  void take(int from, std::size_t i) {
+    b_.recv(from, slot(from, i), own_.size(i), i < slots_ ? kNoStep : steps_[i - slots_],
+            steps_[i]);
+  }
+  void tell(int to, std::size_t i) { b_.send(to, results_.at(i), own_.size(i), steps_[i]); }
+
+ private:
+  Place slot(int peer, std::size_t i) const {
+    const auto index = static_cast<std::size_t>(peer < b_.rank() ? peer : peer - 1);
+    return Place{Region::scratch, (index * slots_ + i % slots_) * slot_bytes_};
+  }
+
+  Builder& b_;
+  const Cut own_;
+  const std::size_t slots_, slot_bytes_, staging_;
+  const Results results_;
+  std::vector<std::int32_t> steps_;
+};
+
+// One rank combines, and answers if all want to know: 2(n-1) frames instead of n(n-1) where one
+// granule is enough.
+void star_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
+  const Cut all = cut_of(shape, 0, shape.count, tuning);
   const bool answers = shape.collective == Collective::all_reduce;
   const int centre = answers ? 0 : shape.root;
   if (b.rank() != centre) {
-    b.send(centre, {Region::in, 0}, bytes, kNoStep);
-    if (answers) b.recv(centre, {Region::out, 0}, bytes, kNoStep);
+    for (std::size_t i = 0; i < all.count(); ++i) {
+      b.send(centre, {Region::in, all.offset(i)}, all.size(i), kNoStep);
+      if (answers) b.recv(centre, {Region::out, all.offset(i)}, all.size(i), kNoStep);
+    }
     return;
   }
-  const auto slot = [&](int peer) {
-    return Place{Region::scratch, bytes * (peer < centre ? peer : peer - 1)};
-  };
-  const auto sum = b.reduce({Region::out, 0}, bytes, true);
-  for (int r = 0; r < b.ranks(); ++r) b.operand(r == centre ? Place{Region::in, 0} : slot(r));
+  Sums sums(shape, all, tuning, b);
   for (int r = 0; r < b.ranks(); ++r) {
-    if (r == centre) continue;
-    b.recv(r, slot(r), bytes, kNoStep, sum);
-    if (answers) b.send(r, {Region::out, 0}, bytes, sum);
+    for (std::size_t i = 0; r != centre && i < all.count(); ++i) {
+      sums.take(r, i);
+      if (answers) sums.tell(r, i);
+    }
   }
-  b.scratch(bytes * (b.ranks() - 1));
 }
 
 // What goes from one rank to another in a direct reduction, in order: contributions to the
@@ -197,20 +236,7 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
            (shape.collective == Collective::reduce && rank == shape.root);
   };
   const Cut own = slice_of(shape, b.rank(), b.ranks(), tuning);
-  const std::size_t slots = std::min(tuning.window, own.count());
-  const std::size_t staging = slots * own.granule * (b.ranks() - 1);
-  const Results results(shape, own, b.rank(), staging);
-  const auto slot = [&](int peer, std::size_t i) {
-    const int index = peer < b.rank() ? peer : peer - 1;
-    return Place{Region::scratch, (index * slots + i % slots) * own.granule};
-  };
-  std::vector<std::int32_t> sums;
-  for (std::size_t i = 0; i < own.count(); ++i) {
-    sums.push_back(b.reduce(results.at(i), own.size(i), true));
-    for (int r = 0; r < b.ranks(); ++r) {
-      b.operand(r == b.rank() ? Place{Region::in, own.offset(i)} : slot(r, i));
-    }
-  }
+  Sums sums(shape, own, tuning, b);
   for (int d = 1; d < b.ranks(); ++d) {
     const int to = b.at_distance(d);
     const Cut theirs = slice_of(shape, to, b.ranks(), tuning);
@@ -219,19 +245,16 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, Builder& b) {
         [&](std::size_t i) {
           b.send(to, {Region::in, theirs.offset(i)}, theirs.size(i), kNoStep);
         },
-        [&](std::size_t i) { b.send(to, results.at(i), own.size(i), sums[i]); });
+        [&](std::size_t i) { sums.tell(to, i); });
     const int from = b.at_distance(-d);
     const Cut other = slice_of(shape, from, b.ranks(), tuning);
     for_each_between(
         own.count(), wants_results(b.rank()) ? other.count() : 0, tuning.window,
-        [&](std::size_t i) {
-          b.recv(from, slot(from, i), own.size(i), i < slots ? kNoStep : sums[i - slots], sums[i]);
-        },
+        [&](std::size_t i) { sums.take(from, i); },
         [&](std::size_t i) {
           b.recv(from, {Region::out, other.offset(i)}, other.size(i), kNoStep);
         });
   }
-  b.scratch(staging + results.scratch_bytes());
 }
 
 // The cut-through ring. Granules go round in windows: for each window, for each of the steps of the
@@ -410,7 +433,10 @@ Tuning tuning_within_host(int ranks, bool crowded) {
   constexpr std::size_t kInFlight = 1 << 20;
   Tuning tuning;
   if (crowded && ranks <= tuning.exchange_ranks) tuning.star_bytes = 256 << 10;
-  if (crowded) tuning.exchange_ranks = 2;
+  if (crowded) {
+    tuning.star_ranks = tuning.exchange_ranks;
+    tuning.exchange_ranks = 2;
+  }
   if (!crowded) tuning.pair_bytes = 1 << 20;
   const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
   if (granule <= tuning.granule_bytes) return tuning;
@@ -454,7 +480,7 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
       }
       return bytes <= tuning.star_bytes ? Way::star : large;
     case Collective::reduce:
-      return small ? Way::star : large;
+      return small || ranks <= tuning.star_ranks ? Way::star : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:
       return large;
@@ -553,7 +579,7 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
       exchange_all_reduce(shape, b);
       break;
     case Way::star:
-      star_reduction(shape, b);
+      star_reduction(shape, tuning, b);
       break;
     case Way::direct:
       traits_of(shape.collective).reduces ? direct_reduction(shape, tuning, b)

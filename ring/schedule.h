@@ -13,7 +13,8 @@
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
 //   what is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
-// A reduce is the same with results for the root alone.
+// A reduce is the same with results for the root alone; two ranks, and few that share cores, send
+// the root everything, granule by granule: nothing goes to another rank and back.
 // Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
 // forwarded as soon as it is reduced. Its windows bound the buffers; see ring_schedule in the
 // source.
@@ -52,6 +53,7 @@ struct Tuning {
   int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
   std::size_t exchange_bytes = 64 << 10;
   std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
+  int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
   int direct_ranks = 16;
   std::optional<Way> forced = {};  // one that the collective has
   bool by_rule = false;            // DLAUNCH_PLAN has changed this

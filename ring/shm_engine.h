@@ -12,7 +12,7 @@
 // The own chunk is never staged. Every element is combined in rank order by one call of reduce(),
 // so that results do not depend on how a vector is cut.
 //
-// The all_reduce of two ranks with a core each goes through one slot instead of two: a rank stages
+// The all_reduce, or reduce, of two ranks with a core each goes through one slot instead of two: a rank stages
 // what the other one reduces, which leaves the result in the same place. What counts there is how
 // often a cache line changes hands; with results in slots of their own each line would change hands
 // once more per direction, when its slot is written again. It is the only case in which a rank

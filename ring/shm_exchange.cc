@@ -1,4 +1,4 @@
-// The all_reduce of two ranks with a core each; see shm_engine.h.
+// The all_reduce and reduce of two ranks with a core each; see shm_engine.h.
 #include <array>
 #include <cstring>
 
@@ -30,7 +30,8 @@ void ShmPlane::offer(std::size_t block) {
   publish(&ShmRank::staged, number + 1);
 }
 
-// The own half: the result goes to `out` and to where the other rank's input was.
+// The own half: the result goes to `out` and to where the other rank's input was, or, of a reduce,
+// to that of both where the root finds it.
 Result<void> ShmPlane::combine(std::size_t block) {
   const std::uint64_t number = base_ + block;
   const int peer = 1 - rank_;
@@ -51,6 +52,12 @@ void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_
     if (rank_ == 0) return {own, theirs};
     return {theirs, own};
   };
+  if (call_.collective == Collective::reduce) {
+    char* const to = takes_results() ? out : shared;
+    const bool far = streaming_ && to == out;
+    return reduce(operands(0), to, count, call_.dtype, call_.op, n_,
+                  far ? StoreHint::streaming : StoreHint::cached);
+  }
   if (!streaming_) {
     return reduce_pair(operands(0), out, shared, count, call_.dtype, call_.op, n_);
   }
@@ -69,7 +76,7 @@ Result<void> ShmPlane::take_back(std::size_t block) {
   if (auto there = await(peer, &ShmRank::reduced, number + 1); !there) return there;
   failpoint("shm.takes_back");
   const Part s = slice(block, peer);
-  write_output(s.first, exchange_slot(rank_, number), s.count);
+  if (takes_results()) write_output(s.first, exchange_slot(rank_, number), s.count);
   return {};
 }
 

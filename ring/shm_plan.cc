@@ -39,7 +39,7 @@ ShmPlan::Way way_for(const Shape& shape, const ShmShape& layout, std::size_t byt
                      const ShmWish& wish) {
   using Way = ShmPlan::Way;
   if (bytes <= kInlineBytes) return Way::in_entry;
-  const bool exchange = shape.collective == Collective::all_reduce && layout.exchange_bytes > 0;
+  const bool exchange = layout.exchange_bytes > 0 && has_exchange(shape.collective);
   if (wish.way == Way::one_shot && bytes <= layout.small_bytes) return Way::one_shot;
   if (wish.way == Way::blocks || (wish.way == Way::exchange && exchange)) return *wish.way;
   if (bytes <= (exchange ? kExchangeAbove : layout.small_bytes)) return Way::one_shot;
@@ -47,6 +47,10 @@ ShmPlan::Way way_for(const Shape& shape, const ShmShape& layout, std::size_t byt
 }
 
 }  // namespace
+
+bool has_exchange(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce;
+}
 
 std::string_view shm_way_name(ShmPlan::Way way) {
   switch (way) {

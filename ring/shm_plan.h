@@ -33,6 +33,10 @@ struct ShmShape {
   std::size_t probe() const;
 };
 
+// Whether two ranks can do it as an exchange: an all_reduce, and a reduce, which is one of which
+// only the root takes the results.
+bool has_exchange(Collective collective);
+
 // How a call is done through shared memory: decided from what all ranks know alike.
 struct ShmPlan {
   enum class Way : std::uint8_t { in_entry, one_shot, blocks, exchange };

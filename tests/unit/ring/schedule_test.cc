@@ -151,6 +151,7 @@ Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
           .exchange_ranks = way == Way::exchange ? 64 : 0,
           .exchange_bytes = std::size_t{1} << 20,
           .pair_bytes = 0,
+          .star_ranks = 0,
           .direct_ranks = way == Way::ring ? 0 : 64};
 }
 
@@ -353,6 +354,27 @@ TEST_CASE(
     CHECK(way(5, crowded, 8) == dlaunch::Way::star);
     CHECK(way(5, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::direct);
   }
+}
+
+TEST_CASE("two ranks, and few that share cores, reduce at the root whatever the size") {
+  const auto way = [](int ranks, bool crowded) {
+    const Shape shape{Collective::reduce, std::size_t{64} << 20, 4, 1};
+    return way_of(shape, ranks, tuning_within_host(ranks, crowded));
+  };
+  for (const bool crowded : {false, true}) {
+    CHECK(way(2, crowded) == dlaunch::Way::star);
+    CHECK(way(4, crowded) == (crowded ? dlaunch::Way::star : dlaunch::Way::direct));
+    CHECK(way(5, crowded) == dlaunch::Way::direct);
+  }
+  CHECK(way_of({Collective::reduce, std::size_t{64} << 20, 4, 1}, 2, {}) == dlaunch::Way::star);
+}
+
+TEST_CASE("a reduction of all with one has room for a window of granules of each") {
+  const Shape shape{Collective::reduce, std::size_t{64} << 20, 4, 1};
+  const Tuning tuning{.granule_bytes = std::size_t{128} << 10, .window = 3};
+  CHECK(make_program(shape, 1, 2, tuning).scratch_bytes == 3 * tuning.granule_bytes);
+  CHECK(make_program(shape, 0, 2, tuning).scratch_bytes == 0);
+  CHECK(make_program({Collective::reduce, 2, 4, 1}, 1, 2, tuning).scratch_bytes == 8);
 }
 
 TEST_CASE("two ranks exchange for longer than more ranks do") {

@@ -61,8 +61,10 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
   for (std::size_t r = 0; r < n; ++r)
     inputs.push_back(random_bytes(in_bytes, seed + static_cast<unsigned>(r)));
   const int root = static_cast<int>(seed % n);
+  const bool rooted = c.collective == Collective::broadcast || c.collective == Collective::reduce;
   std::vector<char> reduced;
-  if (c.collective == Collective::all_reduce || scatter) {
+  const bool to_root = c.collective == Collective::reduce;
+  if (c.collective == Collective::all_reduce || to_root || scatter) {
     reduced = reference(inputs, c.count * (scatter ? n : 1), c.dtype, c.op);
   }
   world.each([&](int rank) {
@@ -76,16 +78,15 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
     if (scatter && c.in_place) out = in + r * out_bytes;
     std::memcpy(in, inputs[r].data(), in_bytes);
     if (c.collective == Collective::broadcast) out = in;
-    const auto done =
-        world.plane(rank).run({.collective = c.collective,
-                               .in = in,
-                               .out = out,
-                               .count = c.count,
-                               .dtype = c.dtype,
-                               .op = c.op,
-                               .root = c.collective == Collective::broadcast ? root : -1,
-                               .seq = seq,
-                               .deadline = steady_now() + 60s});
+    const auto done = world.plane(rank).run({.collective = c.collective,
+                                             .in = in,
+                                             .out = out,
+                                             .count = c.count,
+                                             .dtype = c.dtype,
+                                             .op = c.op,
+                                             .root = rooted ? root : -1,
+                                             .seq = seq,
+                                             .deadline = steady_now() + 60s});
     CHECK(done);
     bool equal = true;
     if (c.collective == Collective::broadcast) {
@@ -94,6 +95,10 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
       for (std::size_t j = 0; j < n; ++j) {
         equal = equal && std::memcmp(out + j * in_bytes, inputs[j].data(), in_bytes) == 0;
       }
+    } else if (to_root && rank != root) {
+      equal = c.in_place
+                  ? std::memcmp(out, inputs[r].data(), in_bytes) == 0
+                  : std::all_of(separate.begin(), separate.end(), [](char b) { return b == 0; });
     } else if (c.collective != Collective::barrier) {
       equal = std::memcmp(out, reduced.data() + (scatter ? r * out_bytes : 0), out_bytes) == 0;
     }
@@ -111,7 +116,8 @@ constexpr int kWorlds[] = {2, 3};
 constexpr int kWorlds[] = {1, 2, 3, 4, 5, 8, 9};
 #endif
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
-                               Collective::all_gather, Collective::broadcast, Collective::barrier};
+                               Collective::all_gather, Collective::broadcast,
+                               Collective::reduce,     Collective::barrier};
 
 struct Sleeper {
   std::size_t count;
@@ -200,7 +206,7 @@ TEST_CASE("shm: mixed collectives in a row do not disturb each other") {
     for (std::uint64_t seq = 1; seq <= 300; ++seq) {
       const std::size_t counts[] = {0, 1, 10, 300, 5000, 60000};
       check(world,
-            {kAll[random() % 5], DL_INT32, kOps[random() % 8], counts[random() % 6],
+            {kAll[random() % std::size(kAll)], DL_INT32, kOps[random() % 8], counts[random() % 6],
              random() % 2 == 0},
             seq, static_cast<unsigned>(seq));
     }
@@ -236,6 +242,10 @@ TEST_CASE("shm: the result does not depend on how a vector is cut") {
 TEST_CASE("shm: two ranks stream a large result to where it belongs") {
   ShmWorld world(2, 64, true);
   check(world, {Collective::all_reduce, DL_FLOAT32, DL_AVG, (5u << 20) / 4 + 3, false}, 1, 1);
+  for (const unsigned root : {0u, 1u}) {
+    check(world, {Collective::reduce, DL_FLOAT32, DL_AVG, (5u << 20) / 4 + 3, false}, 2 + root,
+          root);
+  }
 }
 
 TEST_CASE("shm: a rank that never comes is named at the deadline") {
@@ -282,7 +292,9 @@ TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
             plan_shm({.collective = collective, .count = count, .element_bytes = 4}, n, layout);
         CHECK(plan.input_bytes == count * 4 * (scatter ? ranks : 1));
         CHECK((plan.way == ShmPlan::Way::in_entry) == (plan.input_bytes <= kInlineBytes));
-        const bool shared = collective == Collective::all_reduce, exchange = shared && n == 2;
+        const bool shared =
+            collective == Collective::all_reduce || collective == Collective::reduce;
+        const bool exchange = shared && n == 2;
         const bool large = plan.input_bytes > (exchange ? kExchangeAbove : layout.small_bytes);
         CHECK((plan.way == ShmPlan::Way::blocks) == (large && !exchange));
         CHECK((plan.way == ShmPlan::Way::exchange) == (large && exchange));
