@@ -174,9 +174,9 @@ Result<void> ShmPlane::take_block(std::size_t block) {
     const Delivery d = delivery(shape_, r, rank_);
     if (!d.exists) continue;
     if (auto there = await_entry(r); !there) return there;
-    if (const Loan loan = loan_of(r); loan.address != 0 || loan.in_region != 0) {
+    if (const Loan loan = loan_of(r); loan.in_region != 0) {
       if (block > 0) continue;
-      if (auto taken = take_lent(r, d); !taken) return taken;
+      if (auto taken = take_lent(r, loan, d); !taken) return taken;
       continue;
     }
     if (auto there = await(r, &ShmRank::staged, number + 1); !there) return there;

@@ -12,15 +12,15 @@
 // The own chunk is never staged. Every element is combined in rank order by one call of reduce(),
 // so that results do not depend on how a vector is cut.
 //
-// The all_reduce, or reduce, of two ranks with a core each goes through one slot instead of two: a rank stages
-// what the other one reduces, which leaves the result in the same place. What counts there is how
-// often a cache line changes hands; with results in slots of their own each line would change hands
-// once more per direction, when its slot is written again. It is the only case in which a rank
-// writes where another one stages, hence in the control segment.
+// The all_reduce, or reduce, of two ranks with a core each goes through one slot instead of two: a
+// rank stages what the other one reduces, which leaves the result in the same place. What counts
+// there is how often a cache line changes hands; with results in slots of their own each line would
+// change hands once more per direction, when its slot is written again. It is the only case in
+// which a rank writes where another one stages, hence in the control segment.
 //
-// What only moves data is copied once where ranks can read each other's memory: the giver lends its
-// input, by its address in its arrival, the takers read from there, and it waits until they have.
-// Otherwise it goes in blocks, too, through the staging slots.
+// What only moves data goes in blocks, too: the giver copies it into the staging slots, the takers
+// out of them. (One copy by process_vm_readv in place of these two takes twice as long, whatever
+// the size: the kernel looks up each page.)
 //
 // Buffers in memory of dl_alloc() are read in place: the arrival says where they are. Where all
 // ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
@@ -106,20 +106,16 @@ class ShmPlane : public Plane {
   Result<void> give_block(std::size_t block);
   Result<void> take_block(std::size_t block);
   // shm_lend.cc
-  bool may_lend(const Shape& shape, const ShmPlan& plan) const;
   // What a rank tells of its buffers when it arrives at a large call.
   struct Loan {
-    std::uint64_t address = 0;  // of the input; 0: not lent
     std::uint64_t in_offset = 0, out_offset = 0;
     std::uint32_t in_region = 0, out_region = 0;  // 0: not memory of dl_alloc()
   };
   static_assert(sizeof(Loan) <= kInlineBytes);
   void lend();
-  void lend_by_address(Loan& loan);
   Loan loan_of(int r) const;
   Result<bool> all_in_regions();
-  Result<void> take_lent(int r, const Delivery& delivery);
-  Result<void> take_from_region(int r, const Loan& loan, const Delivery& delivery);
+  Result<void> take_lent(int r, const Loan& loan, const Delivery& delivery);
   Result<void> await_takers();
   Error not_there(int r) const;
   // The part of a delivery that a block holds, as elements from its start.
@@ -197,12 +193,9 @@ class ShmPlane : public Plane {
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
   std::uint64_t base_ = 0;             // blocks of all calls before this one
   std::uint64_t meetings_ = 0;
-  int core_ = -1;                   // as told to the others
-  bool lends_ = false;              // in this call
-  bool direct_ = false;             // all reduce from regions, in this call
-  const void* readable_ = nullptr;  // the input that was last found to be so
-  std::size_t readable_bytes_ = 0;
-  std::vector<iovec> pieces_;  // scratch
+  int core_ = -1;        // as told to the others
+  bool lends_ = false;   // in this call
+  bool direct_ = false;  // all reduce from regions, in this call
 };
 
 template <class Visit>

@@ -101,8 +101,7 @@ std::size_t ShmShape::small(std::uint64_t seq) const {
 std::size_t ShmShape::small_result(std::uint64_t seq) const {
   return small(0) + (kSmallSlots + seq % kSmallSlots) * small_bytes;
 }
-std::size_t ShmShape::probe() const { return small(0) + 2 * kSmallSlots * small_bytes; }
-std::size_t ShmShape::data_bytes() const { return probe() + sizeof(ReadProbe); }
+std::size_t ShmShape::data_bytes() const { return small(0) + 2 * kSmallSlots * small_bytes; }
 
 Result<UniqueFd> make_shm_control(int ranks) {
   const ShmShape shape = shape_for(ranks);
@@ -136,12 +135,7 @@ Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t by
 
 Result<ShmData> make_shm_data(int ranks) {
   const ShmShape shape = shape_for(ranks);
-  auto made = make_shm_segment("dlring-data", shape.data_bytes());
-  if (!made) return made;
-  auto* const probe =
-      reinterpret_cast<ReadProbe*>(static_cast<char*>(made->writable.get()) + shape.probe());
-  *probe = make_read_probe(&probe->word);
-  return made;
+  return make_shm_segment("dlring-data", shape.data_bytes());
 }
 
 Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
@@ -175,13 +169,6 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
     memory.data.push_back(static_cast<const char*>(peer->get()));
     memory.keep.push_back(std::move(*peer));
   }
-  bool reads_all = true;
-  for (const char* data : memory.data) {
-    const auto& probe = *reinterpret_cast<const ReadProbe*>(data + memory.shape.probe());
-    memory.pids.push_back(static_cast<pid_t>(probe.pid));
-    reads_all = reads_all && can_read(probe);
-  }
-  memory.ranks[rank].reads_all = reads_all;
   return memory;
 }
 

@@ -20,7 +20,6 @@
 #include "base/unique_fd.h"
 #include "ring/shm_plan.h"
 #include "ring/shm_plane.h"
-#include "ring/shm_read.h"
 #include "ring/shm_wait.h"
 
 namespace dlaunch {
@@ -49,7 +48,6 @@ struct ShmRank {
   ShmCounter reduced;          // blocks whose result chunk is there
   ShmCounter done;             // blocks of which nothing will be read any more
   Bell bell;
-  alignas(64) std::atomic<bool> reads_all{false};  // can read every other rank's memory
   alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/death_watch.h
 };
 
@@ -80,7 +78,6 @@ struct ShmMemory {
   ShmRank* ranks = nullptr;
   char* own = nullptr;                      // own data segment, writable
   std::vector<const char*> data;            // data[r]: rank r's segment
-  std::vector<pid_t> pids;                  // by rank, as this process sees them; empty: unknown
   std::vector<std::shared_ptr<void>> keep;  // what unmaps them
 };
 

@@ -30,7 +30,6 @@ struct ShmShape {
   std::size_t result(std::uint64_t block) const;
   std::size_t small(std::uint64_t seq) const;
   std::size_t small_result(std::uint64_t seq) const;
-  std::size_t probe() const;
 };
 
 // Whether two ranks can do it as an exchange: an all_reduce, and a reduce, which is one of which

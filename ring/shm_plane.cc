@@ -50,7 +50,6 @@ std::string ShmPlane::explain(const Call& call) const {
     case ShmPlan::Way::one_shot:
       return fmt::format("shm: one shot{}", by);
     case ShmPlan::Way::blocks:
-      if (call.list == nullptr && may_lend(shape, plan)) return "shm: read from whoever gives it";
       return fmt::format("shm: {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
     case ShmPlan::Way::exchange:
       return fmt::format("shm: exchange, {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);

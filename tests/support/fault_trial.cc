@@ -41,8 +41,8 @@ class AbortsOnRequest {
   std::thread thread_;
 };
 
-bool join(const Trial& trial, int rank, const std::string& url, Shared::Rank& own,
-          dl_comm*& world) {
+bool join(const Trial& trial, int rank, const std::string& url, Shared::Rank& own, dl_comm*& world,
+          void*& memory) {
   dl_options options;
   dl_options_init(&options);
   options.rank = rank;
@@ -51,10 +51,9 @@ bool join(const Trial& trial, int rank, const std::string& url, Shared::Rank& ow
   options.op_timeout_s = trial.op_timeout();
   options.init_timeout_s = trial.init_timeout;
   own.result = dl_init(url.c_str(), &options, &world);
-  // Memory that others read is part of the meeting here: the random program has none.
-  void* memory = nullptr;
+  // Memory that others read is part of the meeting here.
   const bool joined = own.result == DL_OK;
-  if (joined) own.result = dl_alloc(world, 4096, &memory);
+  if (joined) own.result = dl_alloc(world, kSharedBytes, &memory);
   if (own.result == DL_OK) return true;
   own.joining = !joined;
   own.lost = dl_peer_lost(world);
@@ -71,7 +70,8 @@ void be_rank(const Trial& trial, int rank, const std::string& url, const Begin& 
   begin(rank, shared);
   dl_comm* world = nullptr;
   auto& own = shared.ranks[rank];
-  if (!join(trial, rank, url, own, world)) return;
+  void* memory = nullptr;
+  if (!join(trial, rank, url, own, world, memory)) return;
   const Shape shape{.seed = trial.seed,
                     .ranks = trial.ranks,
                     .max_bytes = 2 << 20,
@@ -84,9 +84,12 @@ void be_rank(const Trial& trial, int rank, const std::string& url, const Begin& 
     };
   }
   {
-    Run run(world, shape, limits, [rank](const std::string& what) {
-      std::fprintf(stderr, "WRONG on rank %d: %s\n", rank, what.c_str());
-    });
+    Run run(
+        world, shape, limits,
+        [rank](const std::string& what) {
+          std::fprintf(stderr, "WRONG on rank %d: %s\n", rank, what.c_str());
+        },
+        memory, kSharedBytes);
     run.on_failure = [&](const Outcome& outcome) {
       const auto& members = run.members(outcome.group);
       own.result = outcome.result;

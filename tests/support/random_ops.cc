@@ -74,12 +74,17 @@ int fail(const char* what, const dl_comm* comm) {
 int be_rank(dl_comm* world, Options options) {
   options.shape.ranks = dl_size(world);
   const std::string how = replay(options, options.shape.ranks, dl_transport(world));
+  void* shared = nullptr;
+  if (dl_alloc(world, kSharedBytes, &shared) != DL_OK) return fail("dl_alloc", world);
   std::uint64_t told = 0;
-  Run run(world, options.shape, options.limits, [&](const std::string& what) {
-    if (++told > kMostTold) return;
-    std::fprintf(stderr, "WRONG on rank %d: %s\nreplay: %s --ops %llu\n", dl_rank(world),
-                 what.c_str(), how.c_str(), static_cast<unsigned long long>(run.steps));
-  });
+  Run run(
+      world, options.shape, options.limits,
+      [&](const std::string& what) {
+        if (++told > kMostTold) return;
+        std::fprintf(stderr, "WRONG on rank %d: %s\nreplay: %s --ops %llu\n", dl_rank(world),
+                     what.c_str(), how.c_str(), static_cast<unsigned long long>(run.steps));
+      },
+      shared, kSharedBytes);
   const Outcome outcome = run.run();
   if (outcome.result != DL_OK) {
     std::fprintf(stderr, "FAILED on rank %d, step %llu, group %d: %s: %s\nreplay: %s --ops %llu\n",

@@ -20,12 +20,13 @@ double now() {
 }  // namespace
 
 Run::Run(dl_comm* world, const Shape& shape, const Limits& limits,
-         std::function<void(const std::string&)> tell)
+         std::function<void(const std::string&)> tell, void* shared, std::size_t shared_bytes)
     : program_(shape),
       limits_(limits),
       tell_(std::move(tell)),
       rank_(dl_rank(world)),
-      local_(mix(shape.seed + 77) + static_cast<std::uint64_t>(rank_)) {
+      local_(mix(shape.seed + 77) + static_cast<std::uint64_t>(rank_)),
+      arena_(shared, shared_bytes) {
   groups_[0] = {world, rank_, dl_size(world)};
 }
 
@@ -71,7 +72,7 @@ void Run::take(const Step& step) {
       return compare(step);
     default:
       const Group& group = groups_[step.group];
-      begin(std::make_unique<Task>(step, group.rank, group.size, local_), step.later);
+      begin(std::make_unique<Task>(step, group.rank, group.size, arena_, local_), step.later);
   }
 }
 
@@ -94,7 +95,8 @@ void Run::letters(const Step& step) {
 void Run::letter(const Step& step, std::size_t i, bool sends) {
   if (outcome_.result != DL_OK) return;
   const Letter& l = step.letters[i];
-  begin(std::make_unique<Task>(step, i, sends, local_), sends ? l.send_later : l.receive_later);
+  begin(std::make_unique<Task>(step, i, sends, arena_, local_),
+        sends ? l.send_later : l.receive_later);
 }
 
 // The receiver takes one letter from each of the others, in any order.
@@ -104,7 +106,7 @@ void Run::take_any(const Step& step) {
   if (first.to != group.rank) return letters(step);
   Tasks tasks;
   for (std::size_t i = 0; i < step.letters.size() && outcome_.result == DL_OK; ++i) {
-    tasks.push_back(std::make_unique<Task>(step, i, false, local_));
+    tasks.push_back(std::make_unique<Task>(step, i, false, arena_, local_));
     note(tasks.back()->start(group.comm, first.receive_later), step.group);
   }
   for (const auto& task : tasks) note(dl_wait(&task->request), step.group);

@@ -13,6 +13,8 @@
 
 namespace random_ops {
 
+constexpr std::size_t kSharedBytes = 8 << 20;  // enough for a Run
+
 struct Limits {
   std::uint64_t steps = UINT64_MAX;
   double seconds = 1e9;
@@ -31,9 +33,10 @@ struct Outcome {
 
 class Run {
  public:
-  // `tell` hears of each wrong result.
+  // `tell` hears of each wrong result. `shared`: memory of dl_alloc() for some of the buffers, so
+  // much of it; the caller's.
   Run(dl_comm* world, const Shape& shape, const Limits& limits,
-      std::function<void(const std::string&)> tell);
+      std::function<void(const std::string&)> tell, void* shared, std::size_t shared_bytes);
   ~Run();  // leaves all groups, but not the world
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -78,6 +81,7 @@ class Run {
   const std::function<void(const std::string&)> tell_;
   const int rank_;
   Random local_;
+  Arena arena_;
   std::map<int, Group> groups_;
   Tasks pending_;
   std::size_t pending_bytes_ = 0;

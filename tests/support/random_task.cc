@@ -1,6 +1,7 @@
 #include "random_task.h"
 
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 namespace random_ops {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr char kGuard = 0x77;
 constexpr std::size_t kMargin = 64;
+constexpr std::size_t kSharedSlots = 8;
 
 bool is_list(Kind kind) { return kind == Kind::all_reduce_list || kind == Kind::broadcast_list; }
 bool is_broadcast(Kind kind) { return kind == Kind::broadcast || kind == Kind::broadcast_list; }
@@ -20,42 +22,66 @@ std::size_t total(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
+// Of all ranks' buffers of a step a share lies in memory of dl_alloc(): of every third all, of
+// every third some.
+Source source_for(const Step& step, Arena& arena, Random& random) {
+  constexpr int kShares[] = {0, 500, 1000};
+  return {arena, random, kShares[mix(step.key + 7) % std::size(kShares)]};
+}
+
 }  // namespace
 
-Buffer::Buffer(const std::vector<std::size_t>& counts, std::size_t element, Random& random)
+Arena::Arena(void* shared, std::size_t bytes) : slot_bytes_(bytes / kSharedSlots) {
+  for (std::size_t i = 0; shared != nullptr && i < kSharedSlots; ++i) {
+    free_.push_back(static_cast<char*>(shared) + i * slot_bytes_);
+  }
+}
+
+std::shared_ptr<char> Arena::take(std::size_t bytes, int permille, Random& random) {
+  if (!random.chance(permille) || free_.empty() || bytes > slot_bytes_) {
+    return {new char[bytes], std::default_delete<char[]>()};
+  }
+  char* const slot = free_.back();
+  free_.pop_back();
+  return {slot, [this](char* p) { free_.push_back(p); }};
+}
+
+Buffer::Buffer(const std::vector<std::size_t>& counts, std::size_t element, const Source& source)
     : counts_(counts), element_(element) {
   std::size_t end = kMargin;
   for (const std::size_t count : counts) {
-    end += random.below(64 / element) * element;
+    end += source.random.below(64 / element) * element;
     at_.push_back(end);
     end += count * element;
   }
-  bytes_.assign(end + kMargin, kGuard);
+  size_ = end + kMargin;
+  bytes_ = source.arena.take(size_, source.shared_permille, source.random);
+  std::memset(bytes_.get(), kGuard, size_);
 }
 
 bool Buffer::surroundings_intact() const {
   std::size_t i = 0;
   for (std::size_t p = 0; p <= at_.size(); ++p) {
-    const std::size_t end = p < at_.size() ? at_[p] : bytes_.size();
+    const std::size_t end = p < at_.size() ? at_[p] : size_;
     for (; i < end; ++i) {
-      if (bytes_[i] != kGuard) return false;
+      if (bytes_.get()[i] != kGuard) return false;
     }
     if (p < at_.size()) i += counts_[p] * element_;
   }
   return true;
 }
 
-Task::Task(const Step& step, int own, int ranks, Random& random)
+Task::Task(const Step& step, int own, int ranks, Arena& arena, Random& random)
     : step_(step), own_(own), ranks_(ranks), element_(dl_dtype_bytes(step.dtype)) {
   for (int r = 0; r < ranks; ++r) {
     inputs_.push_back(mix(step.key + static_cast<std::uint64_t>(r)));
   }
   in_place_ = is_broadcast(step.kind) || (random.chance(400) && may_be_in_place());
-  lay_out(random);
+  lay_out(source_for(step, arena, random));
   fill_input();
 }
 
-Task::Task(const Step& step, std::size_t i, bool sends, Random& random)
+Task::Task(const Step& step, std::size_t i, bool sends, Arena& arena, Random& random)
     : step_(step),
       own_(sends ? step.letters[i].from : step.letters[i].to),
       ranks_(1),
@@ -66,8 +92,8 @@ Task::Task(const Step& step, std::size_t i, bool sends, Random& random)
   // By sender where the receiver finds out who it is, else by letter.
   const auto which = step.kind == Kind::messages ? i : static_cast<std::size_t>(letter_->from);
   inputs_.push_back(mix(step.key + which));
-  (sends ? in_ : out_) =
-      std::make_unique<Buffer>(std::vector<std::size_t>{letter_->count}, element_, random);
+  (sends ? in_ : out_) = std::make_unique<Buffer>(std::vector<std::size_t>{letter_->count},
+                                                  element_, source_for(step, arena, random));
   if (sends) {
     in_at_ = {in_->piece(0)};
     fill(in_at_[0], inputs_[0], 0, letter_->count, step.dtype, step.flavour);
@@ -140,17 +166,17 @@ bool Task::may_be_in_place() const {
   return step_.kind != Kind::all_to_all && total(given()) > 0 && total(taken()) > 0;
 }
 
-void Task::lay_out(Random& random) {
+void Task::lay_out(const Source& source) {
   const auto in = given(), out = taken();
   const bool outer = total(out) > total(in);
-  if (!in_place_ || !outer) in_ = std::make_unique<Buffer>(in, element_, random);
-  if (!in_place_ || outer) out_ = std::make_unique<Buffer>(out, element_, random);
+  if (!in_place_ || !outer) in_ = std::make_unique<Buffer>(in, element_, source);
+  if (!in_place_ || outer) out_ = std::make_unique<Buffer>(out, element_, source);
   for (std::size_t i = 0; in_ && i < in_->pieces(); ++i) in_at_.push_back(in_->piece(i));
   for (std::size_t i = 0; out_ && i < out_->pieces(); ++i) out_at_.push_back(out_->piece(i));
   if (in_place_) place_inside();
   // Nothing to move may be at no address.
-  if (random.chance(500) && total(in) == 0) in_at_.assign(in_at_.size(), nullptr);
-  if (random.chance(500) && total(out) == 0) out_at_.assign(out_at_.size(), nullptr);
+  if (source.random.chance(500) && total(in) == 0) in_at_.assign(in_at_.size(), nullptr);
+  if (source.random.chance(500) && total(out) == 0) out_at_.assign(out_at_.size(), nullptr);
 }
 
 // The smaller buffer is the own part of the larger one.

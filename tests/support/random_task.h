@@ -9,18 +9,42 @@
 
 namespace random_ops {
 
+// What buffers are made of: the heap's memory, or such as all ranks have allocated together, by
+// dl_alloc(), cut into equal slots.
+class Arena {
+ public:
+  Arena(void* shared, std::size_t bytes);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  // Shared, if so many of a thousand dice say so and a slot is free and large enough. Until this
+  // object is gone.
+  std::shared_ptr<char> take(std::size_t bytes, int permille, Random& random);
+
+ private:
+  std::size_t slot_bytes_;
+  std::vector<char*> free_;
+};
+
+// Where a task gets its memory and its dice.
+struct Source {
+  Arena& arena;
+  Random& random;
+  int shared_permille = 0;
+};
+
 // Pieces of memory at any address that their element type allows, with bytes between and around
 // them that nobody may change.
 class Buffer {
  public:
-  Buffer(const std::vector<std::size_t>& counts, std::size_t element, Random& random);
+  Buffer(const std::vector<std::size_t>& counts, std::size_t element, const Source& source);
   std::size_t pieces() const { return at_.size(); }
   std::size_t count(std::size_t i) const { return counts_[i]; }
-  char* piece(std::size_t i) { return bytes_.data() + at_[i]; }
+  char* piece(std::size_t i) { return bytes_.get() + at_[i]; }
   bool surroundings_intact() const;
 
  private:
-  std::vector<char> bytes_;
+  std::shared_ptr<char> bytes_;
+  std::size_t size_;
   std::vector<std::size_t> at_, counts_;
   std::size_t element_;
 };
@@ -28,9 +52,9 @@ class Buffer {
 class Task {
  public:
   // A collective; `own`, `ranks`: of the group.
-  Task(const Step& step, int own, int ranks, Random& random);
+  Task(const Step& step, int own, int ranks, Arena& arena, Random& random);
   // One side of letter `i`; for recv_any the side of the receiver, who learns the sender.
-  Task(const Step& step, std::size_t i, bool sends, Random& random);
+  Task(const Step& step, std::size_t i, bool sends, Arena& arena, Random& random);
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
@@ -55,7 +79,7 @@ class Task {
   std::size_t before(int rank) const;
   std::vector<std::size_t> given() const;  // lengths of the input's pieces
   std::vector<std::size_t> taken() const;
-  void lay_out(Random& random);
+  void lay_out(const Source& source);
   bool may_be_in_place() const;
   void place_inside();
   void fill_input();
