@@ -39,7 +39,7 @@ void require(dl_result result, dl_comm* comm) {
 
 Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
     : comm_(comm), options_(options), skew_us_(plan.skew_us) {
-  if (options.queue > 1) require(dl_set_stream_ordered(comm_, 1), comm_);
+  if (in_stream()) require(dl_set_stream_ordered(comm_, 1), comm_);
   for (int i = 0; i < options.rotate; ++i) {
     buffers_.emplace_back(dl_rank(comm), dl_size(comm), plan.sizes.back(),
                           options.alloc ? comm : nullptr, options.device == "cuda");
@@ -109,7 +109,7 @@ void Bench::start(Way way, Buffers& buffers, const Case& c, bool in_place) {
 
 void Bench::await(Way way) {
   if (way == Way::nccl) return await_gpu();
-  if (way == Way::ours && options_.queue > 1) require(dl_sync(comm_), comm_);
+  if (way == Way::ours && in_stream()) require(dl_sync(comm_), comm_);
 }
 
 // An operation takes as long as its slowest rank. Sorted.

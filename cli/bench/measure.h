@@ -44,6 +44,7 @@ class Bench {
   Overlap overlap(const Case& c, bool in_place, std::size_t count, double alone_us);
   int iterations(const Case& c, bool in_place);
   Buffers& next_buffers();
+  bool in_stream() const { return options_.queue > 1 && options_.device == "cuda"; }
 
   dl_comm* comm_;
   const Options& options_;

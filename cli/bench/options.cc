@@ -95,9 +95,6 @@ void check_modes(const Options& options, const KindInfo& kind) {
     throw usage(std::string("--compare: NCCL has no function for ") + kind.name +
                 ", only for all_reduce, reduce_scatter, all_gather, broadcast and reduce");
   }
-  if (options.queue > 1 && options.device != "cuda") {
-    throw usage("--queue is about a GPU's stream: it needs --device cuda");
-  }
   if (options.queue > 1 && (options.overlap || !options.skew.empty())) {
     throw usage("--queue cannot be combined with --overlap or --skew");
   }
@@ -138,7 +135,7 @@ void declare_modes(CLI::App& app, Options& options) {
   app.add_flag("--compare", options.compare,
                "columns for NCCL called by itself, and for the way through the host's memory");
   app.add_option("--queue", options.queue,
-                 "so many calls follow each other in the GPU's stream; times are of one (1)")
+                 "so many calls follow each other, on a GPU in its stream; times are of one (1)")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
       ->check(CLI::Range(1, 100000));

@@ -1,6 +1,7 @@
 // The measuring loop of the peers' programs: the same buffers, clock and iterations as
 // dlaunch-bench, whichever library does the collective. Prints "bytes median_us" for each size, on
-// rank 0. usage: PEER COLLECTIVE BYTES...
+// rank 0. usage: PEER COLLECTIVE BYTES[xQUEUE]...; QUEUE: so many follow each other, as with
+// dlaunch-bench --queue.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,9 @@ template <class Ops>
 int run(Ops& ops, int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   for (int a = 2; a < argc; ++a) {
-    const std::size_t bytes = std::strtoull(argv[a], nullptr, 10);
+    char* rest = nullptr;
+    const std::size_t bytes = std::strtoull(argv[a], &rest, 10);
+    const int queue = *rest == 'x' ? std::max(1, std::atoi(rest + 1)) : 1;
     std::vector<float> x(std::max<std::size_t>(1, bytes / 4));
     std::vector<float> other(name == "all_to_all" ? x.size() : 0);
     const std::function<void()> collective = ops.collective(name, x.data(), other.data(), x.size());
@@ -37,14 +40,14 @@ int run(Ops& ops, int argc, char** argv) {
     auto timed = [&] {
       ops.barrier();
       const double started = now_us();
-      collective();
-      return now_us() - started;
+      for (int i = 0; i < queue; ++i) collective();
+      return (now_us() - started) / queue;
     };
     for (int i = 0; i < 5; ++i) timed();
     double estimate = timed();
     ops.max(&estimate, 1);
-    std::vector<double> times(
-        static_cast<std::size_t>(std::clamp(static_cast<int>(0.25e6 / estimate), 5, 2000)));
+    std::vector<double> times(static_cast<std::size_t>(
+        std::clamp(static_cast<int>(0.25e6 / (estimate * queue)), 5, 2000)));
     for (double& t : times) t = timed();
     ops.max(times.data(), times.size());
     std::sort(times.begin(), times.end());
