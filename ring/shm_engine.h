@@ -53,6 +53,7 @@ class ShmPlane : public Plane {
         layout_(layout_for(memory_.shape, options)),
         abort_(abort),
         meet_(options.usable_cores < n_),
+        share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
         waiter_(abort, !meet_),
         names_(options.names),
         regions_(options.regions),
@@ -96,6 +97,7 @@ class ShmPlane : public Plane {
   // shm_plane.cc: messages in one shot.
   Result<void> one_shot();
   Result<void> meet(bool reduce_for_all);
+  bool keeps_core();
   Result<void> await_givers();
   const char* small_input(int r) const;
   void finish_one_shot();
@@ -171,6 +173,7 @@ class ShmPlane : public Plane {
   const ShmShape layout_;
   AbortFlag& abort_;
   const bool meet_;  // more ranks than cores
+  const int share_;  // of a core
   Waiter waiter_;
   const std::vector<int> names_;
   const std::shared_ptr<const ShmRegions> regions_;

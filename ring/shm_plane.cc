@@ -123,7 +123,7 @@ void ShmPlane::arrive(std::size_t inline_count) {
 // A store only when it has changed: the others read that line.
 void ShmPlane::note_core() {
   const int core = current_core();
-  if (meet_ || core == core_) return;
+  if (core == core_) return;
   core_ = core;
   own().bell.core.store(core, std::memory_order_relaxed);
 }
@@ -222,6 +222,16 @@ void ShmPlane::finish_one_shot() {
   });
 }
 
+bool ShmPlane::keeps_core() {
+  const auto core_of = [this](int r) {
+    return memory_.ranks[r].bell.core.load(std::memory_order_relaxed);
+  };
+  const auto has_come = [this](int r) { return entered(r, call_.seq); };
+  const Core core = while_waiting(rank_, n_, share_, core_of, has_come);
+  if (core == Core::leave) waiter_.leave(core_);
+  return core == Core::keep;
+}
+
 // The meeting point. `reduce_for_all`: the last to arrive reduces, the others copy its result.
 Result<void> ShmPlane::meet(bool reduce_for_all) {
   ShmHeader& header = *memory_.header;
@@ -244,10 +254,11 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
     return {};
   }
   std::uint64_t released = 0;
-  if (!waiter_.wait(header.bell, call_.deadline, [&] {
-        released = header.released.load(std::memory_order_acquire);
-        return released >> 16 >= call_.seq;
-      })) {
+  const auto is_released = [&] {
+    released = header.released.load(std::memory_order_acquire);
+    return released >> 16 >= call_.seq;
+  };
+  if (!waiter_.wait(header.bell, call_.deadline, is_released, keeps_core())) {
     return failure();
   }
   all_entered_ = call_.seq;

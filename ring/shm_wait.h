@@ -32,9 +32,10 @@ class Waiter {
 
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
   // first (look at the flag to tell). ready() is called often and must be cheap.
+  // stays: nobody else needs this core just now, so it is not offered at once.
   template <class Ready>
-  bool wait(Bell& bell, TimePoint deadline, Ready ready) {
-    if (ready()) return true;
+  bool wait(Bell& bell, TimePoint deadline, Ready ready, bool stays = false) {
+    if (ready() || (stays && stay(ready))) return true;
     if (spin_ ? spin(bell, ready) : yield(ready)) return true;
     while (true) {
       bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -48,11 +49,15 @@ class Waiter {
     }
   }
 
+  // Looks for another core than this one.
+  void leave(int core) { spread_.move_away_from(core); }
+
  private:
   // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
   // they sleep, too. So a wait is worth some of those; one of seconds still costs nothing.
   static constexpr Duration kSpin = std::chrono::microseconds(300);
   static constexpr int kTurnsPerLook = 64;  // at the clock, and at the other's core
+  static constexpr int kTurnsToStay = 100;  // 2 to 4 us, what offering the core and back costs
 
   template <class Ready>
   bool spin(const Bell& bell, Ready ready) {
@@ -68,6 +73,14 @@ class Waiter {
       // The other one, or a thread of this rank's own, may want this very core.
       if (!spread_.move_away_from(bell.core.load(std::memory_order_relaxed))) offer_core();
     }
+  }
+  template <class Ready>
+  static bool stay(Ready ready) {
+    for (int turn = 0; turn < kTurnsToStay; ++turn) {
+      pause();
+      if (ready()) return true;
+    }
+    return false;
   }
   template <class Ready>
   static bool yield(Ready ready) {

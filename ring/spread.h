@@ -1,8 +1,8 @@
 // Spread: gets ranks that wait for each other off one core. The scheduler wakes a rank where its
 // waker runs, and two ranks that take turns on one core look to it like one: it may leave them
 // there for ever, with other cores idle, and each hand-over then costs a sleep. A rank that finds
-// whom it waits for on its own core moves itself to another one. Used only where every rank can
-// have a core.
+// whom it waits for on its own core moves itself to another one. Where ranks outnumber cores, one
+// that finds more than a core's share of them on its own does.
 #pragma once
 
 #include "base/clock.h"
@@ -15,6 +15,24 @@ int current_core();
 // Lets another thread have this one's core, if any wants it: where ranks outnumber cores, the one
 // that is waited for gets it, for a fraction of what a sleep and a wake-up cost.
 void offer_core();
+
+// What a rank does with its core while it waits for all others, where ranks outnumber cores: keeps
+// it for a moment, if those that were last seen on it have come and whoever has not is elsewhere;
+// offers it to those that have not; or leaves it, if as many ranks of lower number as are a core's
+// share are there already. core_of(r), has_come(r): of rank r; has_come is asked of few.
+enum class Core { keep, offer, leave };
+template <class CoreOf, class HasCome>
+Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_come) {
+  int lower = 0;
+  bool wanted = false;
+  for (int r = 0; r < ranks; ++r) {
+    if (r == own || core_of(r) != core_of(own)) continue;
+    if (r < own) ++lower;
+    wanted = wanted || !has_come(r);
+  }
+  if (lower >= share) return Core::leave;
+  return wanted ? Core::offer : Core::keep;
+}
 
 // One per waiting thread.
 class Spread {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "process_world.h"
+#include "ring/spread.h"
 
 using namespace dlaunch;
 
@@ -43,6 +44,28 @@ TEST_CASE("cpus: sets are united and counted") {
 
 TEST_CASE("cpus: a thread that is bound has those it is bound to") {
   CHECK(end_of(start([] { return bind_to_one() && count_cpus(own_cpus()) == 1 ? 0 : 1; })) == 0);
+}
+
+TEST_CASE("cpus: ranks that outnumber them share them evenly, and offer them to who needs them") {
+  struct Rank {
+    int core;
+    bool has_come;
+  };
+  const auto decided = [](int own, int share, const std::vector<Rank>& ranks) {
+    const auto at = [&](int r) { return ranks[static_cast<std::size_t>(r)]; };
+    return while_waiting(
+        own, static_cast<int>(ranks.size()), share, [&](int r) { return at(r).core; },
+        [&](int r) { return at(r).has_come; });
+  };
+  const std::vector<Rank> even = {{0, true}, {1, true}, {1, false}, {0, true}};
+  CHECK(decided(0, 2, even) == Core::keep);
+  CHECK(decided(3, 2, even) == Core::keep);
+  CHECK(decided(1, 2, even) == Core::offer);
+  const std::vector<Rank> crowd = {{0, true}, {0, false}, {0, true}, {1, true}};
+  CHECK(decided(0, 2, crowd) == Core::offer);
+  CHECK(decided(2, 2, crowd) == Core::leave);
+  CHECK(decided(3, 2, crowd) == Core::keep);
+  CHECK(decided(2, 3, crowd) == Core::offer);
 }
 
 TEST_CASE("cpus: ranks plan alike, whatever each of them may run on") {
