@@ -13,9 +13,10 @@ struct Traffic {
   double loads = 0, stores = 0;
 };
 struct Work {
-  Traffic buffers;    // inputs and outputs: all of the absolute bound
-  Traffic all;        // with what goes through shared memory
-  double passed = 0;  // from one rank to another
+  Traffic buffers;      // inputs and outputs: all of the absolute bound
+  Traffic all;          // with what goes through shared memory
+  double passed = 0;    // from one rank to another
+  bool update = false;  // in place, what is stored was loaded from there
 };
 
 std::optional<Work> work(const Case& c, bool in_place, double n) {
@@ -23,9 +24,9 @@ std::optional<Work> work(const Case& c, bool in_place, double n) {
   const double others = (n - 1) / n * s;
   switch (c.kind) {
     case Kind::all_reduce:
-      return Work{{s, s}, {(3 * n - 2) / n * s, 2 * s}, 2 * others};
+      return Work{{s, s}, {(3 * n - 2) / n * s, 2 * s}, 2 * others, true};
     case Kind::reduce_scatter:
-      return Work{{s, s / n}, {(2 * n - 1) / n * s, s}, others};
+      return Work{{s, s / n}, {(2 * n - 1) / n * s, s}, others, true};
     case Kind::all_gather: {
       const double output = in_place ? others : s;
       return Work{{s / n, output}, {s, output + s / n}, others};
@@ -42,6 +43,12 @@ double time_us(const Traffic& traffic, const Rates& rates) {
   return (both / rates.copy + (traffic.loads - both) / rates.read +
           (traffic.stores - both) / rates.write) /
          kGbsUs;
+}
+
+// What is stored where it was loaded from takes its cache line along once instead of twice.
+Rates updating(Rates rates) {
+  rates.copy = std::max(rates.copy, rates.update);
+  return rates;
 }
 
 // What one operation after the other touches of a rank's own buffers.
@@ -77,7 +84,8 @@ std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place,
   const Rates& core = limits.levels.front().together;
   const Rates& staging = rates_for(limits, kStagingSet);
   const Rates& memory = rates_for(limits, working_set(c, in_place, n, buffer_pairs));
-  const double buffers = time_us(bytes->buffers, memory);
+  const double buffers =
+      time_us(bytes->buffers, in_place && bytes->update ? updating(memory) : memory);
   const double m = std::min(ranks, limits.cores);
   const double crossing = n > 1 ? bytes->passed * (m - 1) / m * n / (n - 1) : 0;
   const double passing = limits.pass_gbs ? crossing / *limits.pass_gbs / kGbsUs : 0;

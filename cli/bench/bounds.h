@@ -24,7 +24,8 @@
 // first, hence at the rates of 256 KiB; and of what is passed only the share (m-1)/m * n/(n-1) that
 // comes from another core, at the rate measured for that. Those of the buffers go at the rates of a
 // working set as large as the buffers. The slowest of these counts, since a core can overlap them.
-// As many loads as stores take a copy's time, the rest that of reads or writes. To that comes one
+// As many loads as stores take a copy's time (an update's in the buffers of an all_reduce or
+// reduce_scatter in place, if that is less), the rest that of reads or writes. To that comes one
 // message: a line hand-off, or with more ranks than cores a switch.
 #pragma once
 

@@ -22,6 +22,11 @@ constexpr std::size_t kBytesPerRepeat = 32 << 20;
 // Tells the compiler that somebody may look at what was stored.
 void keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
 
+void add_one_to_each(std::vector<char>& data) {
+  for (char& byte : data) ++byte;
+  keep(data.data());
+}
+
 double timed(std::size_t bytes, auto pass) {
   const std::size_t passes = std::max<std::size_t>(1, kBytesPerRepeat / bytes);
   const double started = now_us();
@@ -52,6 +57,7 @@ Rates move_on_core(std::vector<char>& data, std::barrier<>& gate) {
     std::memcpy(data.data() + half, data.data(), half);
     keep(data.data());
   });
+  rates.update = repeat(data.size(), [&] { add_one_to_each(data); });
   return rates;
 }
 
@@ -106,6 +112,7 @@ Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
     mean.read += rates.read / n;
     mean.write += rates.write / n;
     mean.copy += rates.copy / n;
+    mean.update += rates.update / n;
   }
   return mean;
 }

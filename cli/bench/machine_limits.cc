@@ -24,6 +24,7 @@ std::vector<LimitRow> rows(const Limits& limits) {
     add("read", level, &Rates::read, "loads from buffers of that size together");
     add("write", level, &Rates::write, "stores to them");
     add("copy", level, &Rates::copy, "as many loads as stores");
+    add("update", level, &Rates::update, "as many, in place");
   }
   const auto one = [&](const char* name, const dlaunch::Result<double>& value, const char* unit,
                        const char* bounds) {

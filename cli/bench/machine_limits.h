@@ -10,10 +10,10 @@
 
 namespace bench {
 
-// Bytes a core moves a second, in GB/s: it reads so many, writes so many, or reads and writes so
-// many.
+// Bytes a core moves a second, in GB/s: it reads so many, writes so many, reads and writes so many
+// elsewhere, or in the same place.
 struct Rates {
-  double read = 0, write = 0, copy = 0;
+  double read = 0, write = 0, copy = 0, update = 0;
 };
 
 struct Level {

@@ -77,7 +77,7 @@ run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
 run dlaunch-bench --calibrate; expect_code 0; expect_out 'futex wake'; expect_out 'TCP round trip'
 run dlaunch-bench --calibrate --json
 expect_code 0
-python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 18' || fail "the limits as JSON"
+python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 22' || fail "the limits as JSON"
 run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
 expect_code 0; expect_out 'line hand-off .*not measured: it takes two usable cores'
 run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv

@@ -86,6 +86,20 @@ TEST_CASE("large or rotated buffers are bound by memory, what is staged is not")
   CHECK(bounds(machine(8), half, true, 2, 2)->absolute_us == doctest::Approx(2 + 5242.88));
 }
 
+TEST_CASE("what a sum in place stores goes where it was loaded from") {
+  Limits limits = machine(8);
+  limits.levels[1].together.update = 0.4;
+  const auto us = [&](Kind kind, bool in_place) {
+    return bounds(limits, of(kind, 1 << 20), in_place, 2, 1)->absolute_us;
+  };
+  CHECK(us(Kind::all_reduce, true) == doctest::Approx(2 + 2.5 * 1048.576));
+  CHECK(us(Kind::all_reduce, false) == doctest::Approx(2 + 10 * 1048.576));
+  CHECK(us(Kind::reduce_scatter, true) == doctest::Approx(2 + (2.5 / 2 + 10. / 2) * 1048.576));
+  CHECK(us(Kind::broadcast, true) == doctest::Approx(2 + 10. / 2 * 1048.576));
+  limits.levels[1].together.update = 0.05;  // a slower one bounds nothing
+  CHECK(us(Kind::all_reduce, true) == doctest::Approx(2 + 10 * 1048.576));
+}
+
 TEST_CASE("a limit that is not known bounds nothing") {
   Limits limits = machine(8);
   limits.handoff_us = dlaunch::Error{dlaunch::Errc::unsupported, "not here"};

@@ -17,8 +17,8 @@ TEST_CASE("a limit that was not measured is listed with the reason") {
   CHECK(limits_table(one_core()).find("not measured: it takes two usable") != std::string::npos);
   CHECK(limits_csv(one_core()).find("line hand-off,,,1,us\n") != std::string::npos);
   const auto json = nlohmann::json::parse(limits_json(one_core()));
-  CHECK(json["limits"][3]["not_measured"] == "it takes two usable cores");
-  CHECK(!json["limits"][3].contains("one_core"));
+  CHECK(json["limits"][4]["not_measured"] == "it takes two usable cores");
+  CHECK(!json["limits"][4].contains("one_core"));
 }
 
 TEST_CASE("bandwidths of several cores stand beside those of one") {
