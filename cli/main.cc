@@ -19,6 +19,7 @@
 #include "launcher/agent.h"
 #include "launcher/gpu_watch.h"
 #include "launcher/health_check.h"
+#include "launcher/ssh_login.h"
 #include "launcher/ssh_talk.h"
 
 namespace dlaunch {
@@ -93,6 +94,12 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (!words.empty() && words[0] == dlaunch::kSshNodeWord) {
     return dlaunch::run_ssh_node(words.size() > 1 ? words[1] : "");
+  }
+  if (!words.empty() && words[0] == dlaunch::kSshLoginWord) {
+    return dlaunch::run_ssh_login({words.begin() + 1, words.end()});
+  }
+  if (!words.empty() && words[0] == dlaunch::kSshConnectWord) {
+    return dlaunch::run_ssh_connect({words.begin() + 1, words.end()});
   }
   if (words.size() == 1 && words[0] == dlaunch::kGpuFiguresWord) return dlaunch::run_gpu_figures();
   if (words.size() == 2 && words[0] == dlaunch::kGpuTestWord)

@@ -45,6 +45,13 @@ std::string_view find_in_notes(std::string_view start, std::size_t at, std::size
 
 }  // namespace
 
+bool is_own_binary(const std::string& path) {
+  struct stat own {
+  }, there{};
+  return ::stat(kOwnBinary, &own) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 std::string_view find_build_id(std::string_view start) {
   const auto header = value_at<Elf64_Ehdr>(start, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};

@@ -35,6 +35,9 @@ class OwnBinary {
   std::size_t size_ = 0, build_id_at_ = 0;
 };
 
+// Whether the file there, of any name, is the one that this process runs.
+bool is_own_binary(const std::string& path);
+
 // The build ID of an ELF file of our own kind (64 bit, this machine's byte order) among these first
 // bytes of it, or an empty one. Any bytes will do.
 std::string_view find_build_id(std::string_view start);

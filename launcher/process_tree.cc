@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "launcher/own_binary.h"
 
 namespace dlaunch {
 namespace {
@@ -105,13 +105,7 @@ bool reap_children() {
   }
 }
 
-bool runs_our_program(pid_t pid) {
-  struct stat own {
-  }, its{};
-  if (::stat("/proc/self/exe", &own) != 0) return false;
-  if (::stat(("/proc/" + std::to_string(pid) + "/exe").c_str(), &its) != 0) return false;
-  return own.st_dev == its.st_dev && own.st_ino == its.st_ino;
-}
+bool runs_our_program(pid_t pid) { return is_own_binary("/proc/" + std::to_string(pid) + "/exe"); }
 
 // A child of ours that reads stacks, or what that one runs for it.
 bool is_our_tracer(pid_t tracer) {

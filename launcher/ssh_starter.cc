@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
+#include "launcher/ssh_login.h"
 
 extern char** environ;
 
@@ -208,6 +209,10 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
                           binary_->build_id_at()};
   request.argv = by_srun ? srun_arguments(there, binary, order.size())
                          : ssh_arguments(plan_.nodes.ssh, there, binary, order.size());
+  if (!by_srun && is_ssh(ssh_)) {
+    request.path = "/proc/self/exe";
+    request.argv.insert(request.argv.begin(), {"dlaunch", kSshLoginWord, ssh_});
+  }
   for (char** item = environ; *item != nullptr; ++item) {
     if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
   }

@@ -60,6 +60,13 @@ std::string last_line(std::string_view text) {
   return escaped(newline == text.npos ? text : text.substr(newline + 1));
 }
 
+// The last of ssh's own, which says more than what follows from it.
+std::string own_line(const std::string& text) {
+  const std::string lines = "\n" + text;
+  const auto at = lines.rfind("\nssh: ");
+  return at == lines.npos ? "" : last_line(lines.substr(at + 1, lines.find('\n', at + 1) - at - 1));
+}
+
 void keep_last(std::string& text, std::string_view bytes) {
   text += bytes;
   if (text.size() > 2 * kKept) text.erase(0, text.size() - kKept);
@@ -193,7 +200,8 @@ std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
 void SshTalk::said(std::string_view bytes) { keep_last(errors_, bytes); }
 
 SshTalk::Failed SshTalk::ended(const std::string& how) const {
-  std::string words = last_line(errors_);
+  std::string words = own_line(errors_);
+  if (words.empty()) words = last_line(errors_);
   if (words.empty()) words = last_line(words_ + line_);
   return {kExitRendezvous, words.empty() ? starter_ + " " + how + " without a word" : words};
 }

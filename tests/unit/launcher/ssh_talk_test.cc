@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/host_shares.h"
+#include "launcher/ssh_login.h"
 
 using namespace dlaunch;
 
@@ -57,6 +58,31 @@ TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
   CHECK(words.back().find('\n') == std::string::npos);
 }
 
+TEST_CASE("ssh is given a connection only where nothing else is said of it") {
+  const std::string plain =
+      "user root\nhostname 10.0.0.7\nport 22\naddressfamily any\nproxyusefdpass no\n"
+      "tcpkeepalive yes\nconnecttimeout 10\n";
+  CHECK(plain_connection(plain) == 10);
+  CHECK(plain_connection(plain + "proxycommand none\n") == 10);
+  for (const char* more :
+       {"proxycommand nc %h %p", "proxyjump gate", "bindaddress 10.0.0.1", "controlpath /tmp/%C",
+        "checkhostip yes", "verifyhostkeydns ask", "canonicalizehostname true"}) {
+    CHECK(plain_connection(plain + more + "\n") == 0);
+  }
+  CHECK(plain_connection("") == 0);
+  CHECK(plain_connection("Usage: ssh [-a] host\n\n \n") == 0);
+  CHECK(plain_connection("hostname a\nport 22\nconnecttimeout none\n") == 0);
+  CHECK(plain_connection("hostname a\nport 22\naddressfamily inet\nconnecttimeout 10") == 0);
+
+  const Words ssh = {"ssh", "-F", "f", "--", "h", "exec sh"};
+  CHECK(asking_for_config("/bin/ssh", ssh) == Words{"/bin/ssh", "-G", "-F", "f", "--", "h"});
+  CHECK(with_own_connection(ssh, "/a%b/d l", 7) ==
+        Words{"ssh", "-F", "f", "-o", "ProxyCommand='/a%%b/d l' --ssh-connect %h %p 7", "-o",
+              "ProxyUseFdpass=yes", "--", "h", "exec sh"});
+  CHECK((is_ssh("ssh") && is_ssh("/usr/bin/ssh")));
+  CHECK_FALSE((is_ssh("/opt/gsissh") || is_ssh("rsh") || is_ssh("ssh.sh")));
+}
+
 TEST_CASE("without a build ID no file is the same") {
   const auto words = ssh_arguments({"ssh"}, {.name = "h"}, {"/d", 1000, "", 0}, 345);
   CHECK(words.back().ends_with("' sh /d 1000 345 1000 0 none"));
@@ -100,6 +126,10 @@ TEST_CASE("a failure has the words of whoever knows most") {
   denied.said("Warning: x\r\njoe@h: Permission denied (publickey).\r\n\n");
   CHECK(denied.ended("ended with exit code 255").what == "joe@h: Permission denied (publickey).");
   CHECK(denied.ended("").exit_code == 69);
+  SshTalk unreached;
+  unreached.said("a banner\nssh: connect to host h port 22: Connection refused\n");
+  unreached.said("proxy dialer did not pass back a connection\n");
+  CHECK(unreached.ended("").what == "ssh: connect to host h port 22: Connection refused");
   SshTalk nologin;
   CHECK(nologin.heard("This account is not available.").empty());
   CHECK(nologin.ended("").what == "This account is not available.");

@@ -1,0 +1,185 @@
+#include "launcher/ssh_login.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "launcher/command.h"
+#include "launcher/own_binary.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kSshFailed = 255;  // ssh's own exit code
+constexpr int kMaxSeconds = 3600;
+constexpr Duration kConfigLimit = std::chrono::seconds(2);
+
+// What would have a say in how ssh connects, or in what it makes of the address, and the value with
+// which it has none. What is not listed has none either.
+struct Setting {
+  std::string_view name, neutral;
+};
+constexpr std::array<Setting, 13> kSettings = {{{"addressfamily", "any"},
+                                                {"bindaddress", "none"},
+                                                {"bindinterface", "none"},
+                                                {"canonicalizehostname", "false"},
+                                                {"checkhostip", "no"},
+                                                {"connectionattempts", "1"},
+                                                {"controlpath", "none"},
+                                                {"nohostauthenticationforlocalhost", "no"},
+                                                {"proxycommand", "none"},
+                                                {"proxyjump", "none"},
+                                                {"rdomain", "none"},
+                                                {"tcpkeepalive", "yes"},
+                                                {"verifyhostkeydns", "false"}}};
+
+std::string_view name_in(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+// ssh runs its ProxyCommand by this. Accounts of services have one that runs nothing.
+bool has_common_shell() {
+  const char* const shell = ::getenv("SHELL");
+  if (shell == nullptr) return true;  // ssh takes sh
+  constexpr std::array<std::string_view, 6> kCommon = {"sh", "bash", "dash", "ksh", "zsh", "fish"};
+  return std::find(kCommon.begin(), kCommon.end(), name_in(shell)) != kCommon.end();
+}
+
+std::vector<std::string> quicker(const std::string& path, const std::vector<std::string>& ssh) {
+  const auto own = OwnBinary::open();
+  if (!own || !is_own_binary(own->path()) || !has_common_shell()) return ssh;
+  const auto asked = run_command({.argv = asking_for_config(path, ssh),
+                                  .env = own_environment(),
+                                  .keep_errors = true,
+                                  .limit = kConfigLimit});
+  if (!asked || asked->status != 0 || asked->too_late) return ssh;
+  const int seconds = plain_connection(asked->text);
+  return seconds > 0 ? with_own_connection(ssh, own->path(), seconds) : ssh;
+}
+
+int say_why_not(const std::string& why) {
+  std::fprintf(stderr, "ssh: %s\n", why.c_str());
+  return kSshFailed;
+}
+
+// To the process that started this one, by its stdout.
+bool pass_on(int connection) {
+  char byte = 0;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof connection)] = {};
+  iovec payload{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &payload;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof connection);
+  std::memcpy(CMSG_DATA(header), &connection, sizeof connection);
+  return ::sendmsg(STDOUT_FILENO, &message, MSG_NOSIGNAL) == 1;
+}
+
+// As ssh leaves one that it has made itself, but for TCP_NODELAY.
+void set_up(int connection) {
+  constexpr int kOn = 1;
+  ::setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
+  ::setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  ::fcntl(connection, F_SETFL, ::fcntl(connection, F_GETFL) & ~O_NONBLOCK);
+}
+
+}  // namespace
+
+bool is_ssh(std::string_view program) { return name_in(program) == "ssh"; }
+
+int plain_connection(std::string_view config) {
+  std::map<std::string_view, std::string_view> said;
+  for (const std::string_view line : split_words(config, '\n')) {
+    const auto blank = std::min(line.find(' '), line.size());
+    said.emplace(line.substr(0, blank), line.substr(std::min(blank + 1, line.size())));
+  }
+  if (!said.contains("hostname") || !said.contains("port")) return 0;
+  for (const Setting& setting : kSettings) {
+    const auto found = said.find(setting.name);
+    if (found != said.end() && found->second != setting.neutral) return 0;
+  }
+  const auto seconds = parse_int(said["connecttimeout"], 1, kMaxSeconds, "seconds");
+  return seconds ? *seconds : 0;
+}
+
+std::vector<std::string> asking_for_config(const std::string& path, std::vector<std::string> ssh) {
+  ssh.pop_back();
+  ssh[0] = path;
+  ssh.insert(ssh.begin() + 1, "-G");
+  return ssh;
+}
+
+std::vector<std::string> with_own_connection(std::vector<std::string> ssh, std::string_view own,
+                                             int seconds) {
+  std::string path;  // ssh takes % for one of its own
+  for (const char c : shell_quoted(std::string(own))) path += c == '%' ? "%%" : std::string(1, c);
+  const std::string command =
+      fmt::format("ProxyCommand={} {} %h %p {}", path, kSshConnectWord, seconds);
+  const auto words = {std::string("-o"), command, std::string("-o"),
+                      std::string("ProxyUseFdpass=yes")};
+  ssh.insert(std::find(ssh.begin(), ssh.end(), "--"), words);
+  return ssh;
+}
+
+int run_ssh_login(const std::vector<std::string>& words) {
+  if (words.size() < 4) return kExitUsage;  // path, ssh, host, command
+  const std::string& path = words[0];
+  const std::vector<std::string> ssh = quicker(path, {words.begin() + 1, words.end()});
+  std::vector<char*> argv;
+  for (const std::string& word : ssh) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  return say_why_not(fmt::format("exec '{}': {}", path, std::strerror(errno)));
+}
+
+int run_ssh_connect(const std::vector<std::string>& words) {
+  if (words.size() != 3) return kExitUsage;
+  const auto seconds = parse_int(words[2], 1, kMaxSeconds, "seconds");
+  if (!seconds) return kExitUsage;
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int failed = ::getaddrinfo(words[0].c_str(), words[1].c_str(), &hints, &list);
+  if (failed != 0) {
+    return say_why_not(
+        fmt::format("Could not resolve hostname {}: {}", words[0], ::gai_strerror(failed)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  Error last;
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    const auto deadline = deadline_after(steady_now(), std::chrono::seconds(*seconds));
+    const auto made = connect_socket(at->ai_addr, at->ai_addrlen, words[0], deadline);
+    if (made) {
+      set_up(made->get());
+      return pass_on(made->get()) ? kExitOk : kExitSystem;
+    }
+    last = made.error();
+  }
+  return say_why_not(fmt::format("connect to host {} port {}: {}", words[0], words[1],
+                                 std::strerror(last.os_errno)));
+}
+
+}  // namespace dlaunch
