@@ -6,6 +6,11 @@
 #include "ring/shm_engine.h"
 
 namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMostAlike = 2 << 20;
+
+}  // namespace
 
 void ShmPlane::publish(ShmCounter ShmRank::*counter, std::uint64_t blocks) {
   failpoint("shm.publishes");
@@ -25,6 +30,18 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
     }
   }
   return {};
+}
+
+// Where in its slot a chunk of this block lies.
+std::size_t ShmPlane::turn(std::uint64_t block) const {
+  if (meet_) return 0;
+  // What a rank gives alike to all has the room of each of them. More than that is so long in
+  // passing that it drives out enough by itself.
+  const auto& traits = traits_of(call_.collective);
+  const bool alike = !traits.reduces && !traits.in_parts && plan_.input_bytes <= kMostAlike;
+  const std::size_t room = layout_.chunk_bytes * (alike ? static_cast<std::size_t>(n_) : 1);
+  const std::size_t bytes = (plan_.chunk * element_ + 63) / 64 * 64;
+  return block / kSlots % (room / bytes) * bytes;
 }
 
 // -- Reductions
@@ -49,7 +66,7 @@ Result<void> ShmPlane::stage(std::size_t block) {
   for (int r = 0; r < n_; ++r) {
     if (r == rank_) continue;
     const Part s = slice(block, r);
-    read_input(memory_.own + layout_.staging(number, r), s.first, s.count);
+    read_input(memory_.own + staging(number, r), s.first, s.count);
     failpoint("shm.staged_chunk");
   }
   publish(&ShmRank::staged, number + 1);
@@ -154,7 +171,7 @@ Result<void> ShmPlane::give_block(std::size_t block) {
     const Delivery d = delivery(shape_, rank_, r);
     if (!d.exists || lends_ || (gave && !to_each)) continue;
     const Part p = piece(d, block);
-    read_input(memory_.own + layout_.staging(number, to_each ? r : 0), d.from + p.first, p.count);
+    read_input(memory_.own + staging(number, to_each ? r : 0), d.from + p.first, p.count);
     gave = true;
   }
   if (gave) publish(&ShmRank::staged, number + 1);

@@ -26,6 +26,12 @@
 // ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
 // others' inputs, and they copy it from its output. Whoever lends waits until the others have read.
 //
+// A store to a line that another core's cache still holds takes two to seven times as long as one
+// to a line that it has dropped. So where each rank has a core, chunks smaller than their slot take
+// turns in it: a line is written again when what has gone through meanwhile has driven it out of
+// that cache. Ranks that share cores find it in their own cache, and use the same place again and
+// again.
+//
 // Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
 // has read what it needed, an exchange slot when its owner has taken the result out; an entry or
 // small slot kEntries calls later, when every rank has entered the call after the one it served.
@@ -160,11 +166,16 @@ class ShmPlane : public Plane {
     if (direct_ && call_.collective == Collective::all_reduce) {
       return lent_[i].out + slice.first * element_;
     }
-    return memory_.data[i] + layout_.result(block);
+    return memory_.data[i] + layout_.result(block) + turn(block);
   }
   const char* staged_by(int r, std::uint64_t block, int chunk) const {
-    return memory_.data[static_cast<std::size_t>(r)] + layout_.staging(block, chunk);
+    return memory_.data[static_cast<std::size_t>(r)] + staging(block, chunk);
   }
+  // Of a data segment.
+  std::size_t staging(std::uint64_t block, int chunk) const {
+    return layout_.staging(block, chunk) + turn(block);
+  }
+  std::size_t turn(std::uint64_t block) const;
   ShmRank& own() const { return memory_.ranks[rank_]; }
 
   const int rank_;
