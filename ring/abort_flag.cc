@@ -1,15 +1,28 @@
 #include "ring/abort_flag.h"
 
+#include <chrono>
 #include <utility>
 
 #include "base/failpoint.h"
 
 namespace dlaunch {
+namespace {
+
+// The control thread hears of the cause at the same moment, but on a busy machine has to wait for
+// its turn.
+constexpr std::chrono::milliseconds kRootCausePatience{100};
+
+}  // namespace
 
 Error AbortFlag::error() const {
   const std::lock_guard lock(mutex_);
   DL_ASSERT(raised());
   return error_;
+}
+
+bool AbortFlag::told() const {
+  std::unique_lock lock(mutex_);
+  return now_raised_.wait_for(lock, kRootCausePatience, [this] { return raised(); });
 }
 
 bool AbortFlag::raise(Error error) {
@@ -22,6 +35,7 @@ bool AbortFlag::raise(Error error) {
   // The list stays as it is from now on. Without the lock: who is woken asks for the error at once,
   // and would sleep again until this thread has its turn.
   failpoint("abort_flag.raised");
+  now_raised_.notify_all();
   for (const auto& wake : wakers_) wake();
   return true;
 }

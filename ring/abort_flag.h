@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -18,6 +19,9 @@ class AbortFlag {
   bool raised() const { return raised_.load(std::memory_order_relaxed); }
   // The first error; call only after raised() was true.
   Error error() const;
+  // After a failure here: a moment for the control thread to learn who was at its root. Ranks that
+  // fail because of another one end their connections, too. True: the flag knows better.
+  bool told() const;
   // Returns false if it was raised before. Wakers run on the calling thread, before raise returns.
   bool raise(Error error);
   // Wakers must not block or raise. A waker registered after the flag was raised runs at once.
@@ -27,6 +31,7 @@ class AbortFlag {
  private:
   std::atomic<bool> raised_{false};
   mutable std::mutex mutex_;
+  mutable std::condition_variable now_raised_;
   Error error_;
   std::vector<std::function<void()>> wakers_;
 };

@@ -267,7 +267,7 @@ std::string Messenger::activity_with(int peer) const {
 }
 
 Error Messenger::timed_out() {
-  if (sockets_->told()) return sockets_->abort().error();
+  if (sockets_->abort().told()) return sockets_->abort().error();
   const TimePoint deadline = next_deadline();
   std::string late;
   const auto look = [&](const TransferPtr& transfer) {
@@ -284,7 +284,7 @@ Error Messenger::timed_out() {
 }
 
 Error Messenger::lost(int peer, int os_errno) {
-  if (sockets_->told()) return sockets_->abort().error();
+  if (sockets_->abort().told()) return sockets_->abort().error();
   return connection_lost(peer, activity_with(peer), os_errno);
 }
 

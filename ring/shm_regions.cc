@@ -65,7 +65,7 @@ ShmExchange::ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abo
 Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size_t>& bytes,
                                         TimePoint deadline) {
   const auto failed = [&](std::size_t r, Error error) {
-    if (abort_.raised()) return abort_.error();
+    if (error.code == Errc::peer_lost ? abort_.told() : abort_.raised()) return abort_.error();
     error.what = fmt::format("dl_alloc: rank {}: {}", r, error.what);
     error.rank = static_cast<int>(r);
     return error;

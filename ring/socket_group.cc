@@ -19,10 +19,6 @@
 namespace dlaunch {
 namespace {
 
-// Who closes may only follow another. The control thread hears of the cause at the same moment, but
-// on a busy machine has to wait for its turn.
-constexpr int kRootCauseMs = 100;
-
 // What waits in a socket for its turn cannot go by another one.
 void hold_back_little(int fd) {
   constexpr int kBytes = 16 << 10;
@@ -153,11 +149,6 @@ Result<SocketGroup::Waited> SocketGroup::sleep(TimePoint now, TimePoint deadline
                                             broken || (events & POLLOUT) != 0);
   }
   return Waited::ready;
-}
-
-bool SocketGroup::told() {
-  pollfd wake{.fd = wake_->get(), .events = POLLIN, .revents = 0};
-  return poll(&wake, 1, kRootCauseMs) > 0 && abort_.raised();
 }
 
 }  // namespace dlaunch

@@ -117,10 +117,6 @@ class SocketGroup {
   // Since when nothing has moved, at the last deadline.
   Duration waited() const { return steady_now() - started_; }
 
-  // After a failure here: a moment for the control thread to learn who was at its root. Ranks that
-  // fail because of another one close their connections too. True: the flag knows better.
-  bool told();
-
  private:
   SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core, int agreed_cores)
       : rank_(rank),

@@ -275,7 +275,7 @@ Result<bool> SocketPlane::admit(int peer) {
 }
 
 Error SocketPlane::lost(int peer, int os_errno) {
-  return sockets_->told() ? sockets_->abort().error()
+  return sockets_->abort().told() ? sockets_->abort().error()
                           : connection_lost(peer, activity_of(call_), os_errno);
 }
 
@@ -289,7 +289,7 @@ Error SocketPlane::timed_out() {
 
 Error SocketPlane::timed_out_as_seen() {
   // A rank that hears from all the others says it better than one that hears from few.
-  if (sockets_->told()) return sockets_->abort().error();
+  if (sockets_->abort().told()) return sockets_->abort().error();
   RankSet arrived{rank_}, missing, unfinished;
   bool hearsay = false;  // a rank that this one has nothing to do with in this call
   for (int r = 0; r < ranks_; ++r) {

@@ -2,16 +2,23 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
+#include "base/clock.h"
 #include "process_world.h"
+#include "ring/shm_memory.h"
+#include "ring/shm_regions.h"
 
 namespace dlaunch {
 namespace {
@@ -218,6 +225,33 @@ TEST_CASE("alloc: a rank that is killed before all have allocated is named") {
     return 0;
   });
   CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
+}
+
+TEST_CASE("alloc: a rank whose socket ends is blamed only if the flag does not know better") {
+  for (const bool follows : {false, true}) {  // rank 1 ends its sockets because rank 2 was lost
+    int fds[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    UniqueFd other(fds[1]);
+    std::vector<UniqueFd> sockets(2);
+    sockets[1].reset(fds[0]);
+    AbortFlag flag;
+    ShmExchange exchange(0, std::move(sockets), flag);
+    auto own = make_shm_segment("dlring-test", 4096);
+    REQUIRE(own);
+    other.reset();
+    std::jthread tells;
+    if (follows) {
+      tells = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        flag.raise({.code = Errc::peer_lost, .what = "rank 2 was lost", .rank = 2});
+      });
+    }
+    const auto done =
+        exchange.exchange(std::move(*own), {4096, 4096}, steady_now() + std::chrono::seconds(20));
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == Errc::peer_lost);
+    CHECK(done.error().rank == (follows ? 2 : 1));
+  }
 }
 
 TEST_CASE("process: a forked child keeps the descriptors that the program has opened") {
