@@ -17,7 +17,8 @@ if [ "${DL_TEST_HOSTS:-} $PPID $$" != "inside 0 1" ]; then
   DL_TEST_HOSTS=inside exec "${private[@]}" bash "$0" "$@"
 fi
 unset DL_TEST_HOSTS
-mount -t tmpfs -o mode=755 hosts /run || exit 1  # the state of the hosts and of tools, and $tmp
+# For the state of the hosts and of tools, and $tmp. Without its utab mount(8) leaves no /run/mount.
+LIBMOUNT_UTAB=/dev/null mount -t tmpfs -o mode=755 hosts /run || exit 1
 export TMPDIR=/run
 source "$SOURCE/tests/scenario/common.sh"
 
