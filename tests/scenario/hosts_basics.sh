@@ -96,8 +96,8 @@ start_on 2 python3 serve.py >served 2>&1
 wait_until 10 grep -q up served || fail "no server: $(cat served)"
 # ask RANGE WHAT…: the answer is within it. Tried again, for a machine busy with other things.
 ask() {
-  local low=${1%-*} high=${1#*-} try; shift
-  for try in 1 2 3; do
+  local low=${1%-*} high=${1#*-} end=$((SECONDS + 20)); shift
+  while [ $SECONDS -lt $end ]; do
     run on 1 python3 ask.py "$@"
     [ "$code" = 0 ] && [ "$(cat out)" -ge "$low" ] && [ "$(cat out)" -le "$high" ] && return
   done
