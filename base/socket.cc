@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/address.h"
 #include "base/check.h"
 
 namespace dlaunch {
@@ -39,15 +40,6 @@ void clear_port(sockaddr_storage& address) {
   } else {
     reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
   }
-}
-
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-  }
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 }  // namespace

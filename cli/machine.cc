@@ -18,6 +18,7 @@
 #include <climits>
 #include <fmt/format.h>
 
+#include "base/address.h"
 #include "base/interfaces.h"
 #include "base/secret.h"
 #include "base/unique_fd.h"
@@ -45,15 +46,6 @@ std::string full_name() {
   return raw->ai_canonname != nullptr ? raw->ai_canonname : name;
 }
 
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-  }
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
-  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 bool same_address(const sockaddr* a, const sockaddr* b) {
   if (a->sa_family != b->sa_family) return false;
   if (a->sa_family == AF_INET) {
@@ -77,53 +69,32 @@ bool is_ours(const sockaddr* address) {
   return false;
 }
 
-std::string numeric(const sockaddr* address, socklen_t size) {
-  char text[NI_MAXHOST] = "";
-  ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
 Result<std::string> local_address(const std::string& host) {
   if (host == "localhost") return std::string("127.0.0.1");
   const std::string us = host_name();
   const bool our_name = host == us || host == us.substr(0, us.find('.'));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* raw = nullptr;
-  const int err = ::getaddrinfo(host.c_str(), nullptr, &hints, &raw);
-  if (err != 0) {
+  const auto addresses = resolve(host, 0);
+  if (!addresses) {
     if (our_name) return std::string("127.0.0.1");
-    return Error{.code = Errc::usage, .what = fmt::format("{}: {}", host, ::gai_strerror(err))};
+    return Error{.code = Errc::usage, .what = host + ": " + addresses.error().what};
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
-  for (const addrinfo* one = raw; one != nullptr; one = one->ai_next) {
-    if (is_ours(one->ai_addr)) return numeric(one->ai_addr, one->ai_addrlen);
+  for (const SocketAddress& one : *addresses) {
+    if (is_ours(one.get())) return numeric_host(one);
   }
   return Error{.code = Errc::usage, .what = host + " is another machine"};
 }
 
-// A connected datagram socket has a source, though nothing is sent.
-Result<std::string> address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* raw = nullptr;
-  const int err = ::getaddrinfo(host.c_str(), "9", &hints, &raw);
-  if (err != 0) {
+Result<std::string> address_towards_host(const std::string& host) {
+  const auto addresses = resolve(host, 9);
+  if (!addresses) {
     return Error{.code = Errc::usage,
-                 .what = fmt::format("resolve host '{}': {}", host, ::gai_strerror(err))};
+                 .what = fmt::format("resolve host '{}': {}", host, addresses.error().what)};
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   int last = 0;
-  for (const addrinfo* one = raw; one != nullptr; one = one->ai_next) {
-    const UniqueFd fd(::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, 0));
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    auto* address = reinterpret_cast<sockaddr*>(&own);
-    if (fd && ::connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
-        ::getsockname(fd.get(), address, &size) == 0) {
-      return numeric(address, size);
-    }
-    last = errno;
+  for (const SocketAddress& one : *addresses) {
+    const auto own = address_towards(one);
+    if (own) return numeric_host(*own);
+    last = own.error().os_errno;
   }
   return errno_error("find a way to host '" + host + "'", last);
 }
@@ -213,7 +184,7 @@ Machine this_machine() {
   machine.gpus = [] { return read_gpu_files(); };
   machine.hcas = [] { return read_hcas(); };
   machine.local_address = local_address;
-  machine.address_towards = address_towards;
+  machine.address_towards = address_towards_host;
   machine.interface_address = interface_address;
   machine.any_address = any_address_of_ours;
   machine.folder = folder;

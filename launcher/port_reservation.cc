@@ -4,9 +4,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
+#include "base/address.h"
 #include "base/endpoint.h"
 #include "base/socket.h"
 
@@ -22,16 +22,10 @@ UniqueFd claim_name(const std::string& port) {
   return fd;
 }
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
 // All addresses of both families, whatever MASTER_ADDR is: workers' listeners usually want them
 // all, and a stranger on one of them would be in their way.
-Address any_address(bool v6, std::uint16_t port) {
-  Address address;
+SocketAddress any_address(bool v6, std::uint16_t port) {
+  SocketAddress address;
   if (v6) {
     sockaddr_in6 any{};
     any.sin6_family = AF_INET6;
@@ -60,15 +54,11 @@ Result<PortReservation> bind_to(const std::string& context, std::uint16_t port) 
   const int on = 1, off = 0;
   ::setsockopt(held.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (v6) ::setsockopt(held.socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  Address where = any_address(v6, port);
+  const SocketAddress where = any_address(v6, port);
   if (::bind(held.socket.get(), where.get(), where.size) != 0) return errno_error(context, errno);
-  ::getsockname(held.socket.get(), where.get(), &where.size);
-  in_port_t bound = 0;
-  // The port stands at the same place in both families' addresses.
-  static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
-  std::memcpy(&bound, reinterpret_cast<char*>(&where.storage) + offsetof(sockaddr_in, sin_port),
-              sizeof bound);
-  held.port = ntohs(bound);
+  const auto bound = bound_address(held.socket.get());
+  if (!bound) return errno_error(context, bound.error().os_errno);
+  held.port = port_of(*bound);
   held.name = claim_name(std::to_string(held.port));
   return held;
 }

@@ -1,7 +1,6 @@
 #include "launcher/ssh_login.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -15,10 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
 
 #include <fmt/format.h>
 
+#include "base/address.h"
+#include "base/endpoint.h"
 #include "base/exit_code.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -159,19 +159,17 @@ int run_ssh_login(const std::vector<std::string>& words) {
 int run_ssh_connect(const std::vector<std::string>& words) {
   if (words.size() != 3) return kExitUsage;
   const auto seconds = parse_int(words[2], 1, kMaxSeconds, "seconds");
-  if (!seconds) return kExitUsage;
-  addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  const int failed = ::getaddrinfo(words[0].c_str(), words[1].c_str(), &hints, &list);
-  if (failed != 0) {
+  const auto port = parse_port_range(words[1]);
+  if (!seconds || !port) return kExitUsage;
+  const auto addresses = resolve(words[0], port->first);
+  if (!addresses) {
     return say_why_not(
-        fmt::format("Could not resolve hostname {}: {}", words[0], ::gai_strerror(failed)));
+        fmt::format("Could not resolve hostname {}: {}", words[0], addresses.error().what));
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
   Error last;
-  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+  for (const SocketAddress& address : *addresses) {
     const auto deadline = deadline_after(steady_now(), std::chrono::seconds(*seconds));
-    const auto made = connect_socket(at->ai_addr, at->ai_addrlen, words[0], deadline);
+    const auto made = connect_socket(address.get(), address.size, words[0], deadline);
     if (made) {
       set_up(made->get());
       return pass_on(made->get()) ? kExitOk : kExitSystem;

@@ -1,7 +1,6 @@
 #include "rendezvous/tcp_store.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/address.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -226,42 +226,11 @@ Result<void> TcpStore::wait_ready(short events, TimePoint deadline) {
   }
 }
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-  std::string text;
-};
-
-Result<std::vector<Address>> resolve(const Endpoint& endpoint) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const auto port = std::to_string(endpoint.port);
-  const int code = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &list);
-  if (code != 0) {
-    return Error{.code = Errc::io,
-                 .what = fmt::format("resolve '{}': {}", endpoint.host, ::gai_strerror(code))};
-  }
-  std::vector<Address> addresses;
-  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
-    Address address;
-    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
-    address.size = a->ai_addrlen;
-    char host[NI_MAXHOST] = "?";
-    ::getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-    address.text = host;
-    addresses.push_back(std::move(address));
-  }
-  ::freeaddrinfo(list);
-  return addresses;
-}
-
-Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
+Result<UniqueFd> connect_to(const SocketAddress& address, TimePoint deadline) {
   const auto now = steady_now();
   // Long enough for a host that is near to say no, also in the last attempt, whose answer is told.
   const auto until = std::clamp(deadline, now + kLeastPatience, now + kMostPatience);
-  auto fd = connect_socket(reinterpret_cast<const sockaddr*>(&address.storage), address.size,
-                           address.text, until);
+  auto fd = connect_socket(address.get(), address.size, numeric_host(address), until);
   const int on = 1;
   if (fd) ::setsockopt(fd->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
@@ -270,8 +239,11 @@ Result<UniqueFd> connect_to(const Address& address, TimePoint deadline) {
 // One pass over all addresses: a proven connection, or what each address said.
 Result<UniqueFd> attempt(const Endpoint& endpoint, const StoreOptions& options,
                          TimePoint deadline) {
-  auto addresses = resolve(endpoint);
-  if (!addresses) return addresses.error();
+  const auto addresses = resolve(endpoint.host, endpoint.port);
+  if (!addresses) {
+    return Error{.code = Errc::io,
+                 .what = fmt::format("resolve '{}': {}", endpoint.host, addresses.error().what)};
+  }
   std::string tried;
   for (const auto& address : *addresses) {
     auto fd = connect_to(address, deadline);
@@ -283,7 +255,7 @@ Result<UniqueFd> attempt(const Endpoint& endpoint, const StoreOptions& options,
                                       std::min(deadline, steady_now() + 2 * kHandshakeTimeout));
       if (proven) return fd;
       if (proven.error().code == Errc::auth) return proven.error();
-      tried += (tried.empty() ? "" : "; ") + address.text + ": " + proven.error().what;
+      tried += (tried.empty() ? "" : "; ") + numeric_host(address) + ": " + proven.error().what;
     } else {
       tried += (tried.empty() ? "" : "; ") + fd.error().what;
     }

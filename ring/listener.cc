@@ -10,6 +10,7 @@
 #include <list>
 #include <vector>
 
+#include "base/address.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/socket.h"
@@ -21,40 +22,22 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-struct AddrInfo {
-  addrinfo* list = nullptr;
-  ~AddrInfo() {
-    if (list != nullptr) ::freeaddrinfo(list);
-  }
-};
-
-Result<void> resolve(const std::string& host, std::uint16_t port, int flags, AddrInfo& found) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found.list);
-  if (code == 0) return {};
-  return Error{.code = Errc::io, .what = "resolve '" + host + "': " + ::gai_strerror(code)};
-}
-
-Endpoint endpoint_of(const sockaddr_storage& address, socklen_t size) {
-  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
-  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port,
-                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-  return {host, static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
+Result<SocketAddress> best_address(const std::string& host, std::uint16_t port, int flags) {
+  const auto found = resolve(host, port, flags);
+  if (found) return found->front();
+  return Error{.code = Errc::io, .what = "resolve '" + host + "': " + found.error().what};
 }
 
 Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
-  AddrInfo found;
-  if (auto ok = resolve(host, port, AI_NUMERICHOST | AI_PASSIVE, found); !ok) return ok.error();
-  UniqueFd fd(::socket(found.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto address = best_address(host, port, AI_NUMERICHOST | AI_PASSIVE);
+  if (!address) return address.error();
+  UniqueFd fd(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Of a given port, old connections that linger on it are no owners; a listener is one all the
   // same.
   const int on = port != 0 ? 1 : 0;
-  if (fd) send_unpaced_on_loopback(fd.get(), found.list->ai_addr);
+  if (fd) send_unpaced_on_loopback(fd.get(), address->get());
   if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0) {
+      ::bind(fd.get(), address->get(), address->size) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("listen on " + host, errno);
   }
   return fd;
@@ -75,10 +58,9 @@ Result<UniqueFd> listen_on_one_of(const std::string& host, PortRange ports) {
 Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& bound) {
   auto fd = listen_on_one_of(host, ports);
   if (!fd) return fd;
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size);
-  bound = endpoint_of(address, size);
+  const auto address = bound_address(fd->get());
+  if (!address) return address.error();
+  bound = {numeric_host(*address), port_of(*address)};
   return fd;
 }
 
@@ -212,24 +194,17 @@ Result<UniqueFd> connect_unix(const std::string& name) {
 }
 
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
-  AddrInfo found;
-  if (auto ok = resolve(endpoint.host, endpoint.port, 0, found); !ok) return ok.error();
-  return connect_socket(found.list->ai_addr, found.list->ai_addrlen,
-                        "connect to " + to_string(endpoint), deadline);
+  const auto address = best_address(endpoint.host, endpoint.port, 0);
+  if (!address) return address.error();
+  return connect_socket(address->get(), address->size, "connect to " + to_string(endpoint),
+                        deadline);
 }
 
 std::string local_address_towards(const std::string& host) {
-  AddrInfo found;
-  if (!resolve(host, 9, 0, found)) return "";
-  // Connecting a datagram socket sends nothing; it makes the kernel choose a route.
-  const UniqueFd fd(::socket(found.list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (!fd || ::connect(fd.get(), found.list->ai_addr, found.list->ai_addrlen) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "";
-  }
-  return endpoint_of(address, size).host;
+  const auto other = best_address(host, 9, 0);
+  if (!other) return "";
+  const auto own = address_towards(*other);
+  return own ? numeric_host(*own) : "";
 }
 
 }  // namespace dlaunch

@@ -1,0 +1,41 @@
+// Addresses that sockets connect and listen to.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+// All that a name or a numeric address stands for, the best first, for TCP; never empty. `flags`
+// are getaddrinfo's. Asks a name server where need be, so it may take seconds. An error has only
+// its reason ("Name or service not known"): the caller says of which host.
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port,
+                                           int flags = 0);
+
+// The one that a socket is bound to, or is connected from; errno's error for what is none.
+Result<SocketAddress> bound_address(int fd);
+
+// This host's address on the way to another. Nothing is sent.
+Result<SocketAddress> address_towards(const SocketAddress& other);
+
+// "10.0.0.7", "fd00::7".
+std::string numeric_host(const SocketAddress& address);
+// 0 where there is none.
+std::uint16_t port_of(const SocketAddress& address);
+
+bool is_loopback(const sockaddr* address);
+
+}  // namespace dlaunch

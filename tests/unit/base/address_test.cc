@@ -1,0 +1,54 @@
+#include "base/address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <doctest/doctest.h>
+
+#include "base/unique_fd.h"
+
+using namespace dlaunch;
+
+TEST_CASE("numeric addresses of both families are what they say") {
+  const struct {
+    const char* host;
+    bool loopback;
+  } cases[] = {{"127.0.0.1", true}, {"127.9.8.7", true}, {"::1", true},
+               {"10.0.0.7", false}, {"fd00::7", false},  {"128.0.0.1", false}};
+  for (const auto& [host, loopback] : cases) {
+    CAPTURE(host);
+    const auto found = resolve(host, 29500, AI_NUMERICHOST);
+    REQUIRE(found);
+    REQUIRE(found->size() == 1);
+    CHECK(numeric_host(found->front()) == host);
+    CHECK(port_of(found->front()) == 29500);
+    CHECK(is_loopback(found->front().get()) == loopback);
+  }
+}
+
+TEST_CASE("an error says why, and leaves it to the caller to say what") {
+  const auto found = resolve("ten.zero", 1, AI_NUMERICHOST);
+  REQUIRE_FALSE(found);
+  CHECK(found.error().code == Errc::io);
+  CHECK(found.error().what == ::gai_strerror(EAI_NONAME));
+}
+
+TEST_CASE("a bound socket tells its address and the port it got") {
+  const auto any = resolve("127.0.0.1", 0, AI_NUMERICHOST);
+  REQUIRE(any);
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(fd.get(), any->front().get(), any->front().size) == 0);
+  const auto bound = bound_address(fd.get());
+  REQUIRE(bound);
+  CHECK(numeric_host(*bound) == "127.0.0.1");
+  CHECK(port_of(*bound) != 0);
+  CHECK(bound_address(-1).error().os_errno == EBADF);
+}
+
+TEST_CASE("the way to a loopback address begins at one") {
+  const auto us = resolve("127.0.0.5", 9, AI_NUMERICHOST);
+  REQUIRE(us);
+  const auto own = address_towards(us->front());
+  REQUIRE(own);
+  CHECK(numeric_host(*own) == "127.0.0.1");
+}
