@@ -103,9 +103,9 @@ void quote(Lines& out, const Lines& quoted, std::size_t most) {
 // What a TORCHELASTIC_ERROR_FILE says: {"message": {"message": …, "extraInfo": {"py_callstack":
 // …}}} or {"message": "…"}. Empty where it is neither.
 Lines python_error(const std::string& file) {
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  if (!json.is_object() || !json.contains("message")) return {};
-  const auto& message = json["message"];
+  const auto root = nlohmann::json::parse(file, nullptr, false);
+  if (!root.is_object() || !root.contains("message")) return {};
+  const auto& message = root["message"];
   if (message.is_string()) return split(message.get<std::string>());
   if (!message.is_object()) return {};
   auto text_of = [](const nlohmann::json& object, const char* key) {

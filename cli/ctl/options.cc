@@ -27,7 +27,7 @@ CLI::App* declare(CLI::App& app, const char* name, const char* help) {
 void declare_all(CLI::App& app, Words& words) {
   app.add_option("--job", words.options.job, "the job's id; the only job that runs")
       ->type_name("ID");
-  const auto json = [&words](CLI::App* command) {
+  const auto may_be_json = [&words](CLI::App* command) {
     command->add_flag("--json", words.options.json, "JSON in place of text");
   };
   const auto sends = [&words](CLI::App* command, Command what) {
@@ -38,19 +38,19 @@ void declare_all(CLI::App& app, Words& words) {
   };
 
   CLI::App* status = declare(app, "status", "what the job and its workers are doing");
-  json(status);
+  may_be_json(status);
   sends(status, Command::status);
   CLI::App* top = declare(app, "top", "how much its workers do, again and again");
-  json(top);
+  may_be_json(top);
   top->add_option("--interval", words.options.interval_s, "seconds from look to look")
       ->check(CLI::Range(0.1, 3600.0));
   top->add_flag("--once", words.options.once, "only once, after one interval");
   sends(top, Command::top);
   CLI::App* list = declare(app, "list", "this user's jobs on this machine");
-  json(list);
+  may_be_json(list);
   CLI::App* stacks = declare(app, "stacks", "where the threads of its workers are");
   number(stacks, "RANK", "of this worker only");
-  json(stacks);
+  may_be_json(stacks);
   sends(stacks, Command::stacks);
   CLI::App* resize = declare(app, "resize", "let an elastic job grow or shrink");
   number(resize, "WORKERS", "to so many")->required();
