@@ -1,7 +1,8 @@
 // Failpoints: named places at the edges of the protocols, where tests have something happen to this
 // very process: it is killed there, stops, is late, or writes less than it wanted. They exist only
 // in the library that tests/support builds with DL_FAILPOINTS; what is shipped has nothing of them.
-// Names are "file.edge". Called by any thread. Included by .cc files only.
+// Names are "file.edge". Called by any thread. Included by .cc files only, which stand in their
+// layer's list of those that are built once more (`…_failpoint_sources` in its meson.build).
 #pragma once
 
 #include <sys/uio.h>
