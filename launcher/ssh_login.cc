@@ -1,9 +1,13 @@
 #include "launcher/ssh_login.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include <fmt/format.h>
@@ -34,11 +39,12 @@ constexpr int kMaxSeconds = 3600;
 constexpr Duration kConfigLimit = std::chrono::seconds(2);
 
 // What would have a say in how ssh connects, or in what it makes of the address, and the value with
-// which it has none. What is not listed has none either.
+// which it has none. What is not listed has none either. ProxyCommand is printed only if somebody
+// has said something, be it none; what a LocalCommand runs would inherit the socket.
 struct Setting {
   std::string_view name, neutral;
 };
-constexpr std::array<Setting, 13> kSettings = {{{"addressfamily", "any"},
+constexpr std::array<Setting, 14> kSettings = {{{"addressfamily", "any"},
                                                 {"bindaddress", "none"},
                                                 {"bindinterface", "none"},
                                                 {"canonicalizehostname", "false"},
@@ -46,7 +52,8 @@ constexpr std::array<Setting, 13> kSettings = {{{"addressfamily", "any"},
                                                 {"connectionattempts", "1"},
                                                 {"controlpath", "none"},
                                                 {"nohostauthenticationforlocalhost", "no"},
-                                                {"proxycommand", "none"},
+                                                {"permitlocalcommand", "no"},
+                                                {"proxycommand", ""},
                                                 {"proxyjump", "none"},
                                                 {"rdomain", "none"},
                                                 {"tcpkeepalive", "yes"},
@@ -56,24 +63,44 @@ std::string_view name_in(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// ssh runs its ProxyCommand by this. Accounts of services have one that runs nothing.
-bool has_common_shell() {
-  const char* const shell = ::getenv("SHELL");
-  if (shell == nullptr) return true;  // ssh takes sh
-  constexpr std::array<std::string_view, 6> kCommon = {"sh", "bash", "dash", "ksh", "zsh", "fish"};
-  return std::find(kCommon.begin(), kCommon.end(), name_in(shell)) != kCommon.end();
+std::string variable(const char* name) {
+  const char* const value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// ssh runs its ProxyCommand by the user's shell, which is to do that and nothing else: those of
+// services run nothing, and what zsh, fish and BASH_ENV have every shell read first may talk into
+// the connection.
+bool has_quiet_shell() {
+  const std::string shell = variable("SHELL");
+  if (shell.empty()) return true;  // ssh takes sh
+  constexpr std::array<std::string_view, 4> kQuiet = {"sh", "dash", "ksh", "bash"};
+  return shell[0] == '/' && ::access(shell.c_str(), X_OK) == 0 &&
+         std::find(kQuiet.begin(), kQuiet.end(), name_in(shell)) != kQuiet.end() &&
+         variable("BASH_ENV").empty();
+}
+
+// A bash that is no other shell's child, and whose stdin is a socket, takes itself for one that
+// sshd has started, and reads ~/.bashrc.
+void be_a_shell() {
+  if (variable("SHLVL").empty() || variable("SHLVL") == "0") ::setenv("SHLVL", "1", 1);
 }
 
 std::vector<std::string> quicker(const std::string& path, const std::vector<std::string>& ssh) {
   const auto own = OwnBinary::open();
-  if (!own || !is_own_binary(own->path()) || !has_common_shell()) return ssh;
+  if (!own || !is_own_binary(own->path()) || !has_quiet_shell()) return ssh;
+  if (own->path().find('\\') != std::string::npos) return ssh;  // ssh has rules of its own for it
   const auto asked = run_command({.argv = asking_for_config(path, ssh),
                                   .env = own_environment(),
                                   .keep_errors = true,
                                   .limit = kConfigLimit});
-  if (!asked || asked->status != 0 || asked->too_late) return ssh;
+  if (!asked) return ssh;
+  if (asked->too_late) ::waitpid(-1, nullptr, 0);  // killed; it would be a zombie of that ssh
+  if (asked->status != 0 || asked->too_late) return ssh;
   const int seconds = plain_connection(asked->text);
-  return seconds > 0 ? with_own_connection(ssh, own->path(), seconds) : ssh;
+  if (seconds == 0) return ssh;
+  be_a_shell();
+  return with_own_connection(ssh, own->path(), seconds);
 }
 
 int say_why_not(const std::string& why) {
@@ -109,7 +136,11 @@ void set_up(int connection) {
 
 }  // namespace
 
-bool is_ssh(std::string_view program) { return name_in(program) == "ssh"; }
+bool is_ssh(const std::string& path) {
+  char start[SELFMAG] = {};
+  return name_in(path) == "ssh" && ::access(path.c_str(), X_OK) == 0 &&
+         std::ifstream(path).read(start, sizeof start) && std::memcmp(start, ELFMAG, SELFMAG) == 0;
+}
 
 int plain_connection(std::string_view config) {
   std::map<std::string_view, std::string_view> said;
@@ -127,7 +158,6 @@ int plain_connection(std::string_view config) {
 }
 
 std::vector<std::string> asking_for_config(const std::string& path, std::vector<std::string> ssh) {
-  ssh.pop_back();
   ssh[0] = path;
   ssh.insert(ssh.begin() + 1, "-G");
   return ssh;
@@ -141,7 +171,7 @@ std::vector<std::string> with_own_connection(std::vector<std::string> ssh, std::
       fmt::format("ProxyCommand={} {} %h %p {}", path, kSshConnectWord, seconds);
   const auto words = {std::string("-o"), command, std::string("-o"),
                       std::string("ProxyUseFdpass=yes")};
-  ssh.insert(std::find(ssh.begin(), ssh.end(), "--"), words);
+  ssh.insert(ssh.begin() + 1, words);  // of two that say the same the first one counts
   return ssh;
 }
 
@@ -158,6 +188,7 @@ int run_ssh_login(const std::vector<std::string>& words) {
 
 int run_ssh_connect(const std::vector<std::string>& words) {
   if (words.size() != 3) return kExitUsage;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // with the ssh that waits for it
   const auto seconds = parse_int(words[2], 1, kMaxSeconds, "seconds");
   const auto port = parse_port_range(words[1]);
   if (!seconds || !port) return kExitUsage;

@@ -23,15 +23,15 @@ namespace dlaunch {
 inline constexpr const char* kSshLoginWord = "--ssh-login";
 inline constexpr const char* kSshConnectWord = "--ssh-connect";
 
-// Whether `program` is one whose connections we may make.
-bool is_ssh(std::string_view program);
+// Whether the program there is one whose connections we may make: a script of that name may run
+// ssh anywhere.
+bool is_ssh(const std::string& path);
 
 // Of what `ssh -G` prints: how many seconds a connection may take, if it is one from here to a host
 // and a port that nothing else is said of; 0: it is not.
 int plain_connection(std::string_view config);
 
-// Of the arguments of the ssh at `path`: such as ask for its configuration, all but the command for
-// the host.
+// The arguments with which the ssh at `path` tells its configuration for such a login.
 std::vector<std::string> asking_for_config(const std::string& path, std::vector<std::string> ssh);
 // With `own`, the path of our own program, as what makes the connection.
 std::vector<std::string> with_own_connection(std::vector<std::string> ssh, std::string_view own,

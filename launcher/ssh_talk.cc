@@ -51,20 +51,27 @@ std::vector<std::string> script_arguments(const SameBinary& binary, std::size_t 
           id};
 }
 
-// The last line that is not empty.
-std::string last_line(std::string_view text) {
-  const auto end = text.find_last_not_of(" \t\r\n");
-  if (end == text.npos) return "";
-  text = text.substr(0, end + 1);
-  const auto newline = text.rfind('\n');
-  return escaped(newline == text.npos ? text : text.substr(newline + 1));
+// Takes the last line that is not empty off the text.
+std::string_view cut_last_line(std::string_view& text) {
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // npos + 1 is 0
+  const auto start = text.rfind('\n') + 1;
+  const auto line = text.substr(start);
+  text = text.substr(0, start);
+  return line;
 }
 
-// The last of ssh's own, which says more than what follows from it.
-std::string own_line(const std::string& text) {
-  const std::string lines = "\n" + text;
-  const auto at = lines.rfind("\nssh: ");
-  return at == lines.npos ? "" : last_line(lines.substr(at + 1, lines.find('\n', at + 1) - at - 1));
+std::string last_line(std::string_view text) { return escaped(cut_last_line(text)); }
+
+// The last line, but for what ssh says of a connection it was to be given: why it was not stands
+// before.
+std::string telling_line(std::string_view text) {
+  const std::string last = last_line(text);
+  while (!text.empty()) {
+    const auto line = cut_last_line(text);
+    if (line.starts_with("proxy dialer did not ") || line.starts_with("mm_receive_fd: ")) continue;
+    return line.empty() ? last : escaped(line);
+  }
+  return last;
 }
 
 void keep_last(std::string& text, std::string_view bytes) {
@@ -200,8 +207,7 @@ std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
 void SshTalk::said(std::string_view bytes) { keep_last(errors_, bytes); }
 
 SshTalk::Failed SshTalk::ended(const std::string& how) const {
-  std::string words = own_line(errors_);
-  if (words.empty()) words = last_line(errors_);
+  std::string words = telling_line(errors_);
   if (words.empty()) words = last_line(words_ + line_);
   return {kExitRendezvous, words.empty() ? starter_ + " " + how + " without a word" : words};
 }

@@ -34,12 +34,17 @@ all_clean 1 2 3 4
 
 # A login's connection is made by dlaunch, or as the user's configuration says.
 launch 1 --hosts 'host[1-2]' bash -c '[ $RANK = 1 ] || cat /proc/[0-9]*/cmdline | tr "\0" " " > started'
-expect_code 0; grep -q -- 'ssh -F.* --ssh-connect %h %p [0-9]* -o ProxyUseFdpass=yes -- host2 ' started || fail "ssh connects itself"
+expect_code 0; grep -q -- ' --ssh-connect %h %p [0-9]* -o ProxyUseFdpass=yes -F .* -- host2 ' started || fail "ssh connects itself"
 cat ssh_config - > proxied_config <<END
 ProxyCommand bash -c 'echo %h >> proxied; exec 3<>/dev/tcp/%h/%p; cat <&3 & exec cat >&3'
 END
 run on 1 dlaunch --ssh-command "ssh -F $tmp/proxied_config" --hosts 'host[1-3]' true; expect_code 0
 [ "$(sort proxied | tr '\n' ' ')" = "host2 host3 " ] || fail "not by the user's ProxyCommand"
+# Shells that would talk into that connection, or are not there: sshd's child reads .bashrc.
+mkdir loud; echo 'echo loud' > loud/.bashrc
+for shell in "-u SHLVL SHELL=/bin/bash" "BASH_ENV=loud/.bashrc SHELL=/bin/bash" SHELL=/opt/none/bash SHELL=bash; do
+  run on 1 env $shell HOME="$tmp/loud" dlaunch --ssh-command "$ssh_command" --hosts host2,host3 true; expect_code 0
+done
 
 # stdin goes to the rank that is to have it, wherever it is, or to all; who does not read it, or ends,
 # holds nobody up; and its end comes.

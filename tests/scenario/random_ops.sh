@@ -15,6 +15,12 @@ for transport in shm tcp; do
   done
 done
 
+# As on a machine with a core for each of them, where chunks take turns in their slots.
+run dlaunch --nproc 3 env DLAUNCH_LOCAL_CORES=3 "$BUILD/tests/support/random_ops" --seed 7 --seconds 1.2 --groups 8
+cat out
+expect_code 0
+expect_out "shm, 3 ranks, seed 7: .* [1-9][0-9]+ operations, 0 wrong results"
+
 # Over several sockets to each rank.
 for sockets in 2 5; do
   DLAUNCH_SOCKETS=$sockets DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" \

@@ -1,6 +1,11 @@
 #include "launcher/ssh_talk.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #include <doctest/doctest.h>
 
@@ -63,10 +68,10 @@ TEST_CASE("ssh is given a connection only where nothing else is said of it") {
       "user root\nhostname 10.0.0.7\nport 22\naddressfamily any\nproxyusefdpass no\n"
       "tcpkeepalive yes\nconnecttimeout 10\n";
   CHECK(plain_connection(plain) == 10);
-  CHECK(plain_connection(plain + "proxycommand none\n") == 10);
   for (const char* more :
-       {"proxycommand nc %h %p", "proxyjump gate", "bindaddress 10.0.0.1", "controlpath /tmp/%C",
-        "checkhostip yes", "verifyhostkeydns ask", "canonicalizehostname true"}) {
+       {"proxycommand nc %h %p", "proxycommand none", "permitlocalcommand yes", "proxyjump gate",
+        "bindaddress 10.0.0.1", "controlpath /tmp/%C", "checkhostip yes", "verifyhostkeydns ask",
+        "canonicalizehostname true"}) {
     CHECK(plain_connection(plain + more + "\n") == 0);
   }
   CHECK(plain_connection("") == 0);
@@ -75,12 +80,40 @@ TEST_CASE("ssh is given a connection only where nothing else is said of it") {
   CHECK(plain_connection("hostname a\nport 22\naddressfamily inet\nconnecttimeout 10") == 0);
 
   const Words ssh = {"ssh", "-F", "f", "--", "h", "exec sh"};
-  CHECK(asking_for_config("/bin/ssh", ssh) == Words{"/bin/ssh", "-G", "-F", "f", "--", "h"});
+  CHECK(asking_for_config("/bin/ssh", ssh) ==
+        Words{"/bin/ssh", "-G", "-F", "f", "--", "h", "exec sh"});
   CHECK(with_own_connection(ssh, "/a%b/d l", 7) ==
-        Words{"ssh", "-F", "f", "-o", "ProxyCommand='/a%%b/d l' --ssh-connect %h %p 7", "-o",
-              "ProxyUseFdpass=yes", "--", "h", "exec sh"});
-  CHECK((is_ssh("ssh") && is_ssh("/usr/bin/ssh")));
-  CHECK_FALSE((is_ssh("/opt/gsissh") || is_ssh("rsh") || is_ssh("ssh.sh")));
+        Words{"ssh", "-o", "ProxyCommand='/a%%b/d l' --ssh-connect %h %p 7", "-o",
+              "ProxyUseFdpass=yes", "-F", "f", "--", "h", "exec sh"});
+}
+
+TEST_CASE("only a program of its name is taken for ssh") {
+  char folder[] = "/tmp/dlaunch-ssh-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const auto with = [&](const std::string& name, const char* start, mode_t mode) {
+    const std::string path = std::string(folder) + "/" + name;
+    std::ofstream(path) << start;
+    ::chmod(path.c_str(), mode);
+    const bool taken = is_ssh(path);
+    ::unlink(path.c_str());
+    return taken;
+  };
+  CHECK(with("ssh",
+             "\x7f"
+             "ELF and more",
+             0755));
+  CHECK_FALSE(with("gsissh",
+                   "\x7f"
+                   "ELF and more",
+                   0755));
+  CHECK_FALSE(with("ssh",
+                   "\x7f"
+                   "ELF and more",
+                   0644));
+  CHECK_FALSE(with("ssh", "#!/bin/sh\nssh \"$@\"\n", 0755));
+  CHECK_FALSE(with("ssh", "", 0755));
+  CHECK_FALSE(is_ssh(std::string(folder) + "/ssh"));
+  ::rmdir(folder);
 }
 
 TEST_CASE("without a build ID no file is the same") {
@@ -128,8 +161,15 @@ TEST_CASE("a failure has the words of whoever knows most") {
   CHECK(denied.ended("").exit_code == 69);
   SshTalk unreached;
   unreached.said("a banner\nssh: connect to host h port 22: Connection refused\n");
-  unreached.said("proxy dialer did not pass back a connection\n");
+  unreached.said("mm_receive_fd: recvmsg: expected received 1 got 0\r\n");
+  unreached.said("proxy dialer did not pass back a connection\r\n");
   CHECK(unreached.ended("").what == "ssh: connect to host h port 22: Connection refused");
+  SshTalk banner;
+  banner.said("ssh: agent is not running\nbash: line 1: exec: sh: not found\n");
+  CHECK(banner.ended("").what == "bash: line 1: exec: sh: not found");
+  SshTalk silent;
+  silent.said("proxy dialer did not pass back a connection\n");
+  CHECK(silent.ended("").what == "proxy dialer did not pass back a connection");
   SshTalk nologin;
   CHECK(nologin.heard("This account is not available.").empty());
   CHECK(nologin.ended("").what == "This account is not available.");
