@@ -107,7 +107,7 @@ ask 0-5 ms host2; ask 0-5 ms host2-6
 
 ask 1-1000000 mbit host2 64; free=$(cat out)  # what this machine can just now
 link_rate 2 100mbit; ask 85-115 mbit host2 8; ask 85-115 mbit host2-6 8; slow=$(cat out)
-link_rate 2 1gbit; ask $((free < 2000 ? 1 : 850))-1150 mbit host2 64
+link_rate 2 1gbit; ask $((free < 3400 ? free / 4 : 850))-1150 mbit host2 64
 link_rate 2 0; ask $((2 * slow + 1))-1000000 mbit host2 64
 
 link_loss 2 10%; ask 280-520 lost host2
