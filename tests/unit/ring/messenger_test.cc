@@ -100,13 +100,16 @@ TEST_CASE("ranks that send to each other, or in a circle, before they receive do
   }
 }
 
+constexpr std::size_t kNoRoom = Inbox::kMaxBytesPerPeer + 1;
+
 TEST_CASE("a message larger than the inbox waits in the socket until it is asked for") {
   MessageWorld world(3);
   const auto results = world.each<std::string>([&](int rank) -> std::string {
     Messenger& messenger = *world.ends[rank];
-    std::vector<std::int8_t> large(300 << 20, static_cast<std::int8_t>(7 - rank)), small(1);
-    if (rank == 0) return words(send_bytes(messenger, large, 1));
+    std::vector<std::int8_t> small(1);
     if (rank == 2) return words(send_bytes(messenger, small, 1));
+    std::vector<std::int8_t> large(kNoRoom, static_cast<std::int8_t>(7 - rank));
+    if (rank == 0) return words(send_bytes(messenger, large, 1));
     // Whatever comes first, rank 0's message must not be in the way of rank 2's.
     if (auto got = recv_bytes(messenger, small, 2); !got) return got.error().what;
     if (auto got = recv_bytes(messenger, large, 0); !got) return got.error().what;
@@ -119,19 +122,16 @@ TEST_CASE("a message that the inbox has no room for is an error where waiting ca
   MessageWorld world(2);
   const auto results = world.each<std::string>([&](int rank) -> std::string {
     Messenger& messenger = *world.ends[rank];
-    std::vector<std::int8_t> large(300 << 20);
-    if (rank == 0) {
-      const auto outcome = send_bytes(messenger, large, 1);
-      return words(outcome);
-    }
-    const auto outcome = transfer(
-        messenger, {.recv = large.data(), .count = 1, .dtype = DL_INT8, .peer = 0, .tag = 9});
+    if (rank == 0) return words(send_bytes(messenger, std::vector<std::int8_t>(kNoRoom), 1));
+    std::int8_t value = 0;
+    const auto outcome =
+        transfer(messenger, {.recv = &value, .count = 1, .dtype = DL_INT8, .peer = 0, .tag = 9});
     world.ends[1].reset();
     return words(outcome);
   });
   CHECK(results[0].starts_with("rank 1 closed its connection during send to rank 1 (tag 0)"));
   CHECK(
-      results[1].starts_with("recv from rank 0 (tag 9): a message of 314572800 bytes from rank 0 "
+      results[1].starts_with("recv from rank 0 (tag 9): a message of 268435457 bytes from rank 0 "
                              "(tag 0) comes first and does not fit"));
 }
 
