@@ -16,8 +16,8 @@
 // A reduce is the same with results for the root alone; two ranks, and few that share cores, send
 // the root everything, granule by granule: nothing goes to another rank and back.
 // Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
-// forwarded as soon as it is reduced. Its windows bound the buffers; see ring_schedule in the
-// source.
+// forwarded as soon as it is reduced. Its windows bound the buffers; see
+// ring/schedule_reductions.cc.
 // What only moves data (gather, scatter, all_to_all, and all_gather up to that many ranks) goes
 // straight from rank to rank, each beginning with the next one round, so that nobody is everybody's
 // first.
@@ -60,7 +60,7 @@ struct Tuning {
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
-// peers together stay in the cache. Two ranks exchange up to 1 MiB: that moves as much as slices
+// peers together stay in the cache. Two ranks exchange up to 512 KiB: that moves as much as slices
 // do, and adds twice as much, but in one turn.
 //
 // crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
