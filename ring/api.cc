@@ -1,55 +1,16 @@
-// The C API over Communicator: no exception leaves it, and every error becomes a code and a text.
+// The C API over Communicator, but for the collectives: no exception leaves it.
+#include "ring/api.h"
+
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include <climits>
-
-#include "dlaunch/ring.h"
-#include "ring/communicator.h"
-#include "ring/device/device_copy.h"
-#include "ring/membership.h"
-#include "ring/next_round.h"
-
-using dlaunch::Call;
-using dlaunch::Collective;
 using dlaunch::Communicator;
 using dlaunch::Errc;
 using dlaunch::Error;
-using dlaunch::Message;
+using dlaunch::guarded;
 using dlaunch::Result;
-
-struct dl_comm {
-  // Of an elastic process; told before and destroyed after the communicator of the round.
-  std::unique_ptr<dlaunch::Membership> membership;
-  dlaunch::JobView job;  // what does not change from round to round
-  std::unique_ptr<dlaunch::Communicator> impl;
-  // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
-  std::map<void*, std::shared_ptr<void>> memory;
-  // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
-  void* stream = nullptr;
-  bool stream_ordered = false;
-  std::unique_ptr<dlaunch::DeviceCopier> copier;
-  ~dl_comm() {
-    if (membership) membership->on_over({});
-  }
-  // Each thread's last failure.
-  std::mutex mutex;
-  std::map<std::thread::id, std::string> errors;
-};
-
-struct dl_request {
-  std::shared_ptr<dlaunch::Operation> operation;
-  dl_comm* comm;
-  int* source;
-};
+using dlaunch::with;
 
 namespace {
 
@@ -63,6 +24,10 @@ dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
 
 // Of dl_init, which has no communicator to keep it in.
 thread_local std::string t_init_error;
+
+}  // namespace
+
+namespace dlaunch {
 
 dl_result code_of(Errc code) {
   switch (code) {
@@ -89,120 +54,18 @@ dl_result code_of(Errc code) {
   return DL_ERR_PROTOCOL;
 }
 
-void keep_error(dl_comm* comm, const std::string& what) {
+void keep_error(dl_comm* comm, const std::string& what) noexcept try {
   if (comm == nullptr) {
     t_init_error = what;
     return;
   }
   const std::lock_guard lock(comm->mutex);
   comm->errors[std::this_thread::get_id()] = what;
+} catch (const std::bad_alloc&) {
+  // Nothing is left to keep it in.
 }
 
-// Runs body(), which returns a Result<void>; third-party exceptions (memory) end here.
-template <class Body>
-dl_result guarded(dl_comm* comm, Body body) noexcept {
-  try {
-    const Result<void> done = body();
-    if (done) return DL_OK;
-    if (comm != nullptr && comm->impl) comm->impl->wind_up();
-    keep_error(comm, done.error().what);
-    return code_of(done.error().code);
-  } catch (const std::exception&) {
-    return DL_ERR_IO;
-  }
-}
-
-// body(communicator), where there is one.
-template <class Body>
-dl_result with(dl_comm* comm, Body body) {
-  return guarded(comm, [&]() -> Result<void> {
-    if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
-    return body(*comm->impl);
-  });
-}
-
-// What each collective's plain form does with its call, and what its twin in the background does.
-struct Now {
-  dl_comm* comm;
-  Result<void> operator()(Communicator& impl, const Call& call) const {
-    return impl.collective(call);
-  }
-  Result<void> operator()(Communicator& impl, Message message, int* source = nullptr) const {
-    auto done = impl.transfer(message);
-    if (done && source != nullptr) *source = message.source;
-    return done;
-  }
-};
-struct Later {
-  dl_comm* comm;
-  dl_request** request;
-  template <class What>
-  Result<void> operator()(Communicator& impl, const What& what, int* source = nullptr) const {
-    if (request == nullptr) return Error{.code = Errc::usage, .what = "request is null"};
-    *request = nullptr;
-    auto started = impl.start(what);
-    if (!started) return started.error();
-    *request = new dl_request{std::move(*started), comm, source};
-    return {};
-  }
-};
-
-template <class How>
-dl_result collective(const How& how, const Call& call) {
-  return with(how.comm, [&](Communicator& impl) { return how(impl, call); });
-}
-
-template <class How>
-dl_result with_counts(const How& how, Call call, const size_t* counts) {
-  return with(how.comm, [&](Communicator& impl) -> Result<void> {
-    if (counts == nullptr) return Error{.code = Errc::usage, .what = "counts is null"};
-    call.counts = counts;
-    call.count = counts[impl.rank()];
-    return how(impl, call);
-  });
-}
-
-template <class How>
-dl_result with_list(const How& how, Call call, size_t tensors, const void* const* in,
-                    void* const* out, const size_t* counts) {
-  return with(how.comm, [&](Communicator& impl) -> Result<void> {
-    auto list = dlaunch::make_tensor_list(tensors, in, out, counts);
-    if (!list) return list.error();
-    call.list = &*list;
-    call.count = list->ends.empty() ? 0 : list->ends.back();
-    return how(impl, call);
-  });
-}
-
-template <class How>
-dl_result transfer(const How& how, const Message& message, int* source = nullptr) {
-  return with(how.comm, [&](Communicator& impl) { return how(impl, message, source); });
-}
-
-Message to(const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
-  return {.send = buf, .is_send = true, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
-}
-Message from(void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
-  return {.recv = buf, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
-}
-// Of dl_recv, which takes a rank only.
-int known(int peer) { return peer == dlaunch::kAnySource ? INT_MIN : peer; }
-
-dl_result no_requests(const std::string& function) {
-  keep_error(nullptr, function + ": the array of requests is null");
-  return DL_ERR_INVALID;
-}
-
-dl_result end_of(dl_request*& request) {
-  const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
-  return with(owned->comm, [&](Communicator& impl) {
-    auto outcome = impl.wait(*owned->operation);
-    if (outcome && owned->source != nullptr) *owned->source = owned->operation->message.source;
-    return outcome;
-  });
-}
-
-}  // namespace
+}  // namespace dlaunch
 
 void dl_options_init(dl_options* options) {
   *options = dl_options{};
@@ -255,10 +118,12 @@ void dl_progress(dl_comm* comm, uint64_t version) {
   if (comm != nullptr && comm->membership) comm->membership->progress(version);
 }
 
-uint64_t dl_round(const dl_comm* comm) { return comm->impl ? comm->impl->round() : 0; }
+uint64_t dl_round(const dl_comm* comm) {
+  return comm == nullptr || !comm->impl ? 0 : comm->impl->round();
+}
 
 int dl_round_over(const dl_comm* comm) {
-  return comm->membership && comm->membership->over() ? 1 : 0;
+  return comm != nullptr && comm->membership && comm->membership->over() ? 1 : 0;
 }
 
 void dl_finalize(dl_comm* comm) {
@@ -279,208 +144,6 @@ int dl_rank(const dl_comm* comm) { return comm == nullptr ? -1 : comm->impl->ran
 int dl_size(const dl_comm* comm) { return comm == nullptr ? -1 : comm->impl->size(); }
 const char* dl_transport(const dl_comm* comm) {
   return comm == nullptr ? "" : comm->impl->transport();
-}
-
-dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                        dl_op op) {
-  return collective(Now{comm}, {Collective::all_reduce, in, out, count, dtype, op});
-}
-
-dl_result dl_iall_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                         dl_op op, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_reduce, in, out, count, dtype, op});
-}
-
-dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in, void* const* out,
-                             const size_t* counts, dl_dtype dtype, dl_op op) {
-  return with_list(Now{comm}, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op}, tensors, in,
-                   out, counts);
-}
-
-dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
-                              void* const* out, const size_t* counts, dl_dtype dtype, dl_op op,
-                              dl_request** request) {
-  return with_list(Later{comm, request}, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op},
-                   tensors, in, out, counts);
-}
-
-dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                    dl_op op, int root) {
-  return collective(Now{comm}, {Collective::reduce, in, out, count, dtype, op, root});
-}
-
-dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                     dl_op op, int root, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::reduce, in, out, count, dtype, op, root});
-}
-
-dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                            dl_op op) {
-  return collective(Now{comm}, {Collective::reduce_scatter, in, out, count, dtype, op});
-}
-
-dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                             dl_op op, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::reduce_scatter, in, out, count, dtype, op});
-}
-
-dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
-  return collective(Now{comm}, {Collective::all_gather, in, out, count, dtype});
-}
-
-dl_result dl_iall_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                         dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_gather, in, out, count, dtype});
-}
-
-dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
-                          dl_dtype dtype) {
-  return with_counts(Now{comm}, {Collective::all_gather, in, out, 0, dtype}, counts);
-}
-
-dl_result dl_iall_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
-                           dl_dtype dtype, dl_request** request) {
-  return with_counts(Later{comm, request}, {Collective::all_gather, in, out, 0, dtype}, counts);
-}
-
-dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                    int root) {
-  return collective(Now{comm}, {Collective::gather, in, out, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_igather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                     int root, dl_request** request) {
-  return collective(Later{comm, request},
-                    {Collective::gather, in, out, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
-                      dl_dtype dtype, int root) {
-  return with_counts(Now{comm}, {Collective::gather, in, out, 0, dtype, DL_SUM, root}, counts);
-}
-
-dl_result dl_igather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
-                       dl_dtype dtype, int root, dl_request** request) {
-  return with_counts(Later{comm, request}, {Collective::gather, in, out, 0, dtype, DL_SUM, root},
-                     counts);
-}
-
-dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                     int root) {
-  return collective(Now{comm}, {Collective::scatter, in, out, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                      int root, dl_request** request) {
-  return collective(Later{comm, request},
-                    {Collective::scatter, in, out, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
-  return collective(Now{comm}, {Collective::all_to_all, in, out, count, dtype});
-}
-
-dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
-                         dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_to_all, in, out, count, dtype});
-}
-
-dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root) {
-  return collective(Now{comm}, {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_ibroadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
-                        dl_request** request) {
-  return collective(Later{comm, request},
-                    {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
-}
-
-dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
-                            dl_dtype dtype, int root) {
-  return with_list(Now{comm}, {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root},
-                   tensors, bufs, bufs, counts);
-}
-
-dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
-                             dl_dtype dtype, int root, dl_request** request) {
-  return with_list(Later{comm, request},
-                   {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root}, tensors, bufs,
-                   bufs, counts);
-}
-
-dl_result dl_barrier(dl_comm* comm) { return collective(Now{comm}, {Collective::barrier}); }
-
-dl_result dl_ibarrier(dl_comm* comm, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::barrier});
-}
-
-dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
-  return transfer(Now{comm}, to(buf, count, dtype, peer, tag));
-}
-
-dl_result dl_isend(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag,
-                   dl_request** request) {
-  return transfer(Later{comm, request}, to(buf, count, dtype, peer, tag));
-}
-
-dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
-  return transfer(Now{comm}, from(buf, count, dtype, known(peer), tag));
-}
-
-dl_result dl_irecv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag,
-                   dl_request** request) {
-  return transfer(Later{comm, request}, from(buf, count, dtype, known(peer), tag));
-}
-
-dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag,
-                      int* source) {
-  return transfer(Now{comm}, from(buf, count, dtype, dlaunch::kAnySource, tag), source);
-}
-
-dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag, int* source,
-                       dl_request** request) {
-  return transfer(Later{comm, request}, from(buf, count, dtype, dlaunch::kAnySource, tag), source);
-}
-
-dl_result dl_wait(dl_request** request) {
-  if (request == nullptr || *request == nullptr) return DL_OK;
-  return end_of(*request);
-}
-
-dl_result dl_test(dl_request** request, int* done) {
-  const bool over = request == nullptr || *request == nullptr || (*request)->operation->done();
-  if (done != nullptr) *done = over;
-  return over ? dl_wait(request) : DL_OK;
-}
-
-dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
-  if (index != nullptr) *index = n;
-  if (requests == nullptr && n > 0) return no_requests("dl_wait_any");
-  std::vector<const dlaunch::Operation*> operations;
-  dl_comm* comm = nullptr;
-  for (size_t i = 0; i < n; ++i) {
-    if (requests[i] == nullptr) continue;
-    comm = requests[i]->comm;
-    operations.push_back(requests[i]->operation.get());
-  }
-  if (comm == nullptr) return DL_OK;
-  comm->impl->wait_any(operations);
-  for (size_t i = 0; i < n; ++i) {
-    if (requests[i] == nullptr || !requests[i]->operation->done()) continue;
-    if (index != nullptr) *index = i;
-    return end_of(requests[i]);
-  }
-  return DL_OK;
-}
-
-dl_result dl_wait_all(size_t n, dl_request** requests) {
-  if (requests == nullptr && n > 0) return no_requests("dl_wait_all");
-  dl_result first = DL_OK;
-  for (size_t i = 0; i < n; ++i) {
-    const dl_result result = dl_wait(&requests[i]);
-    if (first == DL_OK) first = result;
-  }
-  return first;
 }
 
 dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dtype dtype, dl_op op,

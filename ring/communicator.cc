@@ -303,14 +303,14 @@ Communicator::Started Communicator::start(Message message) {
 }
 
 Result<void> Communicator::wait(const Operation& operation) {
-  completions_.wait([&] { return operation.done(); });
+  Completions::wait([&] { return operation.done(); });
   if (!operation.is_message) return operation.outcome();
   auto done = finish(operation.message, operation.outcome());
   return done ? unstage(operation.staged) : done;
 }
 
 void Communicator::wait_any(const std::vector<const Operation*>& operations) {
-  completions_.wait([&] {
+  Completions::wait([&] {
     return std::any_of(operations.begin(), operations.end(),
                        [](const Operation* operation) { return operation->done(); });
   });

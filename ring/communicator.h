@@ -71,7 +71,7 @@ class Communicator : private ProcessEvents {
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
   // Blocks until one of them is done.
-  void wait_any(const std::vector<const Operation*>& operations);
+  static void wait_any(const std::vector<const Operation*>& operations);
 
   // Collective. The ranks of one color >= 0 become a communicator of their own, ordered by key and
   // then by rank; a negative color: none, null.

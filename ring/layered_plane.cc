@@ -280,7 +280,7 @@ Result<void> LayeredPlane::push(const Call& exchange, Block& block) {
 Result<void> LayeredPlane::finish(Block& block) {
   if (!block.exchange) return {};
   const auto exchange = std::exchange(block.exchange, nullptr);
-  completions_.wait([&] { return exchange->done(); });
+  Completions::wait([&] { return exchange->done(); });
   return exchange->outcome();
 }
 

@@ -8,6 +8,11 @@
 
 namespace dlaunch {
 
+Completions::Common& Completions::common() {
+  static auto* const forever = new Common;  // threads may wait on it when the process ends
+  return *forever;
+}
+
 Result<std::unique_ptr<OperationQueue>> OperationQueue::make() {
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) return errno_error("eventfd", errno);

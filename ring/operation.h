@@ -40,27 +40,32 @@ struct StagedMessage {
   void* stream = nullptr;  // the one that it was started with
 };
 
-// Who waits for operations, and what they wait on: one per communicator.
+// The operations of one communicator that are under way, and how to wait for some: all threads of a
+// process wait on the same, so that one can wait for operations of several communicators.
 class Completions {
  public:
   void begun() { ++under_way_; }
   void ended() {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(common().mutex);
       --under_way_;
     }
-    changed_.notify_all();
+    common().changed.notify_all();
   }
   int under_way() const { return under_way_; }
   template <class Ready>
-  void wait(Ready ready) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, ready);
+  static void wait(Ready ready) {
+    std::unique_lock lock(common().mutex);
+    common().changed.wait(lock, ready);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  struct Common {
+    std::mutex mutex;
+    std::condition_variable changed;
+  };
+  static Common& common();
+
   std::atomic<int> under_way_{0};
 };
 

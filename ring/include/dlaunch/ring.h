@@ -277,7 +277,7 @@ DL_API dl_result dl_wait(dl_request** request);
 /* *done: whether it is; then as dl_wait(). */
 DL_API dl_result dl_test(dl_request** request, int* done);
 /* Blocks until one of them is done and does as dl_wait() with that one; *index says which. NULL
- * entries are left out; if all are NULL *index is n. All of one communicator. */
+ * entries are left out; if all are NULL *index is n. */
 DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);
 /* Waits for all of them, and returns the first error in their order. */
 DL_API dl_result dl_wait_all(size_t n, dl_request** requests);

@@ -131,7 +131,8 @@ class Request {
     std::size_t index = requests.size();
     const auto code = dl_wait_any(handles.size(), handles.data(), &index);
     if (index < requests.size()) requests[index].request_ = nullptr;
-    if (code != DL_OK) detail::fail(code, requests[index].comm_);
+    if (code != DL_OK)
+      detail::fail(code, index < requests.size() ? requests[index].comm_ : nullptr);
     return index;
   }
 

@@ -54,6 +54,7 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
     EXPECT(std::strstr(dl_last_error(nullptr), "dl_wait_all: the array of requests is null"));
     EXPECT(dl_wait_any(2, nullptr, nullptr) == DL_ERR_INVALID);
     EXPECT(dl_wait_all(0, nullptr) == DL_OK);
+    EXPECT(dl_round(nullptr) == 0 && dl_round_over(nullptr) == 0);
     EXPECT(dl_all_reduce(comm, nullptr, nullptr, 0, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(dl_barrier(comm) == DL_OK);
     return 0;

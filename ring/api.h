@@ -1,0 +1,70 @@
+// What the files of the C API share: what a dl_comm is, and how errors and exceptions become a code
+// and a text.
+#pragma once
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "dlaunch/ring.h"
+#include "ring/communicator.h"
+#include "ring/device/device_copy.h"
+#include "ring/membership.h"
+#include "ring/next_round.h"
+
+struct dl_comm {
+  // Of an elastic process; told before and destroyed after the communicator of the round.
+  std::unique_ptr<dlaunch::Membership> membership;
+  dlaunch::JobView job;  // what does not change from round to round
+  std::unique_ptr<dlaunch::Communicator> impl;
+  // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
+  std::map<void*, std::shared_ptr<void>> memory;
+  // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
+  void* stream = nullptr;
+  bool stream_ordered = false;
+  std::unique_ptr<dlaunch::DeviceCopier> copier;
+  ~dl_comm() {
+    if (membership) membership->on_over({});
+  }
+  // Each thread's last failure.
+  std::mutex mutex;
+  std::map<std::thread::id, std::string> errors;
+};
+
+namespace dlaunch {
+
+dl_result code_of(Errc code);
+// What dl_last_error() says in this thread; without a communicator, what dl_last_error(NULL) does.
+void keep_error(dl_comm* comm, const std::string& what) noexcept;
+
+// Runs body(), which returns a Result<void>; third-party exceptions (memory) end here.
+template <class Body>
+dl_result guarded(dl_comm* comm, Body body) noexcept {
+  try {
+    const Result<void> done = body();
+    if (done) return DL_OK;
+    if (comm != nullptr && comm->impl) comm->impl->wind_up();
+    keep_error(comm, done.error().what);
+    return code_of(done.error().code);
+  } catch (const std::bad_alloc&) {
+    keep_error(comm, "out of memory");
+  } catch (const std::exception& e) {
+    keep_error(comm, e.what());
+  }
+  return DL_ERR_IO;
+}
+
+// body(communicator), where there is one.
+template <class Body>
+dl_result with(dl_comm* comm, Body body) {
+  return guarded(comm, [&]() -> Result<void> {
+    if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
+    return body(*comm->impl);
+  });
+}
+
+}  // namespace dlaunch

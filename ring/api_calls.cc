@@ -1,0 +1,307 @@
+// The C API's collectives and messages, and the requests of those in the background.
+#include <utility>
+#include <vector>
+
+#include <climits>
+
+#include "ring/api.h"
+
+using dlaunch::Call;
+using dlaunch::Collective;
+using dlaunch::Communicator;
+using dlaunch::Errc;
+using dlaunch::Error;
+using dlaunch::Message;
+using dlaunch::Result;
+using dlaunch::with;
+
+struct dl_request {
+  std::shared_ptr<dlaunch::Operation> operation;
+  dl_comm* comm;
+  int* source;
+};
+
+namespace {
+
+// What each collective's plain form does with its call, and what its twin in the background does.
+struct Now {
+  dl_comm* comm;
+  Result<void> operator()(Communicator& impl, const Call& call) const {
+    return impl.collective(call);
+  }
+  Result<void> operator()(Communicator& impl, Message message, int* source = nullptr) const {
+    auto done = impl.transfer(message);
+    if (done && source != nullptr) *source = message.source;
+    return done;
+  }
+};
+struct Later {
+  dl_comm* comm;
+  dl_request** request;
+  template <class What>
+  Result<void> operator()(Communicator& impl, const What& what, int* source = nullptr) const {
+    if (request == nullptr) return Error{.code = Errc::usage, .what = "request is null"};
+    *request = nullptr;
+    auto started = impl.start(what);
+    if (!started) return started.error();
+    *request = new dl_request{std::move(*started), comm, source};
+    return {};
+  }
+};
+
+template <class How>
+dl_result collective(const How& how, const Call& call) {
+  return with(how.comm, [&](Communicator& impl) { return how(impl, call); });
+}
+
+template <class How>
+dl_result with_counts(const How& how, Call call, const size_t* counts) {
+  return with(how.comm, [&](Communicator& impl) -> Result<void> {
+    if (counts == nullptr) return Error{.code = Errc::usage, .what = "counts is null"};
+    call.counts = counts;
+    call.count = counts[impl.rank()];
+    return how(impl, call);
+  });
+}
+
+template <class How>
+dl_result with_list(const How& how, Call call, size_t tensors, const void* const* in,
+                    void* const* out, const size_t* counts) {
+  return with(how.comm, [&](Communicator& impl) -> Result<void> {
+    auto list = dlaunch::make_tensor_list(tensors, in, out, counts);
+    if (!list) return list.error();
+    call.list = &*list;
+    call.count = list->ends.empty() ? 0 : list->ends.back();
+    return how(impl, call);
+  });
+}
+
+template <class How>
+dl_result transfer(const How& how, const Message& message, int* source = nullptr) {
+  return with(how.comm, [&](Communicator& impl) { return how(impl, message, source); });
+}
+
+Message to(const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
+  return {.send = buf, .is_send = true, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
+}
+Message from(void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
+  return {.recv = buf, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
+}
+// Of dl_recv, which takes a rank only.
+int known(int peer) { return peer == dlaunch::kAnySource ? INT_MIN : peer; }
+
+// A call that has no communicator to keep its error in.
+dl_result refused(const std::string& why) {
+  dlaunch::keep_error(nullptr, why);
+  return DL_ERR_INVALID;
+}
+
+dl_result end_of(dl_request*& request) {
+  const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
+  return with(owned->comm, [&](Communicator& impl) {
+    auto outcome = impl.wait(*owned->operation);
+    if (outcome && owned->source != nullptr) *owned->source = owned->operation->message.source;
+    return outcome;
+  });
+}
+
+}  // namespace
+
+dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                        dl_op op) {
+  return collective(Now{comm}, {Collective::all_reduce, in, out, count, dtype, op});
+}
+
+dl_result dl_iall_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                         dl_op op, dl_request** request) {
+  return collective(Later{comm, request}, {Collective::all_reduce, in, out, count, dtype, op});
+}
+
+dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in, void* const* out,
+                             const size_t* counts, dl_dtype dtype, dl_op op) {
+  return with_list(Now{comm}, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op}, tensors, in,
+                   out, counts);
+}
+
+dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
+                              void* const* out, const size_t* counts, dl_dtype dtype, dl_op op,
+                              dl_request** request) {
+  return with_list(Later{comm, request}, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op},
+                   tensors, in, out, counts);
+}
+
+dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                    dl_op op, int root) {
+  return collective(Now{comm}, {Collective::reduce, in, out, count, dtype, op, root});
+}
+
+dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                     dl_op op, int root, dl_request** request) {
+  return collective(Later{comm, request}, {Collective::reduce, in, out, count, dtype, op, root});
+}
+
+dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                            dl_op op) {
+  return collective(Now{comm}, {Collective::reduce_scatter, in, out, count, dtype, op});
+}
+
+dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             dl_op op, dl_request** request) {
+  return collective(Later{comm, request}, {Collective::reduce_scatter, in, out, count, dtype, op});
+}
+
+dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
+  return collective(Now{comm}, {Collective::all_gather, in, out, count, dtype});
+}
+
+dl_result dl_iall_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                         dl_request** request) {
+  return collective(Later{comm, request}, {Collective::all_gather, in, out, count, dtype});
+}
+
+dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                          dl_dtype dtype) {
+  return with_counts(Now{comm}, {Collective::all_gather, in, out, 0, dtype}, counts);
+}
+
+dl_result dl_iall_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                           dl_dtype dtype, dl_request** request) {
+  return with_counts(Later{comm, request}, {Collective::all_gather, in, out, 0, dtype}, counts);
+}
+
+dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                    int root) {
+  return collective(Now{comm}, {Collective::gather, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_igather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                     int root, dl_request** request) {
+  return collective(Later{comm, request},
+                    {Collective::gather, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                      dl_dtype dtype, int root) {
+  return with_counts(Now{comm}, {Collective::gather, in, out, 0, dtype, DL_SUM, root}, counts);
+}
+
+dl_result dl_igather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                       dl_dtype dtype, int root, dl_request** request) {
+  return with_counts(Later{comm, request}, {Collective::gather, in, out, 0, dtype, DL_SUM, root},
+                     counts);
+}
+
+dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                     int root) {
+  return collective(Now{comm}, {Collective::scatter, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                      int root, dl_request** request) {
+  return collective(Later{comm, request},
+                    {Collective::scatter, in, out, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
+  return collective(Now{comm}, {Collective::all_to_all, in, out, count, dtype});
+}
+
+dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                         dl_request** request) {
+  return collective(Later{comm, request}, {Collective::all_to_all, in, out, count, dtype});
+}
+
+dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root) {
+  return collective(Now{comm}, {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_ibroadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
+                        dl_request** request) {
+  return collective(Later{comm, request},
+                    {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
+                            dl_dtype dtype, int root) {
+  return with_list(Now{comm}, {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root},
+                   tensors, bufs, bufs, counts);
+}
+
+dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
+                             dl_dtype dtype, int root, dl_request** request) {
+  return with_list(Later{comm, request},
+                   {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root}, tensors, bufs,
+                   bufs, counts);
+}
+
+dl_result dl_barrier(dl_comm* comm) { return collective(Now{comm}, {Collective::barrier}); }
+
+dl_result dl_ibarrier(dl_comm* comm, dl_request** request) {
+  return collective(Later{comm, request}, {Collective::barrier});
+}
+
+dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
+  return transfer(Now{comm}, to(buf, count, dtype, peer, tag));
+}
+
+dl_result dl_isend(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag,
+                   dl_request** request) {
+  return transfer(Later{comm, request}, to(buf, count, dtype, peer, tag));
+}
+
+dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
+  return transfer(Now{comm}, from(buf, count, dtype, known(peer), tag));
+}
+
+dl_result dl_irecv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag,
+                   dl_request** request) {
+  return transfer(Later{comm, request}, from(buf, count, dtype, known(peer), tag));
+}
+
+dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag,
+                      int* source) {
+  return transfer(Now{comm}, from(buf, count, dtype, dlaunch::kAnySource, tag), source);
+}
+
+dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag, int* source,
+                       dl_request** request) {
+  return transfer(Later{comm, request}, from(buf, count, dtype, dlaunch::kAnySource, tag), source);
+}
+
+dl_result dl_wait(dl_request** request) {
+  if (request == nullptr || *request == nullptr) return DL_OK;
+  return end_of(*request);
+}
+
+dl_result dl_test(dl_request** request, int* done) {
+  const bool over = request == nullptr || *request == nullptr || (*request)->operation->done();
+  if (done != nullptr) *done = over;
+  return over ? dl_wait(request) : DL_OK;
+}
+
+dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
+  if (index != nullptr) *index = n;
+  if (requests == nullptr && n > 0) return refused("dl_wait_any: the array of requests is null");
+  std::vector<const dlaunch::Operation*> operations;
+  for (size_t i = 0; i < n; ++i) {
+    if (requests[i] != nullptr) operations.push_back(requests[i]->operation.get());
+  }
+  if (operations.empty()) return DL_OK;
+  Communicator::wait_any(operations);
+  for (size_t i = 0; i < n; ++i) {
+    if (requests[i] == nullptr || !requests[i]->operation->done()) continue;
+    if (index != nullptr) *index = i;
+    return end_of(requests[i]);
+  }
+  return DL_OK;
+}
+
+dl_result dl_wait_all(size_t n, dl_request** requests) {
+  if (requests == nullptr && n > 0) return refused("dl_wait_all: the array of requests is null");
+  dl_result first = DL_OK;
+  for (size_t i = 0; i < n; ++i) {
+    const dl_result result = dl_wait(&requests[i]);
+    if (first == DL_OK) first = result;
+  }
+  return first;
+}
