@@ -105,79 +105,6 @@ void JobCore::on(const Start&) {
   state_ = JobState::forming;
 }
 
-// A rank that was not in that round as it is now.
-int JobCore::replaced_since(int round) const {
-  const auto is = [&](Slot slot) { return at(slot).in_round != round; };
-  const auto found = std::find_if(roster_.begin(), roster_.end(), is);
-  return found == roster_.end() ? size() - 1 : static_cast<int>(found - roster_.begin());
-}
-
-// Who is not there any more was lost with the leader, or since.
-void JobCore::on(const Resume& event) {
-  if (config_.timeout > Duration::zero()) {
-    job_deadline_ = deadline_after(now_, std::min(config_.timeout, event.was.time_left));
-  }
-  state_ = JobState::forming;
-  round_ = event.was.round;
-  live_ = event.was.live;
-  roster_ = event.was.roster;
-  members_ = event.was.members;
-  for (const Slot slot : members_) {
-    if (!reachable(slot)) cut_off_.insert(slot);
-  }
-  target_size_ = size();
-  wished_size_ = std::clamp(event.was.wished_size, 1, config_.max_size);
-  for (int rank = 0; rank < size(); ++rank) {
-    Process& process = at(roster_[static_cast<std::size_t>(rank)]);
-    process.rank = rank;
-    process.wanted = true;
-  }
-  for (const Found& found : event.found) {
-    Process& process = at(found.slot);
-    process.wanted = true;
-    process.life = found.done ? Life::done : Life::running;
-    process.linked = found.linked && !found.done;
-    process.ready = found.ready && !found.done;
-    process.in_round = found.done ? 0 : found.in_round;
-    process.round = found.round;
-    process.version = found.version;
-    process.join_by = deadline_after(now_, config_.join_timeout);
-    version_ = std::max(version_, found.version);
-    if (process.rank < 0) go_on_leaving(found, event.was.leaving);
-  }
-  commits_ = version_;
-  policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
-  if (all_members_are(Life::done)) return;
-  // What was announced last may not have come to all. Where a round was being formed, somebody was
-  // lost, and the others may not have heard of it.
-  form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));
-  std::map<int, std::vector<Slot>> lost;  // by node
-  for (const Slot slot : roster_) {
-    if (at(slot).life == Life::absent) lost[node_of(slot)].push_back(slot);
-  }
-  for (const auto& [node, gone] : lost) {
-    if (lost_nodes_.contains(node) && state_ == JobState::forming) lose_members(node, gone);
-    // All that was lost with one agent is one failure.
-    for (const Slot slot : gone) {
-      if (!reachable(slot) || state_ != JobState::forming) continue;
-      const bool judged = slot != gone.front() && why_no_restart_.empty();
-      lose(slot, judged ? std::nullopt : std::optional(failure_of(slot, FailureKind::lost)));
-    }
-  }
-  if (state_ == JobState::forming) on(Resize{wished_size_});
-}
-
-// A member of an earlier round that has no rank any more: that stands, whoever decided it.
-void JobCore::go_on_leaving(const Found& found, const std::map<Slot, int>& leaving) {
-  Process& process = at(found.slot);
-  if (const auto rank = leaving.find(found.slot); rank != leaving.end()) {
-    process.wanted = false;
-    process.leaving = rank->second;
-  } else if (found.in_round > 0) {
-    stop(found.slot, SIGKILL);
-  }
-}
-
 void JobCore::on(const Spawned& event) {
   if (at(event.slot).life == Life::starting) at(event.slot).life = Life::running;
 }
@@ -295,63 +222,6 @@ void JobCore::on(const Replace& event) {
   lose(event.slot, failure_of(event.slot, event.kind));
 }
 
-// What ran there is nobody's any more: it is fenced by the number of its round, and its agent ends
-// it.
-void JobCore::on(const NodeLost& event) {
-  if (!lost_nodes_.emplace(event.node, now_).second) return;
-  if (state_ == JobState::idle) to_come_.insert(event.node);
-  std::vector<Slot> lost;
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    if (node_of(slot) != event.node) continue;
-    Process& process = at(slot);
-    if (process.life == Life::done || process.life == Life::waiting) continue;
-    const bool ran = is_up(process), stopping = process.life == Life::stopping;
-    const bool in_live =
-        !process.ready && (process.linked ? process.in_round : process.round) == live_;
-    if (in_live && (ran || stopping) && is_member(slot)) cut_off_.insert(slot);
-    process.life = process.wanted && stopping ? Life::waiting : Life::absent;
-    process.linked = process.ready = false;
-    process.in_round = 0;
-    const int left = std::exchange(process.leaving, -1);
-    if (left >= 0) act(Fence{round_, left});
-    if (process.wanted && ran) lost.push_back(slot);
-  }
-  if (!lost.empty() && state_ != JobState::ending) lose_members(event.node, lost);
-}
-
-void JobCore::on(const NodeBack& event) {
-  drained_.erase(event.node);
-  if (to_come_.erase(event.node) > 0) {
-    wished_size_ = std::min(wished_size_ + growth_on(event.node), config_.max_size);
-  }
-  if (lost_nodes_.erase(event.node) == 0) return;
-  std::erase_if(cut_off_, [&](Slot slot) { return node_of(slot) == event.node; });
-  if (wished_size_ <= size()) return;
-  if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
-}
-
-// The slots there that are neither members' nor spares' at the start.
-int JobCore::growth_on(int node) const {
-  int found = 0;
-  for (Slot slot = config_.size + config_.spares; slot < slots(); ++slot) {
-    found += node_of(slot) == node;
-  }
-  return found;
-}
-
-// Who has no rank there goes at once.
-void JobCore::on(const NodeDrain& event) {
-  if (!drained_.insert(event.node).second || state_ == JobState::ending) return;
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    Process& process = at(slot);
-    if (node_of(slot) != event.node || process.rank >= 0 || !process.wanted) continue;
-    process.wanted = false;
-    stop(slot, SIGTERM);
-  }
-  target_size_ = std::min(target_size_, size());
-  shrink_on();
-}
-
 void JobCore::on(const Clock&) {
   if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
   if (now_ >= shrink_at_) {
@@ -414,33 +284,6 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   if (hand_to_spare(rank)) process.rank = -1;
   want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
-}
-
-// All that was lost with a node is one failure.
-void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
-  failed_node_ = node;
-  lost_ = true;
-  const auto refused = is_refused(policy_.failed(
-      now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));
-  int lost_rank = -1;
-  for (const Slot slot : lost) {
-    Process& process = at(slot);
-    const int rank = process.rank;
-    if (rank >= 0 && lost_rank < 0) lost_rank = rank;
-    if (rank < 0) {
-      want(slot, -1, now_);
-    } else if (!refused && hand_to_spare(rank)) {
-      want(slot, -1, now_);
-    } else if (refused ? may_shrink() : size() > config_.min_size && !any_member_done()) {
-      leave_roster(rank);
-      target_size_ = size();
-    } else if (refused) {
-      return end(JobEnding::worker_failed, SIGTERM);
-    } else {
-      want(slot, rank, now_);
-    }
-  }
-  if (lost_rank >= 0) form(lost_rank);
 }
 
 bool JobCore::hand_to_spare(int rank) {
