@@ -1,110 +1,15 @@
 #include "elastic/hang.h"
 
-#include <map>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+
+#include "hang_world.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
-
-namespace {
-
-constexpr HangConfig kConfig{.hang_timeout = 60s, .stop_limit = 30s};
-
-// Ranks that do as they are told, sampled each 250 ms of pretended time. What the judge does is
-// written down, with the second it does it in.
-class HangWorld {
- public:
-  explicit HangWorld(HangConfig config = kConfig) : judge(config) {}
-
-  // Rank `rank` entered collective `seq` of `group`, and is still in it or not.
-  void put(int rank, std::uint64_t seq, bool inside, std::uint64_t group = 0) {
-    auto& at = samples[{rank, group}];
-    at = {.rank = rank,
-          .group = group,
-          .seq = seq,
-          .inside = inside,
-          .what = 0,
-          .age = {},
-          .state = at.state};
-    moved[{rank, group}] = now;
-  }
-  void put_all(int ranks, std::uint64_t seq, bool inside) {
-    for (int rank = 0; rank < ranks; ++rank) put(rank, seq, inside);
-  }
-  void set(int rank, ProcessState state) {
-    for (auto& [key, sample] : samples) {
-      if (key.first == rank) sample.state = state;
-    }
-  }
-  void forget(int rank) {
-    std::erase_if(samples, [&](const auto& entry) { return entry.first.first == rank; });
-  }
-  void run(Duration time) {
-    for (const TimePoint end = now + time; now < end;) {
-      now += 250ms;
-      if (!silent) sample();
-    }
-  }
-  void sample() {
-    HangJudge::Samples batch;
-    for (auto& [key, sample] : samples) {
-      sample.age = now - moved[key] + age_error;
-      batch.push_back(sample);
-    }
-    feed(batch);
-  }
-  void feed(const HangJudge::Event& event) {
-    for (const auto& action : judge.step(now, event)) log.push_back(in_words(action));
-  }
-  std::vector<std::string> take_log() { return std::exchange(log, {}); }
-
-  HangJudge judge;
-  TimePoint now{1000s};
-  bool silent = false;
-  Duration age_error{};
-
- private:
-  std::string in_words(const HangJudge::Action& action) const {
-    const auto second = std::chrono::duration<double>(now - TimePoint(1000s)).count();
-    if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
-      return fmt::format("{} warn {}: {}", second, warn->rank, warn->sentence);
-    }
-    if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
-      return fmt::format("{} dump {}", second, format_rank_set(dump->ranks));
-    }
-    const auto& replace = std::get<HangJudge::Replace>(action);
-    return fmt::format("{} replace {}: {}", second, format_rank_set(replace.ranks),
-                       replace.sentence);
-  }
-
-  std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
-  std::map<std::pair<int, std::uint64_t>, TimePoint> moved;
-  std::vector<std::string> log;
-};
-
-using Log = std::vector<std::string>;
-
-// Ranks 0 to 2 wait in all_reduce #17, rank 3 does not come.
-HangWorld one_missing() {
-  HangWorld world;
-  world.put_all(4, 16, false);
-  for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
-  return world;
-}
-
-// No action in all the time to come.
-void check_quiet(HangWorld& world, Duration time) {
-  world.run(time);
-  CHECK(world.take_log() == Log{});
-}
-
-}  // namespace
 
 TEST_CASE("a rank that does not come: warning, stacks, replacement, once") {
   HangWorld world = one_missing();
@@ -340,100 +245,6 @@ TEST_CASE("without a limit hangs are not looked for") {
   world.put(1, 0, false);
   check_quiet(world, 3600s);
   CHECK_FALSE(world.judge.deadline());
-}
-
-TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement") {
-  HangWorld world = one_missing();
-  world.run(10s);
-  world.set(3, ProcessState::stopped);
-  world.run(100s);
-  CHECK(world.take_log() == Log{
-                                "10.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
-                                "replaced after 30 s",
-                                "38.25 dump 0,3",
-                                "40.25 replace 3: rank 3 is stopped (SIGSTOP or SIGTSTP), for 30 s",
-                            });
-}
-
-TEST_CASE("a stopped rank that is continued begins anew") {
-  HangWorld world = one_missing();
-  world.set(3, ProcessState::stopped);
-  world.run(27s);
-  world.set(3, ProcessState::running);
-  world.run(29s);
-  CHECK(world.take_log() == Log{
-                                "0.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
-                                "replaced after 30 s",
-                                "27.25 warn 3: rank 3 is no longer stopped",
-                            });
-  world.run(35s);
-  const Log log = world.take_log();
-  REQUIRE(log.size() == 3);
-  CHECK(log[0].starts_with("57 warn 3: rank 3 has not entered all_reduce #17"));
-  CHECK(log[2].starts_with("87 replace 3: "));
-}
-
-TEST_CASE("a rank may stand stopped for ever where that is allowed") {
-  HangWorld world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
-  world.put(0, 17, true);
-  world.put(1, 16, false);
-  world.set(1, ProcessState::stopped);
-  world.run(1s);
-  CHECK(world.take_log() ==
-        Log{"0.25 warn 1: rank 1 is stopped (SIGSTOP or SIGTSTP); the others wait"});
-  check_quiet(world, 3600s);
-}
-
-TEST_CASE("ranks in a circle with one that is stopped are not a circle") {
-  HangWorld world(HangConfig{.hang_timeout = 60s, .stop_limit = Duration::max()});
-  world.put(0, 6, true);
-  world.put(1, 5, false);
-  world.put(1, 3, true, 7);
-  world.put(0, 2, false, 7);
-  world.put(2, 0, false, 9);
-  world.set(1, ProcessState::stopped);
-  world.run(1s);
-  CHECK(world.take_log().size() == 1);
-  check_quiet(world, 600s);
-}
-
-TEST_CASE("a job that is suspended as a whole is not touched") {
-  HangWorld world = one_missing();
-  world.run(10s);
-  for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::stopped);
-  world.run(3600s);
-  CHECK(world.take_log() == Log{"10.25 warn 0: rank 0-3 are stopped (SIGSTOP or SIGTSTP); they are "
-                                "replaced after 30 s"});
-  for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::running);
-  world.run(10s);
-  CHECK(world.take_log() == Log{"3610.25 warn 0: rank 0-3 are no longer stopped"});
-}
-
-TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
-  for (const int traced : {0, 3}) {
-    HangWorld world = one_missing();
-    world.run(20s);
-    world.set(traced, ProcessState::traced);
-    world.run(3600s);
-    CHECK(world.take_log() ==
-          Log{fmt::format("20.25 warn {0}: rank {0} is traced, by a debugger perhaps; nothing that "
-                          "hangs is replaced meanwhile",
-                          traced)});
-    world.set(traced, ProcessState::sleeping);
-    world.run(9s);
-    CHECK(world.take_log() == Log{});
-    world.run(40s);
-    CHECK(world.take_log().back().starts_with("3660.25 replace 3: "));
-  }
-}
-
-TEST_CASE("an uninterruptible sleep is named") {
-  HangWorld world = one_missing();
-  world.set(3, ProcessState::uninterruptible);
-  world.run(70s);
-  CHECK(world.take_log().back() ==
-        "60.25 replace 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting (rank "
-        "3 is in an uninterruptible sleep, D: a disk or network storage), for 60 s");
 }
 
 TEST_CASE("a rank that is not heard of stops the time: its host is for others to judge") {

@@ -1,0 +1,108 @@
+// Ranks whose progress a HangJudge is told of, and what it does, in words.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "elastic/hang.h"
+
+namespace dlaunch {
+
+inline constexpr HangConfig kHangConfig{.hang_timeout = std::chrono::seconds(60),
+                                        .stop_limit = std::chrono::seconds(30)};
+
+// Ranks that do as they are told, sampled each 250 ms of pretended time. What the judge does is
+// written down, with the second it does it in.
+class HangWorld {
+ public:
+  explicit HangWorld(HangConfig config = kHangConfig) : judge(config) {}
+
+  // Rank `rank` entered collective `seq` of `group`, and is still in it or not.
+  void put(int rank, std::uint64_t seq, bool inside, std::uint64_t group = 0) {
+    auto& at = samples[{rank, group}];
+    at = {.rank = rank,
+          .group = group,
+          .seq = seq,
+          .inside = inside,
+          .what = 0,
+          .age = {},
+          .state = at.state};
+    moved[{rank, group}] = now;
+  }
+  void put_all(int ranks, std::uint64_t seq, bool inside) {
+    for (int rank = 0; rank < ranks; ++rank) put(rank, seq, inside);
+  }
+  void set(int rank, ProcessState state) {
+    for (auto& [key, sample] : samples) {
+      if (key.first == rank) sample.state = state;
+    }
+  }
+  void forget(int rank) {
+    std::erase_if(samples, [&](const auto& entry) { return entry.first.first == rank; });
+  }
+  void run(Duration time) {
+    for (const TimePoint end = now + time; now < end;) {
+      now += std::chrono::milliseconds(250);
+      if (!silent) sample();
+    }
+  }
+  void sample() {
+    HangJudge::Samples batch;
+    for (auto& [key, sample] : samples) {
+      sample.age = now - moved[key] + age_error;
+      batch.push_back(sample);
+    }
+    feed(batch);
+  }
+  void feed(const HangJudge::Event& event) {
+    for (const auto& action : judge.step(now, event)) log.push_back(in_words(action));
+  }
+  std::vector<std::string> take_log() { return std::exchange(log, {}); }
+
+  HangJudge judge;
+  TimePoint now{std::chrono::seconds(1000)};
+  bool silent = false;
+  Duration age_error{};
+
+ private:
+  std::string in_words(const HangJudge::Action& action) const {
+    const auto second =
+        std::chrono::duration<double>(now - TimePoint(std::chrono::seconds(1000))).count();
+    if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
+      return fmt::format("{} warn {}: {}", second, warn->rank, warn->sentence);
+    }
+    if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
+      return fmt::format("{} dump {}", second, format_rank_set(dump->ranks));
+    }
+    const auto& replace = std::get<HangJudge::Replace>(action);
+    return fmt::format("{} replace {}: {}", second, format_rank_set(replace.ranks),
+                       replace.sentence);
+  }
+
+  std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
+  std::map<std::pair<int, std::uint64_t>, TimePoint> moved;
+  std::vector<std::string> log;
+};
+
+using Log = std::vector<std::string>;
+
+// Ranks 0 to 2 wait in all_reduce #17, rank 3 does not come.
+inline HangWorld one_missing() {
+  HangWorld world;
+  world.put_all(4, 16, false);
+  for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
+  return world;
+}
+
+// No action in all the time to come.
+inline void check_quiet(HangWorld& world, Duration time) {
+  world.run(time);
+  CHECK(world.take_log() == Log{});
+}
+
+}  // namespace dlaunch
