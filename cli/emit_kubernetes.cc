@@ -233,7 +233,8 @@ spec:
 
 Result<void> check_emit(const Options& options) {
   for (const Text* option : {&options.image, &options.gpus}) {
-    if (*option && !options.emit) return refuse("{} has no effect without --emit", option->source);
+    if (is_mistaken(*option) && !options.emit)
+      return refuse("{} has no effect without --emit", option->source);
   }
   return {};
 }

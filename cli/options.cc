@@ -121,15 +121,15 @@ Result<bool> to_bool(const std::string& text, const std::string& source) {
 }
 
 Result<void> fill(Options& options, const OptionRow& row, const std::vector<std::string>& values,
-                  const std::string& source) {
+                  const std::string& source, bool flag) {
   if (const auto* text = std::get_if<Text Options::*>(&row.target)) {
-    options.** text = Text{values.back(), source};
+    options.** text = Text{values.back(), source, flag};
   } else if (const auto* list = std::get_if<List Options::*>(&row.target)) {
     options.** list = List{values, source};
   } else {
     const auto on = to_bool(values.back(), source);
     if (!on) return on.error();
-    options.*std::get<Switch Options::*>(row.target) = Switch{*on, source};
+    options.*std::get<Switch Options::*>(row.target) = Switch{*on, source, flag};
   }
   return {};
 }
@@ -165,11 +165,13 @@ Result<Options> merge(const ScannedLine& line) {
   for (const auto& [row, option] : registered) {
     if (option->count() == 0) continue;
     std::string source = flag_source(line, *row);
-    if (source.empty()) {
+    const bool flag = !source.empty();
+    if (!flag) {
       source =
           before_file.contains(row) ? env_name(*row) : fmt::format("{} in {}", row->name, config);
     }
-    if (auto done = fill(options, *row, option->results(), source); !done) return done.error();
+    if (auto done = fill(options, *row, option->results(), source, flag); !done)
+      return done.error();
   }
   return options;
 }

@@ -12,15 +12,19 @@
 namespace dlaunch {
 
 // A value; `source` is what an error calls it: "--nproc", "DLAUNCH_NPROC", "nproc in job.toml".
+// flag: it was given on the command line, for this job. What the environment or a file says may be
+// meant for many, and where it has no effect on one it is left out.
 struct Text {
   std::optional<std::string> value;
   std::string source;
+  bool flag = false;
   explicit operator bool() const { return value.has_value(); }
   const std::string& operator*() const { return *value; }
 };
 struct Switch {
   bool on = false;
   std::string source;
+  bool flag = false;
   explicit operator bool() const { return on; }
 };
 // May be given several times; all values come from one source.

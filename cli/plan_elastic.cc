@@ -50,6 +50,9 @@ Result<void> plan_sizes(PlanDraft& draft) {
 Result<void> plan_restarts(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
+  if (is_mistaken(options.no_restart_codes) && !options.max_restarts) {
+    return refuse("{} has no effect without --max-restarts", options.no_restart_codes.source);
+  }
   if (options.no_restart_codes) {
     auto codes = parse_rank_set(*options.no_restart_codes, 256);
     if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);
@@ -91,6 +94,7 @@ Result<void> plan_health(PlanDraft& draft) {
   Plan& plan = draft.plan();
   const bool hosts_join = plan.max_restarts.restarts > 0 || plan.nodes.min < plan.nodes.max;
   if (!plan.nodes.several() || !hosts_join) {
+    if (!is_mistaken(check)) return {};
     return refuse(
         "{} is for hosts that join a job that has begun: it has no effect without several of them "
         "and --max-restarts or --nnodes MIN:MAX",

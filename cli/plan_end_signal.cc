@@ -51,7 +51,7 @@ Result<void> plan_end_signal(PlanDraft& draft) {
   const bool leads = !draft.joins && plan.nodes.lead != NodesPlan::Lead::no;
   // Workers of an outer job hear of its end from the dlaunch that started them.
   const bool may_end = job && !draft.machine.environment("DLAUNCH_ROUND");
-  if (option && !may_end && leads) {
+  if (is_mistaken(option) && !may_end && leads) {
     return refuse("{} has no effect: this is not run in a job of Slurm", option.source);
   }
   if (!*wanted || !may_end || !leads) return {};

@@ -210,7 +210,9 @@ Result<void> plan_hosts(PlanDraft& draft) {
   if (draft.discovers) return {};
   if (!options.hosts && !options.hostfile) {
     for (const Text& option : {options.ssh_command, options.ssh_logins}) {
-      if (option) return refuse("{} has no effect without --hosts or --hostfile", option.source);
+      if (is_mistaken(option)) {
+        return refuse("{} has no effect without --hosts or --hostfile", option.source);
+      }
     }
     return {};
   }

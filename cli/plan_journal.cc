@@ -21,21 +21,23 @@ std::string usual_journal(const PlanDraft& draft) {
 
 Result<void> plan_journal(PlanDraft& draft) {
   if (draft.joins) return {};
-  const Text& journal = draft.options.journal;
+  Text journal = draft.options.journal;
   const Plan& plan = draft.plan();
   NodesPlan& nodes = draft.plan().nodes;
   const bool by_hand = !nodes.endpoint.empty() && nodes.hosts.empty() && !nodes.in_step;
   const bool by_slurm = draft.slurm && !by_hand && !nodes.elects();
+  const bool restarts = plan.max_restarts.restarts > 0;
+  if (!is_mistaken(journal) && !(restarts && (by_hand || by_slurm))) journal = {};
   if (journal && !by_hand && !by_slurm) {
     return refuse(
         "{}: only hosts that Slurm starts, or that are started by hand and meet by tcp://, "
         "need one",
         journal.source);
   }
-  if (journal && plan.max_restarts.restarts == 0) {
+  if (journal && !restarts) {
     return refuse("{}: a job without --max-restarts has nothing to go on with", journal.source);
   }
-  if (plan.max_restarts.restarts == 0 || nodes.lead == NodesPlan::Lead::no) return {};
+  if (!restarts || nodes.lead == NodesPlan::Lead::no) return {};
   if (journal) {
     nodes.journal = (*journal).starts_with('/') ? *journal : "./" + *journal;
     if (auto can = draft.machine.can_create(nodes.journal + "~"); !can) {

@@ -21,17 +21,16 @@ Result<unsigned> streams(const Text& option) {
 Result<void> plan_files(PlanDraft& draft) {
   const Options& options = draft.options;
   OutputPlan& output = draft.plan().output;
-  for (const Text* option : {&options.redirects, &options.tee}) {
-    if (*option && !options.log_dir) {
-      return refuse("{} needs --log-dir: without log files everything is on the terminal anyway",
-                    option->source);
-    }
+  if (is_mistaken(options.redirects) && !options.log_dir) {
+    return refuse("{} needs --log-dir: without log files everything is on the terminal",
+                  options.redirects.source);
   }
   if (output.mode == OutputMode::files && !options.log_dir) {
     return refuse("{} files needs --log-dir", options.output.source);
   }
   if (!options.log_dir) return {};
   if (output.mode == OutputMode::raw || output.mode == OutputMode::none) {
+    if (options.output.flag && !options.log_dir.flag) return {};
     return refuse("{} {} leaves nothing for {}: use --output files or prefix",
                   options.output.source, *options.output, options.log_dir.source);
   }
@@ -54,15 +53,18 @@ Result<void> plan_files(PlanDraft& draft) {
 // What shapes lines on the terminal means nothing where none are shown by us.
 Result<void> check_terminal_flags(const Options& options, OutputMode mode) {
   if (mode == OutputMode::prefix || mode == OutputMode::merged) return {};
-  const auto clash = [&](const std::string& source) {
-    return refuse("{} has no effect with {} {}", source, options.output.source, *options.output);
+  Result<void> fine;
+  const auto check = [&](const auto& option) {
+    if (!fine || !is_mistaken(option)) return;
+    fine = refuse("{} has no effect with {} {}", option.source, options.output.source,
+                  *options.output);
   };
-  if (options.only_rank) return clash(options.only_rank.source);
-  if (options.timestamps) return clash(options.timestamps.source);
-  if (options.label) return clash(options.label.source);
-  if (options.redirects) return clash(options.redirects.source);
-  if (options.tee) return clash(options.tee.source);
-  return {};
+  check(options.only_rank);
+  check(options.timestamps);
+  check(options.label);
+  check(options.redirects);
+  check(options.tee);
+  return fine;
 }
 
 Result<void> plan_stdin(PlanDraft& draft) {

@@ -78,6 +78,12 @@ Result<Endpoint> rdzv_endpoint(const Text& rdzv);
 // A time that an option gives, if it is there.
 Result<void> set_duration(const Text& option, Duration& field);
 
+// Has no effect, but was asked for on the command line: a mistake.
+template <class Option>
+bool is_mistaken(const Option& option) {
+  return option && option.flag;
+}
+
 template <class... Args>
 Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return Error{.code = Errc::usage, .what = fmt::format(format, std::forward<Args>(args)...)};

@@ -8,12 +8,15 @@
 //   at most one in kProgressInterval, and the last one always. A state that only blanks the bar out
 //   is none.
 // - What stands without a newline at the end of the stream is a line, too.
+// - Where somebody may be asked something, what stands without a newline for kUnfinishedDelay is
+//   given as it is; what follows is then the rest of that line.
 #pragma once
 
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -23,6 +26,7 @@ class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = 1 << 20;
   static constexpr Duration kProgressInterval = std::chrono::seconds(1);
+  static constexpr Duration kUnfinishedDelay = std::chrono::milliseconds(100);
 
   // emit(std::string_view line, bool continued); the view is valid during the call.
   template <class Emit>
@@ -43,8 +47,16 @@ class LineSplitter {
     if (!partial_.empty() || waiting_) end_line({}, false, emit);
   }
 
-  // When show_progress is to be called; nullopt: never.
+  // Whether lines may be given unfinished.
+  void set_asks(bool asks) { asks_ = asks; }
+  // It is due: what there is of the line, which is not given again. "": none.
+  std::string take_unfinished(TimePoint now) {
+    return is_unfinished() && now >= unfinished_at_ ? std::exchange(partial_, {}) : std::string();
+  }
+
+  // When show_progress, or take_unfinished, is to be called; nullopt: never.
   std::optional<TimePoint> deadline() const {
+    if (is_unfinished()) return unfinished_at_;
     return waiting_ ? std::optional(next_progress_) : std::nullopt;
   }
   template <class Emit>
@@ -59,6 +71,8 @@ class LineSplitter {
   }
 
  private:
+  bool is_unfinished() const { return asks_ && !bar_ && !partial_.empty(); }
+
   // Nothing that a terminal would show: spaces and control sequences such as "erase the line".
   static bool is_blank(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -121,6 +135,7 @@ class LineSplitter {
   void keep(TimePoint now, std::string_view bytes, bool returns, Emit emit) {
     if (returns) bytes = overwrite(bytes);
     partial_.append(bytes);
+    if (asks_) unfinished_at_ = now + kUnfinishedDelay;
     if (bar_) {
       waiting_ = newest_state() != shown_;
       if (now >= next_progress_) show_progress(now, emit);
@@ -144,6 +159,8 @@ class LineSplitter {
   bool bar_ = false;      // a "\r" stood in this line
   bool waiting_ = false;  // a newer state is there than the one given
   TimePoint next_progress_ = TimePoint::min();
+  bool asks_ = false;
+  TimePoint unfinished_at_ = TimePoint::min();
 };
 
 }  // namespace dlaunch

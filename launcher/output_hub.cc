@@ -69,6 +69,8 @@ struct OutputHub::Impl {
   Result<UniqueFd> open_stream(int round, int slot, int rank, bool error);
   Result<UniqueFd> open_stdin(int rank);
   bool shows(int rank, bool error) const;
+  bool takes_stdin(int rank) const;
+  bool may_ask(int rank, bool error);
   void arm(const StreamPtr& stream);
   void on_readable(const StreamPtr& stream);
   void take_turn(const StreamPtr& stream);
@@ -79,6 +81,7 @@ struct OutputHub::Impl {
   void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
   void end_passing(const StreamPtr& stream);
   void show(const WorkerStream& stream, std::string_view line, bool continued);
+  void show_what_is_due(WorkerStream& stream);
   void rename(WorkerStream& stream, int rank);
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
@@ -118,6 +121,9 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
       read_buffer(std::make_unique_for_overwrite<char[]>(kReadBytes)) {
   // A reader that has left, or a log file at the user's size limit, is an error to be handled.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+  stdin_pump.on_read([this] {
+    for (Target* to : {&out, &err}) to->printer.typed();
+  });
 }
 
 // -- Opening
@@ -129,6 +135,16 @@ bool OutputHub::Impl::shows(int rank, bool error) const {
   return o.log_dir.empty() || has(o.tee, error);
 }
 
+bool OutputHub::Impl::takes_stdin(int rank) const {
+  return plan.stdin_to == StdinPlan::all ||
+         (plan.stdin_to == StdinPlan::one_rank && plan.stdin_rank == rank);
+}
+
+// Who sits at a terminal sees what the worker that reads it asks, although the line does not end.
+bool OutputHub::Impl::may_ask(int rank, bool error) {
+  return takes_stdin(rank) && sink(error).is_terminal() && ::isatty(own.in);
+}
+
 Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, bool error) {
   if (plan.output.mode == OutputMode::raw) {
     UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
@@ -137,6 +153,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
   }
   auto stream = std::make_shared<WorkerStream>(loop, slot, rank, error);
   stream->shown = shows(rank, error);
+  stream->lines.set_asks(may_ask(rank, error));
   const bool logged = !plan.output.log_dir.empty();
   // Nobody wants it; of a spare that may change.
   if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
@@ -157,9 +174,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
 }
 
 Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
-  const bool takes = plan.stdin_to == StdinPlan::all ||
-                     (plan.stdin_to == StdinPlan::one_rank && plan.stdin_rank == rank);
-  return takes ? stdin_pump.add_taker() : open_null(O_RDONLY);
+  return takes_stdin(rank) ? stdin_pump.add_taker() : open_null(O_RDONLY);
 }
 
 // -- Reading
@@ -224,6 +239,7 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   }
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
   if (stream->error()) tails[stream->slot()] = stream->tail;
   if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
   stream->reaped = true;
@@ -267,6 +283,7 @@ void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bo
   if (stream.passed_on) {
     OutputSink& to = sink(stream.error());
     if (to.gone()) return;
+    target(stream.error()).printer.end_unfinished();
     to.append(line);
     if (continued) to.append(kContinuedMark);
     to.append('\n');
@@ -283,6 +300,7 @@ void OutputHub::Impl::rename(WorkerStream& stream, int rank) {
   if (stream.shown && merges_lines_of(stream.rank)) merger(stream.error()).leave(stream.rank);
   stream.rank = rank;
   stream.shown = shows(rank, stream.error());
+  stream.lines.set_asks(may_ask(rank, stream.error()));
   if (stream.shown && merges_lines_of(rank)) merger(stream.error()).join(rank);
 }
 
@@ -318,12 +336,13 @@ void OutputHub::Impl::on_sink_failed(const Error& error) {
 void OutputHub::Impl::own_line(std::string_view line) {
   OutputSink& to = sink(true);
   if (to.gone()) return;
+  target(true).printer.end_unfinished();
   to.append(line);
   to.append('\n');
   to.flush();
 }
 
-// -- Time: progress bars and lines held back to be merged
+// -- Time: progress bars, questions, and lines held back to be merged
 
 void OutputHub::Impl::arm_timer() {
   auto next = kNever;
@@ -349,12 +368,20 @@ void OutputHub::Impl::on_timer() {
   for (auto& [slot, pair] : streams) {
     for (auto& stream : pair) {
       if (!stream || stream->lines.deadline().value_or(kNever) > read_at) continue;
-      stream->lines.show_progress(
-          read_at, [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+      show_what_is_due(*stream);
     }
   }
   flush_sinks();
   arm_timer();
+}
+
+void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
+  const std::string asked = stream.lines.take_unfinished(read_at);
+  if (!asked.empty() && stream.shown) {
+    target(stream.error()).printer.print_unfinished(stream.rank, read_at, asked);
+  }
+  stream.lines.show_progress(
+      read_at, [&](std::string_view line, bool continued) { show(stream, line, continued); });
 }
 
 void OutputHub::Impl::check_flushed() {
@@ -424,6 +451,7 @@ void OutputHub::flush(Duration limit, std::function<void()> done) {
   impl_->end_lingering();
   for (const bool error : {false, true}) {
     impl_->show_merged(error, impl_->merger(error).take_all());
+    impl_->target(error).printer.end_unfinished();
   }
   impl_->on_flushed = std::move(done);
   const auto until = deadline_after(steady_now(), limit);

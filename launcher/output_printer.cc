@@ -41,17 +41,47 @@ std::string OutputPrinter::make_prefix(const std::string& ranks, int color) cons
   return kColors[static_cast<std::size_t>(color) % std::size(kColors)] + text + kPlain + " ";
 }
 
-void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bool continued) {
+const std::string& OutputPrinter::prefix_of(int rank) {
   const auto index = static_cast<std::size_t>(rank + 1);
   if (prefixes_.size() <= index) prefixes_.resize(index + 1);
   if (prefixes_[index].empty()) {
     prefixes_[index] = make_prefix(rank < 0 ? "spare" : std::to_string(rank), std::max(rank, 0));
   }
-  put(prefixes_[index], read_at, line, continued);
+  return prefixes_[index];
+}
+
+void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bool continued) {
+  if (sink_.gone()) return;
+  if (open_ == rank) {
+    sink_.append(line);
+    open_.reset();
+  } else {
+    put(prefix_of(rank), read_at, line);
+  }
+  end_line(line, continued);
 }
 
 void OutputPrinter::print(const RankSet& ranks, TimePoint read_at, std::string_view line) {
-  put(make_prefix(format_rank_set(ranks), *ranks.begin()), read_at, line, false);
+  if (sink_.gone()) return;
+  put(make_prefix(format_rank_set(ranks), *ranks.begin()), read_at, line);
+  end_line(line, false);
+}
+
+void OutputPrinter::print_unfinished(int rank, TimePoint read_at, std::string_view text) {
+  if (sink_.gone()) return;
+  if (open_ == rank) {
+    sink_.append(text);
+  } else {
+    put(prefix_of(rank), read_at, text);
+    open_ = rank;
+  }
+}
+
+void OutputPrinter::end_unfinished() {
+  if (!open_) return;
+  if (color_) sink_.append(kPlain);
+  sink_.append('\n');
+  open_.reset();
 }
 
 const std::string& OutputPrinter::time_stamp(TimePoint read_at) {
@@ -60,12 +90,14 @@ const std::string& OutputPrinter::time_stamp(TimePoint read_at) {
   return stamp_;
 }
 
-void OutputPrinter::put(const std::string& prefix, TimePoint read_at, std::string_view line,
-                        bool continued) {
-  if (sink_.gone()) return;
+void OutputPrinter::put(const std::string& prefix, TimePoint read_at, std::string_view line) {
+  end_unfinished();
   if (plan_.timestamps) sink_.append(time_stamp(read_at));
   sink_.append(prefix);
   sink_.append(line);
+}
+
+void OutputPrinter::end_line(std::string_view line, bool continued) {
   if (continued) sink_.append(kContinuedMark);
   // A worker's colour must not run on into what others say.
   if (color_ && line.find('\x1b') != std::string_view::npos) sink_.append(kPlain);

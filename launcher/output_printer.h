@@ -2,9 +2,12 @@
 //   2026-11-21 14:03:07.123 [3] text
 //   [host:0-7] text that eight ranks have said
 //   [3] the first MiB of a very long line …
+// A line that is not finished yet stays open: what the same rank says next goes on with it, whoever
+// else speaks ends it first.
 // It appends to the sink and does not flush it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,10 +31,18 @@ class OutputPrinter {
   // `read_at`: when the line was read from the worker.
   void print(int rank, TimePoint read_at, std::string_view line, bool continued);
   void print(const RankSet& ranks, TimePoint read_at, std::string_view line);
+  // The beginning of a line of this rank.
+  void print_unfinished(int rank, TimePoint read_at, std::string_view text);
+  // Before somebody else appends to the sink.
+  void end_unfinished();
+  // The user has typed a line, which ends where the next one begins.
+  void typed() { open_.reset(); }
 
  private:
   std::string make_prefix(const std::string& ranks, int color) const;
-  void put(const std::string& prefix, TimePoint read_at, std::string_view line, bool continued);
+  const std::string& prefix_of(int rank);
+  void put(const std::string& prefix, TimePoint read_at, std::string_view line);
+  void end_line(std::string_view line, bool continued);
   const std::string& time_stamp(TimePoint read_at);
 
   const OutputPlan& plan_;
@@ -39,6 +50,7 @@ class OutputPrinter {
   OutputSink& sink_;
   const bool color_;
   std::vector<std::string> prefixes_;  // by rank
+  std::optional<int> open_;            // the rank of an unfinished line at the end of the sink
   TimePoint stamped_{};
   std::string stamp_;
 };

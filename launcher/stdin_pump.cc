@@ -134,7 +134,10 @@ void StdinPump::on_readable() {
   const int err = errno;
   chunk_.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
   for (const auto& taker : takers_) taker->sent = 0;
-  if (n > 0) return hand_out();
+  if (n > 0) {
+    on_read_();
+    return hand_out();
+  }
   if (n < 0 && (err == EAGAIN || err == EINTR)) return read_more();
   if (n < 0 && err == EIO && ::isatty(source_)) return wait_for_foreground();
   close();

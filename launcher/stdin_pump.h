@@ -34,6 +34,8 @@ class StdinPump {
   Result<UniqueFd> add_taker();
   // The end for all takers; nothing is read any more.
   void close();
+  // Called after each piece that was read.
+  void on_read(std::function<void()> call) { on_read_ = std::move(call); }
 
   // -- Where other hosts have takers
   // Gives a host what was read; "": the end.
@@ -79,6 +81,7 @@ class StdinPump {
   std::list<TakerPtr> takers_;
   std::string chunk_;
   std::map<int, bool> hosts_;  // with takers: whether it has asked
+  std::function<void()> on_read_ = [] {};
   std::function<void(int, const std::string&)> give_;
   std::function<void(bool)> ask_;
   bool asked_ = false;

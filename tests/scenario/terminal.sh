@@ -1,5 +1,5 @@
-# On a terminal: colours for people only, the terminal's flags stay as they were, and a job in its
-# background neither stops nor loses what is typed for it.
+# On a terminal: colours for people only, the terminal's flags stay as they were, a question is seen
+# before it is answered, and a job in its background neither stops nor loses what is typed for it.
 source "$SOURCE/tests/scenario/common.sh"
 unset NO_COLOR; export TERM=xterm
 
@@ -94,4 +94,35 @@ read_until(b"got typed", b"STOPPED")
 sys.exit(0 if b"STOPPED" not in seen else f"stopped; seen: {seen}")
 P
 run python3 in_background.py
+expect_code 0
+
+cat > asks.py <<'P'
+"""A worker that asks for a name at a terminal, while another one may say something in between."""
+import os, pty, select, sys, time
+pid, master = pty.fork()
+if pid == 0:
+    os.execvp("dlaunch", ["dlaunch", "--nproc", "2", "sh", "-c", """
+      if [ $RANK = 0 ]; then printf 'name? '; read name; echo "hello $name"; printf 'age? '; read age; printf bye
+      else while [ ! -e speak ]; do sleep 0.02; done; echo word; fi"""])
+seen = b""
+def read_until(word):
+    global seen
+    deadline = time.monotonic() + 20
+    while word not in seen:
+        if not select.select([master], [], [], max(0, deadline - time.monotonic()))[0]:
+            sys.exit(f"no {word}; seen: {seen}")
+        try:
+            seen += os.read(master, 4096)
+        except OSError:
+            sys.exit(f"ended without {word}; seen: {seen}")
+read_until(b"[0] name? ")
+os.write(master, b"bob\n")
+read_until(b"[0] name? bob\r\n[0] hello bob\r\n[0] age? ")
+open("speak", "w").close()
+read_until(b"[0] age? \r\n[1] word\r\n")  # whoever else speaks begins a line
+os.write(master, b"7\n")
+read_until(b"\n[0] bye\r\n")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+P
+NO_COLOR=1 run python3 asks.py
 expect_code 0

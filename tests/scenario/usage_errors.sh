@@ -34,7 +34,7 @@ refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
 refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
 refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu" --bind cores touch ran
-refused 64 "--tee needs --log-dir" --tee 3 touch ran
+refused 64 "--redirects needs --log-dir" --redirects 3 touch ran
 refused 64 "--timestamps has no effect with --output raw" --output raw --timestamps touch ran
 refused 64 "--only-rank: .*2" --nproc 2 --only-rank 2 touch ran
 refused 64 "--grace: 'soon' is not a duration" --grace soon touch ran

@@ -230,11 +230,28 @@ TEST_CASE("torchrun's --redirects and --tee") {
   CHECK(on_terminal({"-r", "2"}) == StreamSet::out);
   CHECK(on_terminal({"-r", "3", "-t", "2"}) == StreamSet::err);
   CHECK(on_terminal({"-r3", "-t3"}) == StreamSet::both);
-  CHECK(fake.refused({"--tee", "3", "p"}).starts_with("64 --tee needs --log-dir: "));
+  CHECK(fake.plan({"--tee", "3", "p"}).output.log_dir == "");  // everything is on the terminal
   CHECK(fake.refused({"-r", "3", "p"}).starts_with("64 -r needs --log-dir: "));
   CHECK(fake.refused({"-r", "4", "--log-dir", "d", "p"}).starts_with("64 -r: '4'"));
   CHECK(fake.refused({"-r", "0:3,12:1", "--log-dir", "d", "p"})
             .starts_with("64 -r: streams per rank are not supported"));
+}
+
+TEST_CASE("what the environment says for many jobs is left out where it has no effect") {
+  FakeMachine fake;
+  for (const char* name : {"DLAUNCH_REDIRECTS", "DLAUNCH_SSH_LOGINS", "DLAUNCH_IMAGE",
+                           "DLAUNCH_JOURNAL", "DLAUNCH_HEALTH_CHECK", "DLAUNCH_NO_RESTART_CODES"}) {
+    CAPTURE(name);
+    const ScopedEnv env(name, "3");
+    const Plan plan = fake.plan({"p"});
+    CHECK(plan.health_check == "");
+    CHECK(plan.nodes.journal == "");
+  }
+  const ScopedEnv folder("DLAUNCH_LOG_DIR", "d"), rank("DLAUNCH_ONLY_RANK", "0");
+  CHECK(fake.plan({"--output", "raw", "p"}).output.log_dir == "");
+  const ScopedEnv output("DLAUNCH_OUTPUT", "raw");
+  CHECK(
+      fake.refused({"p"}).starts_with("64 DLAUNCH_OUTPUT raw leaves nothing for DLAUNCH_LOG_DIR"));
 }
 
 TEST_CASE("ranks must exist") {

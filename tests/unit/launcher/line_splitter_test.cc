@@ -166,3 +166,27 @@ TEST_CASE("bars that run for hours keep no memory of the past") {
   REQUIRE(got.size() == 1);
   CHECK(got[0] == std::string(100, '#') + "99999");
 }
+
+TEST_CASE("what is asked is given before its line ends, once, where somebody may answer") {
+  const auto due = kStart + LineSplitter::kUnfinishedDelay;
+  Splitter s;
+  CHECK(s.feed("name? ").empty());
+  CHECK(s.lines.deadline() == std::nullopt);
+  CHECK(s.lines.take_unfinished(due) == "");  // nobody
+  CHECK(s.feed("x\n") == Lines{"name? x"});
+
+  s.lines.set_asks(true);
+  CHECK(s.feed("na").empty());
+  CHECK(s.feed("me? ", kStart + 1ms).empty());  // a line that still comes is waited for
+  CHECK(s.lines.deadline() == due + 1ms);
+  CHECK(s.lines.take_unfinished(due) == "");
+  CHECK(s.lines.take_unfinished(due + 1ms) == "name? ");
+  CHECK(s.lines.deadline() == std::nullopt);
+  CHECK(s.lines.take_unfinished(due + 1s) == "");
+  CHECK(s.feed("hello x\nnext\n") == Lines{"hello x", "next"});
+  CHECK(s.feed("the end").empty());
+  CHECK(s.lines.take_unfinished(due) == "the end");
+  CHECK(s.end().empty());
+  CHECK(s.feed("\r10%\r20%") == Lines{"20%"});  // a bar is none
+  CHECK(s.lines.take_unfinished(due) == "");
+}
