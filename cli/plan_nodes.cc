@@ -82,6 +82,21 @@ Result<void> plan_election(PlanDraft& draft) {
   return {};
 }
 
+// The leader's name is one that only this machine takes for its loopback, as 127.0.1.1 on Debian:
+// the others know a better address by it.
+Result<void> leave_loopback(PlanDraft& draft, const Endpoint& endpoint,
+                            Result<std::string>& address) {
+  if (!address || !is_loopback(*address) || *address == endpoint.host) return {};
+  for (const char* loopback : {"localhost", "ip6-localhost", "ip6-loopback"}) {
+    if (endpoint.host.starts_with(loopback)) return {};
+  }
+  NodesPlan& nodes = draft.plan().nodes;
+  address = own_address(draft, nodes);
+  if (!address) return address.error();
+  nodes.endpoint = to_string(Endpoint{*address, endpoint.port});  // for others of this machine
+  return {};
+}
+
 const Text& leader_option(const Options& options) {
   return options.rdzv ? options.rdzv : options.master_addr;
 }
@@ -91,13 +106,17 @@ Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
   nodes.lead = NodesPlan::Lead::no;
-  if (nodes.rank > 0) return {};  // and its name may not be known yet
+  // The leader's name may not be known yet, but for our own.
+  if (nodes.rank > 0 && endpoint.host != draft.machine.hostname) return {};
   auto address = draft.machine.local_address(endpoint.host);
   if (draft.slurm && nodes.rank == 0 && (!address || is_loopback(*address))) {
     // Its own name is 127.0.1.1 to a host that the others know by a better one.
     address = draft.machine.address_towards(draft.slurm->nodes.back());
   }
-  if (!address && nodes.rank < 0) return {};
+  if (!draft.slurm) {
+    if (auto left = leave_loopback(draft, endpoint, address); !left) return left;
+  }
+  if (nodes.rank > 0 || (!address && nodes.rank < 0)) return {};
   if (!address) {
     return refuse("{}: node rank 0 leads the job, but '{}' is not an address of this machine",
                   leader_option(draft.options).source, endpoint.host);

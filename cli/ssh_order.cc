@@ -20,6 +20,16 @@ constexpr std::array<std::string_view, 27> kOfAHost = {
 constexpr std::array<std::string_view, 5> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_",
                                                        "SYSTEMD_"};
 
+// What Slurm's step has set on each host, or left as it was: the devices that the job has there.
+constexpr std::array<std::string_view, 6> kOfAStep = {
+    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",   "ZE_AFFINITY_MASK",     "NVIDIA_VISIBLE_DEVICES"};
+
+bool is_of_a_step(std::string_view name) {
+  return name.starts_with("SLURM") ||
+         std::find(kOfAStep.begin(), kOfAStep.end(), name) != kOfAStep.end();
+}
+
 void put_list(Writer& out, const std::vector<std::string>& items) {
   out.put(static_cast<std::uint32_t>(items.size()));
   for (const auto& item : items) out.put_string(item);
@@ -134,7 +144,7 @@ std::vector<std::string> forwarded_environment(const std::vector<std::string>& e
         std::find(kOfAHost.begin(), kOfAHost.end(), name) != kOfAHost.end() ||
         std::any_of(kPrefixes.begin(), kPrefixes.end(),
                     [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
-        (by_srun && name.starts_with("SLURM"));
+        (by_srun && is_of_a_step(name));
     if (!of_a_host) kept.push_back(item);
   }
   return kept;

@@ -81,7 +81,8 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
 
 Result<std::string> JobDir::write_secret(const Secret& secret) const {
   std::string file = path_ + "/secret";
-  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // Again where a leader has become a follower, because its port was taken.
+  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const auto& bytes = secret.bytes();
   if (!fd || ::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     return errno_error("write " + file, errno);

@@ -95,6 +95,7 @@ void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
                     const JobCore& job) const {
   JobFacts facts = facts_;
   facts.end = JobEnd::worker_failed;
+  facts.ended = steady_now();
   facts.workers = std::move(ends);
   const auto lines = render_text(facts, judge(facts), false);
   log_warn("{}; {}: round {}, {} of {} restarts used",

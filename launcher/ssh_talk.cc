@@ -153,6 +153,7 @@ bool asks_srun(std::string_view variable) {
       "SLURM_SACK_SOCKET", "SLURM_WORKING_CLUSTER", "SLURM_RESTART_COUNT", "SLURM_JOB_END_TIME",
       "SLURM_JOB_NAME"};
   const auto name = variable.substr(0, variable.find('='));
+  if (name.starts_with("SLURM_ARRAY_")) return false;  // the job's, on all of its hosts
   return (name.starts_with("SLURM_") || name.starts_with("SRUN_")) &&
          std::find(kKept.begin(), kKept.end(), name) == kKept.end();
 }
@@ -166,8 +167,10 @@ std::string error_line(int exit_code, const std::string& what) {
 }
 
 std::optional<SshTalk::Action> SshTalk::judge(std::string_view line) const {
-  if (!line.starts_with(kMark)) return std::nullopt;
-  line.remove_prefix(kMark.size());
+  // What a login script left unfinished stands before it.
+  const auto mark = line.find(kMark);
+  if (mark == line.npos) return std::nullopt;
+  line.remove_prefix(mark + kMark.size());
   if (line == "push") return Push{};
   if (line == "here") return Order{};
   if (line == "ready") return Ready{};

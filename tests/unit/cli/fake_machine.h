@@ -42,6 +42,7 @@ struct FakeMachine {
     m.local_address = [this](const std::string& host) -> Result<std::string> {
       ++resolved[host];
       if (host == "here") return std::string("10.0.0.1");
+      if (host == "debian") return std::string("127.0.1.1");  // its own name
       if (host == "localhost" || host == "127.0.0.1") return std::string("127.0.0.1");
       if (host == "::1") return host;
       return Error{.what = "another machine"};

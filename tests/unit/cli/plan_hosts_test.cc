@@ -142,6 +142,13 @@ TEST_CASE("a health check is for hosts that may join a job that has begun") {
             .starts_with("64 --health-check is for hosts that join "));
 }
 
+TEST_CASE("hosts: the devices of a step of Slurm are each host's own") {
+  const Words all = {"LR=0.1", "CUDA_VISIBLE_DEVICES=0", "SLURM_PROCID=3", "HOME=/root"};
+  CHECK(forwarded_environment(all, true) == Words{"LR=0.1"});
+  CHECK(forwarded_environment(all, false) ==
+        Words{"LR=0.1", "CUDA_VISIBLE_DEVICES=0", "SLURM_PROCID=3"});
+}
+
 TEST_CASE("hosts: the order to the others makes the same plan there") {
   FakeMachine fake;
   fake.env = {{"LR", "0.1"}, {"HOME", "/root"}, {"SSH_AUTH_SOCK", "x"}};
@@ -205,6 +212,10 @@ TEST_CASE("several hosts: who leads, and where") {
   CHECK(nodes({"--nnodes", "2", "--rdzv", "here:7", "--node-rank", "0"}).lead == Lead::yes);
   CHECK(nodes({"--nnodes", "2", "--rdzv", "here:7", "--node-rank", "1"}).lead == Lead::no);
   CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).lead == Lead::no);
+  // A name that the others do not take for a loopback address; one that they do.
+  CHECK(fake.plan({"--nnodes", "2", "--rdzv", "debian:7", "p"}).store_listen == "10.0.0.5:7");
+  CHECK(nodes({"--nnodes", "2", "--rdzv", "debian:7"}).endpoint == "10.0.0.5:7");
+  CHECK(fake.plan({"--nnodes", "2", "--rdzv", "localhost:7", "p"}).store_listen == "127.0.0.1:7");
   CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).endpoint == "far:29400");
   CHECK(nodes({"--nnodes", "2:4", "--rdzv", "far"}).min == 2);
   // torchrun's static rendezvous.

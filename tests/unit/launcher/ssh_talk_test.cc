@@ -147,6 +147,9 @@ TEST_CASE("where the binary had to be pushed the order is sent once more") {
   CHECK(only<SshTalk::Push>(talk.heard("dlaunch-ssh push\n")));
   CHECK(only<SshTalk::Order>(talk.heard(here_line())));
   CHECK(only<SshTalk::Ready>(talk.heard(ready_line())));
+  // A login script that does not end its line.
+  CHECK(only<SshTalk::Push>(SshTalk().heard("Welcome dlaunch-ssh push\n")));
+  CHECK(only<SshTalk::Failed>(SshTalk().heard("\x1b]0;h\adlaunch-ssh error 73 no room\n")));
 }
 
 TEST_CASE("a failure has the words of whoever knows most") {
@@ -200,6 +203,7 @@ TEST_CASE("srun: a step on one node, with all of it, without what was meant for 
   CHECK(asks_srun("SRUN_CPUS_PER_TASK=1"));
   CHECK_FALSE(asks_srun("SLURM_JOB_ID=7"));
   CHECK_FALSE(asks_srun("SLURM_CONF=/etc/slurm.conf"));
+  CHECK_FALSE(asks_srun("SLURM_ARRAY_TASK_ID=7"));
   CHECK_FALSE(asks_srun("PATH=/bin"));
   CHECK(SshTalk("srun").ended("ended with exit code 1").what ==
         "srun ended with exit code 1 without a word");
