@@ -71,6 +71,7 @@ dl_result with_list(const How& how, Call call, size_t tensors, const void* const
     auto list = dlaunch::make_tensor_list(tensors, in, out, counts);
     if (!list) return list.error();
     call.list = &*list;
+    call.layout = dlaunch::layout_of(*list);
     call.count = list->ends.empty() ? 0 : list->ends.back();
     return how(impl, call);
   });

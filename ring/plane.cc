@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -41,7 +42,9 @@ std::string describe(const CallSignature& s) {
   const auto& traits = traits_of(collective);
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
-  text += with_counts ? fmt::format("_v(counts {:#x}", s.count) : fmt::format("(count {}", s.count);
+  const bool of_list = collective == Collective::all_reduce || collective == Collective::broadcast;
+  text += with_counts ? fmt::format("{}(counts {:#x}", of_list ? "_list" : "_v", s.count)
+                      : fmt::format("(count {}", s.count);
   text += fmt::format(", {}", dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
   if (traits.reduces) {
     text += fmt::format(", {}", op_name(static_cast<dl_op>(s.packed >> 12 & 0xf)));
@@ -50,9 +53,9 @@ std::string describe(const CallSignature& s) {
   return text + ")";
 }
 
-std::uint64_t hash_of(const std::size_t* counts, int ranks) {
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (int r = 0; r < ranks; ++r) hash = (hash ^ counts[r]) * 0x100000001b3;
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
   return hash;
 }
 
@@ -97,6 +100,10 @@ Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, 
     list.ends.push_back(total);
   }
   return list;
+}
+
+std::uint64_t layout_of(const TensorList& list) {
+  return list.ends.size() > 1 ? hash_of(list.ends) | 1 : 0;
 }
 
 Shape shape_of(const Call& call, int ranks) {
@@ -156,8 +163,10 @@ Delivery delivery(const Shape& shape, int giver, int taker) {
 CallSignature signature_of(const Call& call, int ranks) {
   const bool rooted = traits_of(call.collective).rooted;
   const auto root = static_cast<std::uint32_t>(rooted ? call.root & 0xffff : users_call(call).past);
-  const bool with_counts = call.counts != nullptr;
-  return CallSignature{.count = with_counts ? hash_of(call.counts, ranks) : call.count,
+  const bool with_counts = call.counts != nullptr || call.layout != 0;
+  const auto count = call.layout != 0 ? call.layout : call.count;
+  const auto all = static_cast<std::size_t>(ranks);
+  return CallSignature{.count = call.counts != nullptr ? hash_of({call.counts, all}) : count,
                        .packed = static_cast<std::uint32_t>(call.collective) |
                                  (with_counts ? kWithCounts : 0) |
                                  static_cast<std::uint32_t>(call.dtype) << 8 |

@@ -52,6 +52,9 @@ struct TensorList {
   std::vector<std::size_t> ends;  // elements up to and with this tensor
 };
 
+// What must be equal on all ranks beside the count: a hash of the tensors' lengths; 0: one at most.
+std::uint64_t layout_of(const TensorList& list);
+
 // Errc::usage where a tensor that has elements is null, or the counts add up to too many.
 Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
                                     const std::size_t* counts);
@@ -80,6 +83,7 @@ struct Call {
   const std::size_t* counts = nullptr;
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
+  std::uint64_t layout = 0;  // of the list; stays where its tensors have been put together
   // The ranks that take part, ascending, `root` being one of them; null: all. Other ranks make
   // other calls meanwhile. Only planes that say so take it.
   const std::vector<int>* members = nullptr;
@@ -93,7 +97,7 @@ struct Call {
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
-  std::uint64_t count = 0;   // with Call::counts: a hash of them
+  std::uint64_t count = 0;   // with Call::counts: a hash of them; with a list: its layout
   std::uint32_t packed = 0;  // collective, whether with counts, dtype, op, root or Call::past
   std::uint32_t seq = 0;     // low half of Call::seq
 

@@ -14,7 +14,8 @@
 // Every rank must have the same tensors; the order of its ready() calls is its own matter, because
 // buckets are launched in one fixed order. One thread at a time, as for the communicator, which
 // must outlive the bucketer; between the first ready() and finish() the caller may use it too, if
-// all ranks do so at the same place. Errors are dl::Error; after one the step is lost.
+// all ranks do so at the same place. Errors are dl::Error; after one the step is lost, and the next
+// ready() begins another. If a step is given up for another reason, reset() drops it.
 #pragma once
 
 #include <cstddef>
@@ -64,13 +65,23 @@ class GradientBucketer {
     }
     ready_[i] = true;
     --buckets_[bucket_of_[i]].missing;
-    while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch();
+    or_reset([&] {
+      while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch();
+    });
   }
 
   // Gradients that were not reported are taken as they are.
   void finish() {
-    while (launched_ < buckets_.size()) launch();
-    for (auto& bucket : buckets_) bucket.request.wait();
+    or_reset([&] {
+      while (launched_ < buckets_.size()) launch();
+      for (auto& bucket : buckets_) bucket.request.wait();
+    });
+    start_over();
+  }
+
+  // Waits for what is launched, and begins a new step.
+  void reset() {
+    for (auto& bucket : buckets_) bucket.request = Request();
     start_over();
   }
 
@@ -80,6 +91,16 @@ class GradientBucketer {
     std::size_t missing = 0;  // tensors that are not ready
     Request request;
   };
+
+  template <class Body>
+  void or_reset(Body body) {
+    try {
+      body();
+    } catch (...) {
+      reset();
+      throw;
+    }
+  }
 
   void launch() {
     Bucket& bucket = buckets_[launched_++];

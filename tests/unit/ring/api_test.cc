@@ -82,6 +82,28 @@ TEST_CASE("api: different calls end in an error that names both ranks, on every 
   }
 }
 
+TEST_CASE("api: lists of as many elements in other tensors are not the same call") {
+  for (const char* transport : kTransports) {
+    Together<2> failed;
+    all_well({2, transport}, [&](int rank, dl_comm*& comm) {
+      std::vector<float> weights(3), bias(1);
+      void* tensors[] = {weights.data(), bias.data(), nullptr};
+      std::size_t counts[] = {3, 1, 0};
+      EXPECT(dl_all_reduce_list(comm, 3 - rank, tensors, tensors, counts, DL_FLOAT32, DL_SUM) ==
+             DL_OK);  // one that is empty makes no difference
+      if (rank == 1) {
+        std::swap(tensors[0], tensors[1]);
+        std::swap(counts[0], counts[1]);
+      }
+      const auto told = dl_all_reduce_list(comm, 2, tensors, tensors, counts, DL_FLOAT32, DL_SUM);
+      failed.come(rank);
+      EXPECT(told == DL_ERR_MISMATCH);
+      EXPECT(std::strstr(dl_last_error(comm), "rank 1 called all_reduce_list(counts 0x"));
+      return 0;
+    });
+  }
+}
+
 // Where all send to one and that one answers, nobody may send to anybody.
 TEST_CASE("api: different calls in which all wait are told long before their deadline") {
   for (const char* transport : kTransports) {

@@ -471,3 +471,30 @@ TEST_CASE(
     });
   }
 }
+
+TEST_CASE("bucketer: a step that failed or was given up is not in the next one's way") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    auto world = dl::Communicator::adopt(std::exchange(comm, nullptr));
+    std::vector<float> a(10, 1), b(10, 1);
+    dl::GradientBucketer<float> bucketer(world, std::vector<std::span<float>>{a, b});
+    bucketer.ready(0);
+    bucketer.reset();
+    bucketer.ready(0);
+    bucketer.ready(1);
+    bucketer.finish();
+    EXPECT(a[0] == 2 && b[0] == 2);
+    world.barrier();
+    world.abort();
+    for (int step = 0; step < 2; ++step) {
+      auto code = DL_OK;
+      try {
+        bucketer.ready(0);
+        bucketer.finish();
+      } catch (const dl::Error& e) {
+        code = e.code();
+      }
+      EXPECT(code == DL_ERR_ABORTED || code == DL_ERR_PEER_LOST);  // not that it is ready already
+    }
+    return 0;
+  });
+}
