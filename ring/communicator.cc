@@ -139,7 +139,8 @@ Result<void> Communicator::check(const Message& message) {
   }
   const bool any = message.peer == kAnySource && !message.is_send;
   if (!any && (message.peer < 0 || message.peer >= job_.size || message.peer == job_.rank)) {
-    return wrong(fmt::format("peer {} is not another rank", message.peer));
+    return wrong(message.peer < 0 ? "the peer is no rank"
+                                  : fmt::format("peer {} is not another rank", message.peer));
   }
   if (job_.size == 1) return wrong("this rank is alone");
   if (message.tag < 0) return wrong("the tag is negative");

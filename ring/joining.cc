@@ -1,5 +1,6 @@
 // How a communicator comes to be, over which planes, and how it goes.
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,10 +22,13 @@ namespace dlaunch {
 namespace {
 
 // Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
-// ranks the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them is three.
+// ranks, or many groups, the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them
+// is three.
 void allow_descriptors(const JobView& job) {
   rlimit limit{};
-  const auto needed = static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
+  const UniqueFd next(eventfd(0, EFD_CLOEXEC));  // as many are open as its number says, or fewer
+  const auto open = static_cast<rlim_t>(std::max(next.get(), 0));
+  const auto needed = open + static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   limit.rlim_cur = std::min(limit.rlim_max, needed);
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
