@@ -22,10 +22,10 @@ std::string activity_of(const Message& message) {
 Error connection_lost(int peer, std::string_view activity, int os_errno) {
   if (os_errno == EFAULT || os_errno == ENOMEM || os_errno == ENOBUFS) {  // not the peer's doing
     return {.code = Errc::io,
-            .what = fmt::format("{}: {}: {}", activity,
-                                os_errno == EFAULT ? "a buffer is no valid memory"
-                                                   : "a host lacks memory",
-                                std::strerror(os_errno)),
+            .what = fmt::format(
+                "{}: {}: {}", activity,
+                os_errno == EFAULT ? "a buffer is no valid memory" : "a host lacks memory",
+                std::strerror(os_errno)),
             .os_errno = os_errno};
   }
   std::string what = fmt::format("rank {} closed its connection during {}", peer, activity);

@@ -69,7 +69,7 @@ TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
     dead = dir->path();
     REQUIRE(dir->write_secret(*Secret::random()));
     REQUIRE(dir->write_secret(*Secret::random()));  // a leader that became a follower
-  }  // its lock is free, but nobody removed it
+  }                                                 // its lock is free, but nobody removed it
   fs::create_directory(tmp.path / "dlaunch-job-no-lock");  // perhaps being made at this moment
   fs::create_directory(tmp.path / "other");
   std::ofstream(tmp.path / "other" / "lock");
