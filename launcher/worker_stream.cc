@@ -66,7 +66,8 @@ Result<void> WorkerStream::open_log(const std::string& folder, int round) {
   fs::create_directories(own, ec);
   if (ec) return errno_error("--log-dir: make " + own.string(), ec.value());
   log_path_ = (own / (error_ ? "stderr" : "stdout")).string();
-  log_.reset(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // What an earlier job has left there is not ours to destroy.
+  log_.reset(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!log_) return errno_error("--log-dir: write " + log_path_, errno);
   return {};
 }

@@ -8,6 +8,9 @@ for r in 0 1 2; do
   [ "$(cat logs/1/$r/stderr)" = "err $r" ] || fail "stderr of $r"
   expect_out "^\[$r\] no newline$"
 done
+# Another job's are not lost.
+run dlaunch --nproc 1 --log-dir logs echo again
+[ "$(cat logs/1/0/stdout)" = $'out 0\nno newlineagain' ] || fail "the first job's log: $(cat logs/1/0/stdout)"
 run dlaunch --nproc 2 --output files --log-dir quiet sh -c 'echo x; echo y >&2'
 expect_code 0; [ ! -s out ] && [ ! -s err ] || fail "files mode shows something"
 run dlaunch --nproc 2 --log-dir /proc/none true

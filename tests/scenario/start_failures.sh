@@ -19,7 +19,7 @@ TMPDIR=/no/such/tmp run dlaunch --nproc 1 true; expect_code 73; expect_err '/no/
 printf '#!/bin/sh\nexec sleep 1000\n' > worker.0; chmod +x worker.0
 run dlaunch --nproc 3 --max-restarts 3 './worker.${rank}'
 expect_code 127; expect_under 7000
-expect_err "local rank [12] could not be started: exec './worker.[12]': No such file"
+expect_err "rank [12] could not be started: exec './worker.[12]': No such file"
 expect_err 'workers? w(as|ere) sent SIGTERM'
 
 # Closed standard descriptors are as good as /dev/null.

@@ -191,7 +191,7 @@ TEST_CASE("ends that no worker is to blame for") {
   f.failed_local_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";
   CHECK(text(f) ==
-        Lines{"local rank 0 could not be started: exec 'trian': No such file or directory"});
+        Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
 }
 
 TEST_CASE("colour only on the headline") {
