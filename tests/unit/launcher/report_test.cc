@@ -190,8 +190,7 @@ TEST_CASE("ends that no worker is to blame for") {
   f = facts({}, JobEnd::spawn_failed);
   f.failed_local_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";
-  CHECK(text(f) ==
-        Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
+  CHECK(text(f) == Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
 }
 
 TEST_CASE("colour only on the headline") {
