@@ -218,7 +218,9 @@ DL_API dl_result dl_barrier(dl_comm* comm);
 
 /* Point to point. A message is matched by (peer, tag) in the order of sending; tag >= 0.
  * dl_send returns when buf may be used again, which may be before the peer calls dl_recv.
- * dl_recv: count and dtype must be the sender's, else DL_ERR_MISMATCH. peer != own rank. */
+ * dl_recv: count and dtype must be the sender's, else DL_ERR_MISMATCH. peer != own rank.
+ * What peers send is kept until it is asked for, up to 256 MiB of each. What does not fit waits in
+ * the connection, with all that was sent after it: to ask for any of that first is DL_ERR_IO. */
 DL_API dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer,
                          int tag);
 DL_API dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag);

@@ -101,7 +101,7 @@ inline void check(dl_result code, dl_comm* comm) {
 }  // namespace detail
 
 // An operation in the background; its buffers must live until it is done. The destructor waits, and
-// drops the error if there was one.
+// drops the error if there was one. It must not outlive its communicator.
 class Request {
  public:
   Request() = default;
