@@ -159,12 +159,13 @@ std::string container_yaml(const KubernetesJob& job) {
 std::string job_spec(const KubernetesJob& job) {
   // dlaunch kills after --grace, and has its say.
   const auto grace = std::chrono::ceil<std::chrono::seconds>(job.grace).count() + 5;
-  std::string out = fmt::format(R"(completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes
+  std::string out =
+      fmt::format(R"(completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes
 completions: {0}
 parallelism: {0}
 # dlaunch itself restarts workers (--max-restarts), so a failure of the program ends the Job. A pod
 # is replaced, and its dlaunch joins again, if Kubernetes took it away, and up to backoffLimit times
-# if it exited with 69, for it lost the leading dlaunch, or was killed or ended (137, 143).
+# if it exited with 69, for it lost the leading dlaunch, or was {2}.
 backoffLimit: {0}
 podFailurePolicy:
   rules:
@@ -175,7 +176,7 @@ podFailurePolicy:
   - action: FailJob
     onExitCodes:
       operator: NotIn
-      values: [69, 137, 143]
+      values: [69, {3}143]
     onPodConditions: []  # for Kubernetes before 1.29, whose schema wants it
 template:
   metadata:
@@ -184,7 +185,8 @@ template:
   spec:
     restartPolicy: Never
 )",
-                                job.nodes, job.name);
+                  job.nodes, job.name, job.goes_on ? "killed or ended (137, 143)" : "ended (143)",
+                  job.goes_on ? "137, " : "");
   if (!job.jobset) out += fmt::format("    subdomain: {}  # the Service's\n", job.name);
   out += fmt::format("    terminationGracePeriodSeconds: {}  # --grace and 5 s\n", grace);
   out += "    containers:\n" + indented(container_yaml(job), 4);
@@ -249,6 +251,10 @@ Result<KubernetesJob> kubernetes_job(const Options& options, int nodes, Duration
   KubernetesJob job{.nodes = nodes, .grace = grace, .jobset = *jobset};
   if (!options.image) return refuse("{} needs --image", options.emit.source);
   job.image = *options.image;
+  // 137 is also what a worker ends with that the kernel killed for want of memory: where dlaunch
+  // does not go on after that, Kubernetes should not either.
+  const bool restarts = options.max_restarts && *options.max_restarts != "0";
+  job.goes_on = restarts || (options.nnodes && (*options.nnodes).find(':') != std::string::npos);
   if (options.gpus) {
     auto gpus = parse_int(*options.gpus, 1, 1024, options.gpus.source);
     if (!gpus) return gpus.error();

@@ -22,6 +22,7 @@ struct KubernetesJob {
   int nodes = 1;                     // pods
   int gpus = 0;                      // of each
   Duration grace{};                  // --grace
+  bool goes_on = false;              // after a loss: --max-restarts, or fewer nodes do
   std::string secret;
   bool jobset = false;
 };

@@ -41,6 +41,14 @@ void check_golden(const std::string& name, const Words& words) {
 
 }  // namespace
 
+TEST_CASE("a worker that was killed is not tried again by Kubernetes unless dlaunch goes on") {
+  for (const bool goes_on : {false, true}) {
+    KubernetesJob job{.name = "j", .image = "i", .goes_on = goes_on};
+    CHECK((kubernetes_yaml(job).find("values: [69, 137, 143]") != std::string::npos) == goes_on);
+    CHECK((kubernetes_yaml(job).find("values: [69, 143]") != std::string::npos) != goes_on);
+  }
+}
+
 TEST_CASE("the YAML is as it was") {
   check_golden("job.yaml", {"--emit", "kubernetes", "--image", "reg/train:1", "--nnodes", "4",
                             "--nproc", "8", "--gpus", "8", "--max-restarts", "3", "--timestamps",
