@@ -142,6 +142,22 @@ std::string flag_source(const ScannedLine& line, const OptionRow& row) {
   return source;
 }
 
+// Where flags say it one way, what the environment or a file says another way is left out.
+template <class... Other>
+void leave_out(bool said_by_flag, Other&... others) {
+  const auto drop = [](auto& option) {
+    if (!option.flag) option = {};
+  };
+  if (said_by_flag) (drop(others), ...);
+}
+
+void let_flags_win(Options& o) {
+  leave_out(o.hosts.flag || o.hostfile.flag || o.host_discovery_script.flag, o.hosts, o.hostfile,
+            o.host_discovery_script);
+  leave_out(o.standalone.flag, o.nnodes, o.rdzv, o.hosts, o.hostfile, o.host_discovery_script);
+  leave_out(o.quiet.flag || o.verbose.flag, o.quiet, o.verbose);
+}
+
 Result<Options> merge(const ScannedLine& line) {
   CLI::App app;
   const Registered registered = register_table(app);
@@ -173,6 +189,7 @@ Result<Options> merge(const ScannedLine& line) {
     if (auto done = fill(options, *row, option->results(), source, flag); !done)
       return done.error();
   }
+  let_flags_win(options);
   return options;
 }
 

@@ -96,10 +96,6 @@ Result<void> plan_general(PlanDraft& draft) {
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 // What Kubernetes or Slurm say about the hosts, where nobody else does. A dlaunch that a worker
 // started is for this host alone.
 Result<void> find_place(PlanDraft& draft, Options& options) {

@@ -5,6 +5,7 @@
 #include "cli/plan_builder.h"
 #include "cli/ssh_order.h"
 #include "tests/unit/cli/fake_machine.h"
+#include "tests/unit/cli/scoped_env.h"
 
 using namespace dlaunch;
 
@@ -140,6 +141,17 @@ TEST_CASE("a health check is for hosts that may join a job that has begun") {
             .starts_with("64 --health-check is for hosts that join "));
   CHECK(fake.refused({check, "x", "-H", "here,a", "p"})
             .starts_with("64 --health-check is for hosts that join "));
+}
+
+TEST_CASE("a flag drops what the environment says in other words") {
+  FakeMachine fake;
+  const ScopedEnv hostfile("DLAUNCH_HOSTFILE", "none"), quiet("DLAUNCH_QUIET", "1");
+  CHECK(fake.plan({"-H", "here,a", "p"}).nodes.hosts.size() == 2);
+  CHECK(fake.plan({"--standalone", "-v", "p"}).nodes.max == 1);
+  CHECK(
+      fake.refused({"-H", "here,a", "--hostfile", "none", "p"}).starts_with("64 give hosts with"));
+  const ScopedEnv nnodes("DLAUNCH_NNODES", "4");
+  CHECK(fake.plan({"--standalone", "p"}).nodes.max == 1);
 }
 
 TEST_CASE("hosts: the devices of a step of Slurm are each host's own") {
