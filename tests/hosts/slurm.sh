@@ -25,6 +25,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
 MpiDefault=none
 ReturnToService=2
 StateSaveLocation=$tmp/slurm/state
@@ -34,10 +35,12 @@ SlurmdPidFile=$tmp/slurm/slurmd-%n.pid
 SlurmdParameters=config_overrides
 KillWait=5
 SchedulerParameters=sched_interval=1,bf_interval=1
-NodeName=$nodes CPUs=4 RealMemory=1000
+GresTypes=gpu
+NodeName=$nodes CPUs=4 RealMemory=1000 Gres=gpu:2
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE OverSubscribe=YES State=UP
 END
   printf 'CgroupPlugin=cgroup/v1\n' > slurm/cgroup.conf
+  printf 'Name=gpu File=/dev/null,/dev/zero\n' > slurm/gres.conf  # two to be shared out, no more
   export SLURM_CONF=$tmp/slurm/slurm.conf
   chmod 755 "$tmp" "$tmp/slurm"
   setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --foreground --force \

@@ -49,6 +49,18 @@ for line in '0/5 0/3 0/3 10.77.0.1 host1' '2/5 2/3 0/3 10.77.0.1 host1' '3/5 0/1
 done
 [ ! -s batch.err ] || { cat batch.err >&2; fail "words of the batch script"; }
 
+# The devices of a node are those that Slurm gives the job there, and an array's number is for all.
+start_on 1 srun -w host2 -n1 --gres=gpu:1 sleep 100 </dev/null >/dev/null 2>&1
+wait_until 10 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
+cat > array.sh <<'END'
+#!/bin/bash
+#SBATCH --nodelist=host[1-2] --ntasks=2 --gres=gpu:1 --array=7 --time=10 --output=array.out
+dlaunch sh -c 'echo $(hostname) $CUDA_VISIBLE_DEVICES $SLURM_ARRAY_TASK_ID'
+END
+run on 1 sbatch --wait array.sh; expect_code 0
+[ "$(sort array.out)" = $'[0] host1 0 7\n[1] host2 1 7' ] || { cat array.out >&2; fail "devices, or the array's number"; }
+on 1 scancel -u root
+
 # salloc's shell, where it leads without being one of the nodes; the code is the failed rank's, and
 # the report is the last.
 run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
