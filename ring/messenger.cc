@@ -285,7 +285,7 @@ Error Messenger::timed_out() {
 
 Error Messenger::lost(int peer, int os_errno) {
   if (sockets_->abort().told()) return sockets_->abort().error();
-  return connection_lost(peer, activity_with(peer), os_errno);
+  return connection_failed(peer, activity_with(peer), os_errno);
 }
 
 }  // namespace dlaunch

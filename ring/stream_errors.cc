@@ -19,7 +19,7 @@ std::string activity_of(const Message& message) {
                      message.tag);
 }
 
-Error connection_lost(int peer, std::string_view activity, int os_errno) {
+Error connection_failed(int peer, std::string_view activity, int os_errno) {
   if (os_errno == EFAULT || os_errno == ENOMEM || os_errno == ENOBUFS) {  // not the peer's doing
     return {.code = Errc::io,
             .what = fmt::format(

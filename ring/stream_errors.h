@@ -16,8 +16,9 @@ namespace dlaunch {
 std::string activity_of(const Call& call);
 std::string activity_of(const Message& message);
 
-// os_errno 0: the peer closed in good order.
-Error connection_lost(int peer, std::string_view activity, int os_errno);
+// The peer's loss, unless os_errno says that it was no fault of its: then Errc::io. 0: the peer
+// closed in good order.
+Error connection_failed(int peer, std::string_view activity, int os_errno);
 Error bad_frame(int peer, std::string_view what);
 Error wrong_length(int peer, std::string_view activity, std::size_t sent, std::size_t expected);
 // Two ranks' signatures differ, perhaps only in the number of the collective.

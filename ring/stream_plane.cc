@@ -276,7 +276,7 @@ Result<bool> SocketPlane::admit(int peer) {
 
 Error SocketPlane::lost(int peer, int os_errno) {
   return sockets_->abort().told() ? sockets_->abort().error()
-                                  : connection_lost(peer, activity_of(call_), os_errno);
+                                  : connection_failed(peer, activity_of(call_), os_errno);
 }
 
 Error SocketPlane::timed_out() {
