@@ -159,6 +159,9 @@ std::string container_yaml(const KubernetesJob& job) {
 std::string job_spec(const KubernetesJob& job) {
   // dlaunch kills after --grace, and has its say.
   const auto grace = std::chrono::ceil<std::chrono::seconds>(job.grace).count() + 5;
+  // 137 is also what a worker ends with that the kernel killed for want of memory: where dlaunch
+  // does not go on after that, Kubernetes should not either.
+  const bool retry_killed = job.survives_losses;
   std::string out =
       fmt::format(R"(completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes
 completions: {0}
@@ -185,8 +188,8 @@ template:
   spec:
     restartPolicy: Never
 )",
-                  job.nodes, job.name, job.goes_on ? "killed or ended (137, 143)" : "ended (143)",
-                  job.goes_on ? "137, " : "");
+                  job.nodes, job.name, retry_killed ? "killed or ended (137, 143)" : "ended (143)",
+                  retry_killed ? "137, " : "");
   if (!job.jobset) out += fmt::format("    subdomain: {}  # the Service's\n", job.name);
   out += fmt::format("    terminationGracePeriodSeconds: {}  # --grace and 5 s\n", grace);
   out += "    containers:\n" + indented(container_yaml(job), 4);
@@ -235,26 +238,25 @@ spec:
 
 Result<void> check_emit(const Options& options) {
   for (const Text* option : {&options.image, &options.gpus}) {
-    if (is_mistaken(*option) && !options.emit)
+    if (is_mistaken(*option) && !options.emit) {
       return refuse("{} has no effect without --emit", option->source);
+    }
   }
   return {};
 }
 
-Result<KubernetesJob> kubernetes_job(const Options& options, int nodes, Duration grace,
-                                     const std::vector<std::pair<std::string, std::string>>& env) {
+Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
   constexpr auto kKinds =
       std::to_array<std::pair<std::string_view, bool>>({{"kubernetes", false}, {"jobset", true}});
   auto jobset = one_of(options.emit, kKinds);
   if (!jobset) return jobset.error();
   if (auto ok = check_hosts(options); !ok) return ok.error();
-  KubernetesJob job{.nodes = nodes, .grace = grace, .jobset = *jobset};
   if (!options.image) return refuse("{} needs --image", options.emit.source);
-  job.image = *options.image;
-  // 137 is also what a worker ends with that the kernel killed for want of memory: where dlaunch
-  // does not go on after that, Kubernetes should not either.
-  const bool restarts = options.max_restarts && *options.max_restarts != "0";
-  job.goes_on = restarts || (options.nnodes && (*options.nnodes).find(':') != std::string::npos);
+  KubernetesJob job{.image = *options.image,
+                    .nodes = plan.nodes.max,
+                    .grace = plan.grace,
+                    .survives_losses = plan.survives_losses(),
+                    .jobset = *jobset};
   if (options.gpus) {
     auto gpus = parse_int(*options.gpus, 1, 1024, options.gpus.source);
     if (!gpus) return gpus.error();
@@ -271,7 +273,7 @@ Result<KubernetesJob> kubernetes_job(const Options& options, int nodes, Duration
   job.command.insert(job.command.end(), {"--secret-file", secret});
   if (options.np) job.command.insert(job.command.end(), {"-n", *options.np});
   add_options(options, job.command);
-  for (const auto& [name, value] : env) {
+  for (const auto& [name, value] : plan.env) {
     job.command.insert(job.command.end(), {"--env", name + "=" + value});
   }
   job.command.emplace_back("--");

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "cli/options.h"
+#include "launcher/plan.h"
 
 namespace dlaunch {
 
@@ -22,15 +23,14 @@ struct KubernetesJob {
   int nodes = 1;                     // pods
   int gpus = 0;                      // of each
   Duration grace{};                  // --grace
-  bool goes_on = false;              // after a loss: --max-restarts, or fewer nodes do
+  bool survives_losses = false;      // dlaunch goes on after them
   std::string secret;
   bool jobset = false;
 };
 
-// From the options, of which those that are for the pods go into the command. env: what --env comes
+// From the options, of which those that are for the pods go into the command, and the plan they come
 // to. Errors (usage): what contradicts it, or is no name for Kubernetes.
-Result<KubernetesJob> kubernetes_job(const Options& options, int nodes, Duration grace,
-                                     const std::vector<std::pair<std::string, std::string>>& env);
+Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan);
 
 std::string kubernetes_yaml(const KubernetesJob& job);
 

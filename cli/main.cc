@@ -51,7 +51,7 @@ Result<std::string> kubernetes_text(const Options& options) {
   here.rdzv = {"tcp://localhost:29400", "--rdzv"};
   auto built = build_plan(here, this_machine());
   if (!built) return built.error();
-  auto job = kubernetes_job(options, built->plan.nodes.max, built->plan.grace, built->plan.env);
+  auto job = kubernetes_job(options, built->plan);
   auto secret = Secret::random();
   if (!job || !secret) return job ? secret.error() : job.error();
   job->secret = secret->bytes();

@@ -186,8 +186,9 @@ Result<Options> merge(const ScannedLine& line) {
       source =
           before_file.contains(row) ? env_name(*row) : fmt::format("{} in {}", row->name, config);
     }
-    if (auto done = fill(options, *row, option->results(), source, flag); !done)
+    if (auto done = fill(options, *row, option->results(), source, flag); !done) {
       return done.error();
+    }
   }
   let_flags_win(options);
   return options;

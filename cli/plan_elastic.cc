@@ -92,8 +92,7 @@ Result<void> plan_health(PlanDraft& draft) {
   const Text& check = draft.options.health_check;
   if (!check) return {};
   Plan& plan = draft.plan();
-  const bool hosts_join = plan.max_restarts.restarts > 0 || plan.nodes.min < plan.nodes.max;
-  if (!plan.nodes.several() || !hosts_join) {
+  if (!plan.nodes.several() || !plan.survives_losses()) {
     if (!is_mistaken(check)) return {};
     return refuse(
         "{} is for hosts that join a job that has begun: it has no effect without several of them "

@@ -109,12 +109,11 @@ Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
   // The leader's name may not be known yet, but for our own.
   if (nodes.rank > 0 && endpoint.host != draft.machine.hostname) return {};
   auto address = draft.machine.local_address(endpoint.host);
-  if (draft.slurm && nodes.rank == 0 && (!address || is_loopback(*address))) {
-    // Its own name is 127.0.1.1 to a host that the others know by a better one.
-    address = draft.machine.address_towards(draft.slurm->nodes.back());
-  }
   if (!draft.slurm) {
     if (auto left = leave_loopback(draft, endpoint, address); !left) return left;
+  } else if (nodes.rank == 0 && (!address || is_loopback(*address))) {
+    // Its own name is 127.0.1.1 to a host that the others know by a better one.
+    address = draft.machine.address_towards(draft.slurm->nodes.back());
   }
   if (nodes.rank > 0 || (!address && nodes.rank < 0)) return {};
   if (!address) {

@@ -76,7 +76,7 @@ void JobStory::ended(const WorkerEnd& end) {
 void JobStory::start_failed(Slot slot, const SpawnError& error) {
   if (error.stage == Stage::stdio) setup_failed();
   if (facts_.failed_stage != Stage::none) return;
-  facts_.failed_local_rank = slot;
+  facts_.failed_rank = slot;
   facts_.failed_stage = error.stage;
   facts_.failed_errno = error.os_errno;
   facts_.failed_what = error.what;

@@ -144,6 +144,9 @@ struct Plan {
   bool tls = false;                       // connections are encrypted; exported as DLAUNCH_TLS
   bool quiet = false;
   bool says_all = false;  // the program does: where it exits with 1 there is no report
+
+  // After the loss of a worker or a host: with new ones, or with fewer hosts.
+  bool survives_losses() const { return max_restarts.restarts > 0 || nodes.min < nodes.max; }
 };
 
 // Who gets our stdin, as --stdin says it.

@@ -68,7 +68,7 @@ struct JobFacts {
   int signal_received = 0;  // interrupted: which
   Duration grace{};
   // spawn_failed, setup_failed:
-  int failed_local_rank = -1;
+  int failed_rank = -1;
   Stage failed_stage = Stage::none;
   int failed_errno = 0;
   std::string failed_what;         // "exec 'trian.py': No such file or directory"

@@ -97,7 +97,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
               {"ran_s", seconds(facts.ended - facts.started)}};
   if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
   if (!facts.failed_what.empty()) {
-    out["start_failure"] = {{"local_rank", facts.failed_local_rank},
+    out["start_failure"] = {{"rank", facts.failed_rank},
                             {"stage", name(facts.failed_stage)},
                             {"errno", facts.failed_errno},
                             {"what", facts.failed_what}};

@@ -14,10 +14,18 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Result<KubernetesJob> job_of(const Words& words, int nodes = 4) {
+Plan plan_of(int min_nodes, int max_nodes) {
+  Plan plan;
+  plan.nodes.min = min_nodes;
+  plan.nodes.max = max_nodes;
+  plan.env = {{"A", "two  words"}};
+  return plan;
+}
+
+Result<KubernetesJob> job_of(const Words& words, const Plan& plan = plan_of(4, 4)) {
   auto options = read_options(words);
   REQUIRE_MESSAGE(options, (options ? "" : options.error().what));
-  return kubernetes_job(*options, nodes, std::chrono::seconds(10), {{"A", "two  words"}});
+  return kubernetes_job(*options, plan);
 }
 
 std::string emit_refused(const Words& words) {
@@ -26,8 +34,8 @@ std::string emit_refused(const Words& words) {
 }
 
 // The file in golden/, with this version in it. DL_RECORD=1 writes it anew.
-void check_golden(const std::string& name, const Words& words) {
-  auto job = job_of(words);
+void check_golden(const std::string& name, const Words& words, const Plan& plan) {
+  auto job = job_of(words, plan);
   REQUIRE_MESSAGE(job, (job ? "" : job.error().what));
   job->secret = "0123456789abcdef";
   std::string text = kubernetes_yaml(*job);
@@ -42,19 +50,32 @@ void check_golden(const std::string& name, const Words& words) {
 }  // namespace
 
 TEST_CASE("a worker that was killed is not tried again by Kubernetes unless dlaunch goes on") {
-  for (const bool goes_on : {false, true}) {
-    KubernetesJob job{.name = "j", .image = "i", .goes_on = goes_on};
-    CHECK((kubernetes_yaml(job).find("values: [69, 137, 143]") != std::string::npos) == goes_on);
-    CHECK((kubernetes_yaml(job).find("values: [69, 143]") != std::string::npos) != goes_on);
-  }
+  const auto tried_again = [](const Plan& plan) {
+    const auto job = job_of({"--emit", "kubernetes", "--image", "i", "train"}, plan);
+    const std::string text = kubernetes_yaml(*job);
+    const bool killed = text.find("values: [69, 137, 143]") != std::string::npos;
+    CHECK(killed != (text.find("values: [69, 143]") != std::string::npos));
+    return killed;
+  };
+  Plan restarts = plan_of(4, 4);
+  CHECK(!tried_again(restarts));
+  restarts.max_restarts.restarts = 1;
+  CHECK(tried_again(restarts));
+  CHECK(tried_again(plan_of(2, 4)));
 }
 
 TEST_CASE("the YAML is as it was") {
-  check_golden("job.yaml", {"--emit", "kubernetes", "--image", "reg/train:1", "--nnodes", "4",
-                            "--nproc", "8", "--gpus", "8", "--max-restarts", "3", "--timestamps",
-                            "./Train.py", "--lr", "$(LR) \"x\"", "two\nlines"});
-  check_golden("jobset.yaml", {"--emit", "jobset", "--image", "train", "--nnodes", "2:4",
-                               "--job-id", "night-run", "-n", "16", "-m", "pkg.train"});
+  Plan restarts = plan_of(4, 4);
+  restarts.max_restarts.restarts = 3;
+  check_golden("job.yaml",
+               {"--emit", "kubernetes", "--image", "reg/train:1", "--nnodes", "4", "--nproc", "8",
+                "--gpus", "8", "--max-restarts", "3", "--timestamps", "./Train.py", "--lr",
+                "$(LR) \"x\"", "two\nlines"},
+               restarts);
+  check_golden("jobset.yaml",
+               {"--emit", "jobset", "--image", "train", "--nnodes", "2:4", "--job-id", "night-run",
+                "-n", "16", "-m", "pkg.train"},
+               plan_of(2, 4));
 }
 
 TEST_CASE("names are such as Kubernetes takes") {

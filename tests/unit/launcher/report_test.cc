@@ -188,7 +188,7 @@ TEST_CASE("ends that no worker is to blame for") {
               "  the worker was sent SIGTERM",
               "  no restart: the only restart (--max-restarts 1) is used"});
   f = facts({}, JobEnd::spawn_failed);
-  f.failed_local_rank = 0;
+  f.failed_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";
   CHECK(text(f) == Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
 }
