@@ -28,8 +28,8 @@ struct KubernetesJob {
   bool jobset = false;
 };
 
-// From the options, of which those that are for the pods go into the command, and the plan they come
-// to. Errors (usage): what contradicts it, or is no name for Kubernetes.
+// From the options, of which those that are for the pods go into the command, and the plan they
+// come to. Errors (usage): what contradicts it, or is no name for Kubernetes.
 Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan);
 
 std::string kubernetes_yaml(const KubernetesJob& job);

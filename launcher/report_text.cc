@@ -199,8 +199,7 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
       return fmt::format("the workers gave up a round, though none was lost: {}",
                          escaped(facts.given_up));
     case JobEnd::spawn_failed:
-      return fmt::format("rank {} could not be started: {}", facts.failed_rank,
-                         facts.failed_what);
+      return fmt::format("rank {} could not be started: {}", facts.failed_rank, facts.failed_what);
     case JobEnd::setup_failed:
       return facts.failed_what;
     case JobEnd::interrupted:
