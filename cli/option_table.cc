@@ -86,7 +86,8 @@ constexpr OptionRow kTable[] = {
     {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
      "exit codes of a worker that mean: do not start me again", &Options::no_restart_codes},
     {"spares", "", "", "N", "0", Group::failure,
-     "keep so many more processes of an elastic program waiting to replace a failed one",
+     "keep so many more processes of an elastic program waiting to replace a failed one; others "
+     "start there if a host is lost",
      &Options::spares},
     {"min-nproc", "", "min-np", "N", "as --nproc", Group::failure,
      "once no restart is left, an elastic program goes on with fewer workers, down to so many",
@@ -146,9 +147,7 @@ constexpr OptionRow kTable[] = {
      &Options::health_check},
     {"nnodes", "", "", "N|MIN:MAX", "1", Group::nodes,
      "how many hosts, each of which runs this same command, unless --hosts starts them; with "
-     "MIN:MAX the job begins with MIN "
-     "of "
-     "them, goes on with as few, and takes in others up to MAX",
+     "MIN:MAX the job begins with MIN of them, goes on with as few, and takes in others up to MAX",
      &Options::nnodes},
     {"node-rank", "", "", "N", "", Group::nodes,
      "which of the hosts this is; 0 leads. Without it the host that --rdzv names leads, and the "

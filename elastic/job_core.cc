@@ -155,7 +155,7 @@ void JobCore::on(const Unkillable& event) {
 void JobCore::on(const Ready& event) {
   Process& process = at(event.slot);
   if (process.life != Life::running || event.left != process.in_round) return;
-  process.linked = process.ready = true;
+  elastic_ = process.linked = process.ready = true;
   process.version = event.version;
   if (process.rank < 0) return;
   if (event.left == live_) given_up_ = std::max(given_up_, event.why);
@@ -281,16 +281,16 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   if (any_linked()) decision.delay = std::max(decision.delay, kHeadStart);
   const TimePoint start_at = deadline_after(now_, decision.delay);
   if (rank < 0) return want(slot, -1, spare_at);
-  if (hand_to_spare(rank)) process.rank = -1;
+  if (elastic_ && hand_to_spare(rank)) process.rank = -1;
   want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
 }
 
 bool JobCore::hand_to_spare(int rank) {
-  const auto spares = ready_spares();
-  if (spares.empty()) return false;
-  roster_[static_cast<std::size_t>(rank)] = spares.front();
-  at(spares.front()).rank = rank;
+  const auto free = spares();
+  if (free.empty()) return false;
+  roster_[static_cast<std::size_t>(rank)] = free.front();
+  at(free.front()).rank = rank;
   return true;
 }
 
@@ -301,14 +301,16 @@ bool JobCore::may_shrink() const {
                      [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }
 
-// Processes that wait for a place.
-std::vector<Slot> JobCore::ready_spares() const {
-  std::vector<Slot> spares;
+// Who can have a place: processes that wait for one; of a program that is not elastic those that
+// are not started without one.
+std::vector<Slot> JobCore::spares() const {
+  std::vector<Slot> found;
   for (Slot slot = 0; slot < slots(); ++slot) {
     const Process& process = at(slot);
-    if (process.rank < 0 && process.wanted && process.ready) spares.push_back(slot);
+    const bool may_come = process.ready || (held_back(process) && takes_in(slot));
+    if (process.rank < 0 && process.wanted && may_come) found.push_back(slot);
   }
-  return spares;
+  return found;
 }
 
 // Gives the next round its number. Whoever cannot go on to it is stopped; whoever has finished

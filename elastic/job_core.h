@@ -7,7 +7,8 @@
 //   Announce. When a member is lost they are told by Fence, leave the round, and say by Ready that
 //   they want the next one. They keep their process and their rank.
 // - All others have their rank from the environment. They cannot stay where a member is lost, and
-//   are restarted with it, as torchrun would.
+//   are restarted with it, as torchrun would. Nor can they wait for a rank: until somebody has
+//   linked, who has none is not started, and comes in when all are started again.
 // A round's number is used once: it grows with each attempt, announced or not, so whatever carries
 // an older number is refused by value.
 //
@@ -57,7 +58,7 @@ struct JobConfig {
   int min_size = 1;  // with fewer the job does not go on
   int max_size = 1;  // resize() may ask for as many
   int first_round = 1;
-  int spares = 0;  // linked processes that wait for a place
+  int spares = 0;  // processes that wait for a place
   RestartScope scope = RestartScope::automatic;
   RestartPolicyConfig restarts;  // its nodes and slots are set here
   // Of a job of which nothing is left, and that this one goes on for.
@@ -253,6 +254,8 @@ class JobCore {
   std::optional<TimePoint> starts_at(Slot slot) const;
   // No process is there, and none is to be.
   bool nobody_on(int node) const;
+  // Processes are to be there that are not started without a rank.
+  bool holds_back_on(int node) const;
   // How it is with the process there, in words: "running", "to be started", "absent".
   std::string life_of(Slot slot) const;
   // Whom it waits for, in words; empty: for nobody.
@@ -325,7 +328,10 @@ class JobCore {
   void enter_round();
   void finish();
 
-  std::vector<Slot> ready_spares() const;
+  std::vector<Slot> spares() const;
+  bool held_back(const Process& process) const {
+    return !elastic_ && process.life == Life::waiting && process.rank < 0;
+  }
   int replaced_since(int round) const;
   // Until then the newest round that may have got on may go on without us; kNever: it cannot.
   TimePoint out_of_reach_until() const;
@@ -371,6 +377,7 @@ class JobCore {
   std::map<int, TimePoint> lost_nodes_;  // since when
   std::set<int> to_come_;                // nodes that were not there at the start
   std::set<int> drained_;
+  bool elastic_ = false;  // the program: somebody has linked
   int failed_node_ = -1;  // where the last failure was
   RestartPolicy policy_;
   // Of the round that was announced last: why its members gave it up, or "", whether somebody was

@@ -39,6 +39,7 @@ void JobCore::on(const Resume& event) {
     process.wanted = true;
     process.life = found.done ? Life::done : Life::running;
     process.linked = found.linked && !found.done;
+    elastic_ |= found.linked;
     process.ready = found.ready && !found.done;
     process.in_round = found.done ? 0 : found.in_round;
     process.round = found.round;

@@ -19,8 +19,8 @@ void JobCore::settle() {
     if (all_members_are(Life::done)) {
       end(JobEnding::succeeded, SIGTERM);
     } else {
-      start_due();
       grow();
+      start_due();
       announce();
     }
   }
@@ -57,6 +57,7 @@ void JobCore::start_due() {
 }
 
 bool JobCore::may_start(const Process& process) const {
+  if (held_back(process)) return false;
   return process.start_at <= now_ && reachable(static_cast<Slot>(&process - processes_.data()));
 }
 
@@ -71,11 +72,13 @@ int JobCore::node_of(Slot slot) const {
   return config_.nodes.empty() ? 0 : config_.nodes[static_cast<std::size_t>(slot)];
 }
 
-// Takes those into the roster that a larger size was waiting for, once all of them are there.
+// Takes those into the roster that a larger size was waiting for, once all of them are there. A
+// program that is not elastic is not interrupted for that: it has them when all start again.
 void JobCore::grow() {
   const int more = target_size_ - size();
-  const auto joiners = ready_spares();
+  const auto joiners = spares();
   if (more <= 0 || static_cast<int>(joiners.size()) < more || any_member_done()) return;
+  if (!elastic_ && some_stay()) return;
   for (int i = 0; i < more; ++i) {
     at(joiners[static_cast<std::size_t>(i)]).rank = size();
     roster_.push_back(joiners[static_cast<std::size_t>(i)]);
@@ -248,6 +251,13 @@ bool JobCore::all_members_are(Life life) const {
                      [&](Slot slot) { return at(slot).life == life; });
 }
 
+bool JobCore::holds_back_on(int node) const {
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (node_of(slot) == node && held_back(at(slot))) return true;
+  }
+  return false;
+}
+
 std::optional<TimePoint> JobCore::starts_at(Slot slot) const {
   const Process& process = at(slot);
   if (process.life != Life::waiting || process.start_at <= now_) return std::nullopt;
@@ -260,7 +270,8 @@ std::string JobCore::life_of(Slot slot) const {
     case Life::absent:
       return "absent";
     case Life::waiting:
-      return reachable(slot) ? "to be started" : "waiting for its host";
+      if (!reachable(slot)) return "waiting for its host";
+      return held_back(process) ? "waiting for a restart" : "to be started";
     case Life::starting:
       return "starting";
     case Life::running:

@@ -63,6 +63,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void on_signal(int signal) override;
   void on_timer() override;
   void on_idle() override;
+  void on_back(int node, const std::string& host);
   void on_ended(Slot slot, const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
   std::string pause_before(Slot slot) const;
@@ -132,6 +133,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    care_->lost_host(node);
                    feed(JobCore::NodeLost{node});
                  },
+             .back = [this](int node, const std::string& host) { on_back(node, host); },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed = [this](Slot slot,
                                     const SpawnError& error) { story_.start_failed(slot, error); },
@@ -422,6 +424,13 @@ void Agent::perform(const JobCore::Announce& announce) {
 }
 
 // -- What happened on a node
+
+void Agent::on_back(int node, const std::string& host) {
+  feed(JobCore::NodeBack{node});
+  if (!job().holds_back_on(node)) return;
+  log_warn("host {}: workers start there when all are started again, or the program is elastic",
+           host);
+}
 
 void Agent::on_ended(Slot slot, const WorkerEnd& end) {
   const bool well = end.signal == 0 && end.exit_code == 0;

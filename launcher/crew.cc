@@ -163,7 +163,7 @@ void Crew::feed(const NodeRoster::Event& event) {
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
       log_warn("host {} has joined", node_at(back->node).host);
       welcome(back->node);
-      listener_.tell(JobCore::NodeBack{back->node});
+      listener_.back(back->node, node_at(back->node).host);
     } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
       listener_.give_up(end->why);
     }

@@ -50,6 +50,19 @@ wait_until 20 later_round 1 4 || job_fails "the host did not come back"
 end_steps 40 4
 [ "$(pids_of 1 | wc -l)" = 2 ] || job_fails "not the ranks that were lost"
 
+# A plain program is not interrupted for a host that comes late, nor started there without a rank: it
+# has it when all start again.
+command=(--nnodes 1:2 --nproc 1 --max-restarts 1 bash -c 'echo "rank ${RANK-none} of $WORLD_SIZE"
+  if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then until [ -e enough ]; do sleep 0.05; done; exit 1; fi')
+start_job 1 "${command[@]}"
+wait_until 20 grep -q 'rank 0 of 1' out.1 || job_fails "it does not begin with one host"
+start_dlaunch 2 "${command[@]}"
+wait_until 20 grep -q 'host host2 has joined' err.1 || job_fails "the late host did not come"
+wait_until 5 grep -q 'host host2: workers start there when all are started again' err.1 || job_fails "not told"
+touch enough; wait_job 20 0
+grep -q 'rank 0 of 2' out.1 && grep -q 'rank 1 of 2' out.2 || job_fails "not with both hosts"
+! grep -q 'of 1\|none' out.2 || job_fails "it was started there before that"
+
 # It comes back and is not healthy: both ends say so, and it waits outside until the job is over.
 command=(--nnodes 1:2 --nproc 1 --max-restarts 5 --health-check 'echo too hot; exit 1'
   "$rounds" --until enough --step-ms 10)

@@ -37,6 +37,8 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
     must(shell_.worker_in(place.slot) == 0, "a slot is started that still runs");
     must(shell_.reachable(place.slot), "a slot is started on a node that is lost");
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
+    must(place.rank >= 0 || stage_.scenario.program != Program::plain,
+         "a plain program is started without a rank");
   }
   const auto has_finished = [&](Slot slot) {
     const Worker* last = last_in(stage_, slot);

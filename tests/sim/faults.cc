@@ -159,6 +159,10 @@ void World::cut_off(int nodes, Duration lasts) {
     const auto& job = stage_.scenario.job;
     stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
     stage_.timeline.add({.at = stage_.now + job.node_ends, .kind = Happening::cleared, .a = node});
+    for (Worker& worker : stage_.workers) {  // what was to start there since never heard of it
+      const int home = all[static_cast<std::size_t>(worker.slot)];
+      if (home == node && !worker.cut_off) worker.life = Worker::reaped;
+    }
     shell_.on_node_lost(node);
   }
 }

@@ -143,6 +143,52 @@ TEST_CASE("plain programs go on together, with fewer where they may") {
   CHECK(all.core.state() == JobState::active);
 }
 
+TEST_CASE("a plain program has the hosts that come later when all are started again") {
+  JobConfig config = of(2, 2);
+  config.min_size = 1;
+  config.max_size = 4;
+  config.nodes = {0, 0, 1, 1};
+  JobWorld world(config, false, {1});
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});  // no process without a rank
+  CHECK(world.core.life_of(2) == "waiting for a restart");
+  SUBCASE("as torchrun's agents would") {
+    world.fail(1);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}, {2, 2}, {3, 3}});
+    CHECK(world.starts == 6);
+    CHECK(world.core.restarts_used() == 1);
+  }
+  SUBCASE("unless they are to be lost") {
+    world.feed(JobCore::NodeDrain{1});
+    world.fail(1);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+  SUBCASE("and ends without having had them") {
+    world.succeed(0);
+    world.succeed(1);
+    REQUIRE(world.finish);
+    CHECK(world.finish->end == JobEnding::succeeded);
+    CHECK(world.starts == 2);
+  }
+}
+
+TEST_CASE("spares of a plain program are started where a node was lost, not before") {
+  JobConfig config = of(2, 3, 1);
+  config.nodes = {0, 1, 0};
+  JobWorld world(config, false);
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  SUBCASE("which a worker that fails does not need") {
+    world.fail(1);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+  SUBCASE("in its ranks") {
+    lose_node(world, 1, config);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {2, 1}});
+    world.feed(JobCore::NodeBack{1});
+    CHECK(world.running.size() == 2);
+  }
+}
+
 TEST_CASE("a node that is lost while the job ends has ended") {
   const auto config = on_two_nodes(1, 0, 2);
   JobWorld world(config);

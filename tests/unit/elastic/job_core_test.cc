@@ -124,6 +124,13 @@ TEST_CASE("a spare takes the lost rank, and another process waits in its stead")
   CHECK(world.core.restarts_used() == 2);
 }
 
+TEST_CASE("a spare is started once the program is known to be elastic") {
+  JobWorld world(of(2, 1, 1), false);
+  CHECK(world.starts == 2);
+  world.feed(JobCore::Ready{1, 0});
+  CHECK(world.running.at(2) == -1);
+}
+
 TEST_CASE("a second loss while a round forms burns its number") {
   JobWorld world(of(4, 5));
   world.mute = {1};
