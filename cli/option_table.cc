@@ -70,8 +70,8 @@ constexpr OptionRow kTable[] = {
     // --- failure and time
     {"grace", "", "grace-period shutdown-timeout", "TIME", "10s", Group::failure,
      "between SIGTERM and SIGKILL when workers have to end: 30, 500ms, 2m", &Options::grace},
-    {"timeout", "", "", "TIME", "", Group::failure, "end the job after that time; 0 means never",
-     &Options::timeout},
+    {"timeout", "", "", "TIME", "", Group::failure,
+     "end the job after that time, its wait for hosts included; 0 means never", &Options::timeout},
     {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
      "what the workers get so long before Slurm's time for the job is up: USR1@5m",
      &Options::end_signal},

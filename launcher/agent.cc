@@ -113,7 +113,6 @@ JobConfig job_config(const Plan& plan) {
                        .futile_restarts = plan.futile_restarts,
                        .final_exit_codes = plan.final_exit_codes,
                        .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
-          .timeout = plan.timeout,
           .join_timeout = plan.join_timeout,
           // They know it a lease later than we, and the clocks are not the same.
           .node_ends = 2 * kLease + (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4
@@ -148,6 +147,7 @@ std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
   if (!start_hosts()) return exit_code_;
+  if (!driver_) arm_timer(job_ends_at_);
   run_loop();
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
@@ -271,7 +271,9 @@ void Agent::on_hosts_failed(const std::vector<HostFailure>& failures) {
 // All hosts are there.
 void Agent::begin() {
   JobDriver::Hands& hands = *this;
-  driver_.emplace(crew_.shape(job_config(plan_)), pump_, hands);
+  JobConfig config = crew_.shape(job_config(plan_));
+  if (job_ends_at_ != kNever) config.timeout = std::max(job_ends_at_ - steady_now(), Duration(1));
+  driver_.emplace(config, pump_, hands);
   const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
   care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
   auto node = open_node(crew_.own_slots(), node_listener());
@@ -379,6 +381,11 @@ void Agent::on_idle() {
 }
 
 void Agent::on_timer() {
+  if (!driver_) {
+    if (steady_now() < job_ends_at_ || ending_) return;
+    return give_up(kExitTimeout, "the job's --timeout passed: " + crew_.who_is_here());
+  }
+  if (!node_) return;
   node_->driver().on_clock();
   if (steady_now() >= end_signal_at_) {
     end_signal_at_ = kNever;

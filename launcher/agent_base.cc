@@ -46,6 +46,8 @@ AgentBase::AgentBase(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                      const OriginalSignals& original)
     : plan_(plan),
       job_dir_(job_dir),
+      job_ends_at_(plan.timeout > Duration::zero() ? deadline_after(steady_now(), plan.timeout)
+                                                   : kNever),
       original_(original),
       keeper_(loop_, signals.release()),
       timer_(loop_) {}

@@ -54,6 +54,8 @@ class AgentBase {
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;
   std::set<pid_t> helpers_;  // children that are no workers
+  // By --timeout, of which hosts that are awaited have their part.
+  const TimePoint job_ends_at_;
   int exit_code_ = 0;
 
  private:

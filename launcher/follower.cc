@@ -46,6 +46,7 @@ int Follower::run() {
     watch_candidate();
   } else {
     follow({.endpoint = plan_.nodes.endpoint});
+    arm_timer(job_ends_at_);
   }
   return run_loop();
 }
@@ -420,7 +421,12 @@ void Follower::on_signal(int signal) {
   part(128 + signal);
 }
 
-void Follower::on_timer() { node_->driver().on_clock(); }
+void Follower::on_timer() {
+  if (node_) return node_->driver().on_clock();
+  if (joined_) return;  // the one that leads sees to it
+  log_error("the job's --timeout passed: nobody leads it at {}", plan_.nodes.endpoint);
+  part(kExitTimeout);
+}
 
 void Follower::on_idle() {
   if (node_) arm_timer(node_->driver().deadline().value_or(kNever));

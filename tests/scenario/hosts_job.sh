@@ -39,6 +39,12 @@ else
 fi
 on 3 nft flush ruleset; on 3 ip route replace 10.77.0.0/24 dev eth0 src "$(host_addr 3)"
 
+# --timeout holds while hosts are awaited, on either side.
+start_job 1 --nnodes 2 --timeout 1s true; wait_job 10 75
+grep -q 'the job.s --timeout passed: 1 of 2 hosts are here' err.1 || job_fails "not what was awaited"
+start_job 2 --nnodes 2 --timeout 1s true; wait_job 10 75
+grep -q 'the job.s --timeout passed: nobody leads it at host1:29400' err.2 || job_fails "not who was awaited"
+
 # A failure on one host ends all at once, and the leader says who it was.
 start_job "1 2 4" --nnodes 3 --nproc 2 bash -c \
   'if [ $RANK = 3 ]; then read -rt 0.3 <> <(:); exit 7; fi; exec sleep 100'
