@@ -32,5 +32,8 @@ wait_until() {
   local end=$(($(now_ms) + $1 * 1000)); shift
   until "$@"; do [ "$(now_ms)" -lt "$end" ] || return 1; read -rt 0.01 <> <(:) || :; done
 }
+# For shells with traps: descriptor 9, on which `read -t` waits in vain. In a <(…) in which a signal
+# comes bash may take the trap for unfinished, and go on without it.
+never='exec 9<> <(:); '
 # alive PID: it exists and is no zombie.
 alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" | cut -c1)" != Z ]; }

@@ -18,7 +18,7 @@ run on 3 bash -c 'kill -9 $$'; expect_code 137
 run on 4 true; expect_code 125; expect_err 'No such process'
 
 # In the background: signals reach the command, the last one too; hosts do not see each other's.
-start_on 1 bash -c 'trap "exit 5" TERM; touch up; while :; do read -rt 1 <> <(:); done'; pid=$!
+start_on 1 bash -c "$never"'trap "exit 5" TERM; touch up; while :; do read -rt 1 -u 9; done'; pid=$!
 wait_until 10 test -e up || fail "start_on"
 kill -TERM $pid; wait $pid; [ $? = 5 ] || fail "SIGTERM did not reach the command"
 sleeps() { on "$1" bash -c 'grep -qsx sleep /proc/[0-9]*/comm'; }

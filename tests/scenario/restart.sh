@@ -40,7 +40,7 @@ expect_err 'rank 1 failed; all workers are started again in [0-9.]+ m?s'
 expect_err 'no restart: all 3 restarts \(--max-restarts\) are used'
 
 # Nothing restarts after the user's signal.
-dlaunch --nproc 1 --max-restarts 5 bash -c 'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 <> <(:); done' >out 2>err </dev/null & keeper=$!
+dlaunch --nproc 1 --max-restarts 5 bash -c "$never"'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 -u 9; done' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
 wait_until 10 test -s rounds || fail "worker did not start"
 kill -TERM "$keeper"; wait "$keeper"; code=$?

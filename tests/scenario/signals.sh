@@ -67,9 +67,10 @@ expect_code 130; got INT || fail "workers got: $(cat got.*)"
 
 # timeout(1) signals its child and then the child's whole group: one wish, so the workers have their
 # grace.
-cat > slow.sh <<'W'
-trap 'read -rt 0.3 <> <(:); echo clean; exit 0' TERM
-touch ready.$RANK
+cat > slow.sh <<W
+$never
+trap 'read -rt 0.3 -u 9; echo clean; exit 0' TERM
+touch ready.\$RANK
 while :; do sleep 0.05; done
 W
 for i in 1 2 3 4 5; do

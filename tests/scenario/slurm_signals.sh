@@ -5,9 +5,10 @@ source "$SOURCE/tests/hosts/slurm.sh" || exit 1
 hosts_up 4
 slurm_credential_s=8 slurm_up 1 2 3 4
 export HOME=$tmp/home; mkdir -p "$HOME"
-cat > worker.sh <<'END'
-trap 'echo got USR1 $RANK >>log' USR1; trap 'echo got TERM $RANK >>log; exit 0' TERM
-echo up >>log; while :; do read -rt 1 <> <(:); done
+cat > worker.sh <<END
+$never
+trap 'echo got USR1 \$RANK >>log' USR1; trap 'echo got TERM \$RANK >>log; exit 0' TERM
+echo up >>log; while :; do read -rt 1 -u 9; done
 END
 has() { [ "$(grep -c "$2" log 2>/dev/null)" = "$1" ]; }
 told() { wait_until "${3:-15}" has "$1" "$2" || { cat log out err >&2 2>/dev/null; fail "not $1 times '$2'"; }; }
