@@ -22,6 +22,8 @@ dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
   return comm;
 }
 
+bool is_forked(const dl_comm* comm) { return comm->impl && comm->impl->forked(); }
+
 // Of dl_init, which has no communicator to keep it in.
 thread_local std::string t_init_error;
 
@@ -101,6 +103,7 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
 dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
   return guarded(comm, [&]() -> Result<void> {
     if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
+    if (is_forked(comm)) return Communicator::forked_error();
     if (!comm->membership) {
       return Error{.code = Errc::unsupported,
                    .what =
@@ -115,7 +118,8 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
 }
 
 void dl_progress(dl_comm* comm, uint64_t version) {
-  if (comm != nullptr && comm->membership) comm->membership->progress(version);
+  if (comm == nullptr || !comm->membership || is_forked(comm)) return;
+  comm->membership->progress(version);
 }
 
 uint64_t dl_round(const dl_comm* comm) {
@@ -129,7 +133,7 @@ int dl_round_over(const dl_comm* comm) {
 void dl_finalize(dl_comm* comm) {
   if (comm == nullptr) return;
   // In a forked child it is the parent's, and its memory ends with the child.
-  if (comm->impl->forked()) return;
+  if (is_forked(comm)) return;
   delete comm;
 }
 

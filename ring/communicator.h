@@ -56,6 +56,7 @@ class Communicator : private ProcessEvents {
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.
   bool forked() const { return forked_; }
+  static Error forked_error();
 
   // `call` lacks its number and deadline. Errc::usage and Errc::unsupported leave the communicator
   // as it was; any other error is final.
@@ -112,7 +113,6 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   Result<void> connect(const AbortFlag* parent);
-  static Error forked_error();
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   std::optional<Error> absent(const Call& call, Duration waited) const;

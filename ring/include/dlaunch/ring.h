@@ -368,7 +368,8 @@ DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 /* The same of `size` ranks of comm, in the order of the list, where each of them knows the others:
  * only they call it, with the same list and tag >= 0. Groups of the same list are made one after
  * the other, or with different tags. op_timeout_s: for each operation of the group; <0: as comm's,
- * 0: for ever. A failure leaves comm as it was. */
+ * 0: for ever. A failure leaves comm as it was; the next attempt needs another tag, for it may have
+ * failed on some of them only. */
 DL_API dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
                           dl_comm** group);
 

@@ -75,6 +75,7 @@ TEST_CASE("process: nothing works in a forked child, and nothing there harms the
         EXPECT(dl_all_reduce(comm, &x, &x, 1, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
         EXPECT(std::strstr(dl_last_error(comm), "forked") != nullptr);
         EXPECT(dl_send(comm, &x, 1, DL_FLOAT32, 1 - rank, 0) == DL_ERR_INVALID);
+        EXPECT(dl_rejoin(comm, 0) == DL_ERR_INVALID);
         EXPECT(dl_rank(comm) == rank);
         EXPECT(dl_peer_lost(comm) == -1);
         dl_abort(comm);
