@@ -33,6 +33,12 @@ TEST_CASE("the job begins when all hosts are there, numbered as they came") {
   CHECK(only<NodeRoster::Refuse>(late)->why == "all 3 hosts are here");
 }
 
+TEST_CASE("where only the host that leads is wanted nobody is awaited") {
+  NodeRoster roster = roster_of(1, 1);
+  CHECK(roster.deadline() == kStart);
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Clock{})));
+}
+
 TEST_CASE("a number that is asked for is kept, and refused where it is taken or too high") {
   NodeRoster roster = roster_of(3, 3);
   CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 2, 2}).empty());
