@@ -161,7 +161,31 @@ Result<void> plan_needed(PlanDraft& draft) {
   return {};
 }
 
-// Where this dlaunch listens: at the address from which the others are reached.
+// From which the others are reached. Names that only ssh knows tell nothing of that, and each may
+// take the resolver's time.
+Result<std::string> address_towards_others(PlanDraft& draft) {
+  constexpr int kAsked = 3;
+  std::optional<Error> first;
+  int asked = 0;
+  for (const HostPlan& host : draft.plan().nodes.hosts) {
+    if (host.leads || ++asked > kAsked) continue;
+    auto address = draft.machine.address_towards(host.name);
+    if (address) return address;
+    if (!first) first = address.error();
+  }
+  const std::string any = draft.machine.any_address();
+  if (any == "127.0.0.1") {
+    return refuse(
+        "{}; say with --interface or --rdzv at which of our addresses the others reach us",
+        first->what);
+  }
+  draft.built.warnings.push_back(
+      fmt::format("{}; the others are to reach us at {}, unless --interface or --rdzv says where",
+                  first->what, any));
+  return any;
+}
+
+// Where this dlaunch listens.
 Result<void> plan_endpoint(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -182,15 +206,12 @@ Result<void> plan_endpoint(PlanDraft& draft) {
   } else if (draft.discovers) {
     endpoint.host = draft.machine.any_address();
   } else {
-    const auto other = std::find_if(plan.nodes.hosts.begin(), plan.nodes.hosts.end(),
-                                    [](const HostPlan& host) { return !host.leads; });
-    if (other == plan.nodes.hosts.end()) return {};
-    auto address = draft.machine.address_towards(other->name);
-    if (!address) {
-      return refuse(
-          "{}; say with --interface or --rdzv at which of our addresses the others reach us",
-          address.error().what);
+    const auto& hosts = plan.nodes.hosts;
+    if (std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host.leads; })) {
+      return {};
     }
+    auto address = address_towards_others(draft);
+    if (!address) return address.error();
     endpoint.host = *address;
   }
   plan.store_listen = to_string(endpoint);

@@ -27,6 +27,7 @@ struct FakeMachine {
   int topology_asked = 0;
   std::map<std::string, int> resolved;  // how often
   std::optional<Duration> time_left;    // of a Slurm job
+  std::string any = "10.0.0.5";         // address of ours
 
   Machine machine() {
     Machine m;
@@ -68,7 +69,7 @@ struct FakeMachine {
     };
     m.new_job_id = [] { return "random"; };
     m.slurm_time_left = [this](const std::string&) { return time_left; };
-    m.any_address = [] { return std::string("10.0.0.5"); };
+    m.any_address = [this] { return any; };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
       return std::string("10.0.0.1");

@@ -83,6 +83,15 @@ TEST_CASE("hosts: where the others find this one") {
         "127.0.0.1:29411");
   CHECK(fake.refused({"-H", "a", "--rdzv", "tcp://a", "p"})
             .starts_with("64 --rdzv: 'a' is not an address of this machine, which leads"));
+  // Names that only ssh knows.
+  CHECK(fake.plan({"-H", "alias,a", "p"}).store_listen == "10.0.0.1:0");
+  const auto built = fake.built({"-H", "alias,alias:2", "p"});
+  CHECK(built.plan.store_listen == "10.0.0.5:0");
+  REQUIRE(built.warnings.size() == 1);
+  CHECK(built.warnings[0] ==
+        "resolve host 'alias': no; the others are to reach us at 10.0.0.5, unless --interface or "
+        "--rdzv says where");
+  fake.any = "127.0.0.1";
   CHECK(fake.refused({"-H", "alias", "p"}) ==
         "64 resolve host 'alias': no; say with --interface or --rdzv at which of our addresses the "
         "others reach us");
