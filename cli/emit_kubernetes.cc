@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 40;  // pods add their number, a JobSet its parts
 constexpr const char* kSecretFolder = "/etc/dlaunch";
+constexpr int kMostGpus = 1024;
 
 // Whether a name may stand for a Service, and is a string in YAML without quotes.
 bool is_label(const std::string& name) {
@@ -38,6 +39,10 @@ std::string name_from(const std::string& program) {
   name = name.substr(0, kLongestName);
   while (name.ends_with('-')) name.pop_back();
   return is_label(name) ? name : "dlaunch";
+}
+
+Error needs_gpus(const std::string& source) {
+  return refuse("{} goes by the GPUs of a pod: it needs --gpus", source);
 }
 
 // What names hosts, or is ours alone.
@@ -242,7 +247,26 @@ Result<void> check_emit(const Options& options) {
       return refuse("{} has no effect without --emit", option->source);
     }
   }
-  return {};
+  if (!options.emit || options.gpus) return {};
+  for (const Text* option : {&options.nproc, &options.bind}) {
+    if (*option && **option == "gpu") return needs_gpus(option->source + " gpu");
+  }
+  return options.isolate_gpus ? needs_gpus(options.isolate_gpus.source) : Result<void>();
+}
+
+Machine as_pod(Machine machine, const Options& options) {
+  const auto count = options.gpus ? parse_int(*options.gpus, 1, kMostGpus, "") : 0;
+  std::vector<GpuFiles> gpus(static_cast<std::size_t>(count ? *count : 0));
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].information = fmt::format("GPU UUID: {}\n", i);
+  }
+  machine.gpus = [gpus] { return gpus; };
+  machine.hcas = [] { return std::vector<Hca>(); };
+  const auto own = std::move(machine.environment);
+  machine.environment = [own](const std::string& name) {
+    return name == "CUDA_VISIBLE_DEVICES" ? std::nullopt : own(name);
+  };
+  return machine;
 }
 
 Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
@@ -258,7 +282,7 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
                     .survives_losses = plan.survives_losses(),
                     .jobset = *jobset};
   if (options.gpus) {
-    auto gpus = parse_int(*options.gpus, 1, 1024, options.gpus.source);
+    auto gpus = parse_int(*options.gpus, 1, kMostGpus, options.gpus.source);
     if (!gpus) return gpus.error();
     job.gpus = *gpus;
   }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "launcher/plan.h"
 
@@ -34,7 +35,11 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan);
 
 std::string kubernetes_yaml(const KubernetesJob& job);
 
-// --image and --gpus are nothing without --emit.
+// --image and --gpus are nothing without --emit, and what goes by a pod's GPUs is nothing without
+// --gpus.
 Result<void> check_emit(const Options& options);
+
+// This machine in a pod's place: with the GPUs that --gpus says, not its own.
+Machine as_pod(Machine machine, const Options& options);
 
 }  // namespace dlaunch

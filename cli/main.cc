@@ -49,7 +49,7 @@ Result<std::string> kubernetes_text(const Options& options) {
   here.hosts = here.hostfile = here.ssh_command = here.master_addr = here.secret_file = {};
   here.node_rank = {"0", "--node-rank"};
   here.rdzv = {"tcp://localhost:29400", "--rdzv"};
-  auto built = build_plan(here, this_machine());
+  auto built = build_plan(here, as_pod(this_machine(), options));
   if (!built) return built.error();
   auto job = kubernetes_job(options, built->plan);
   auto secret = Secret::random();

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "base/version.h"
+#include "tests/unit/cli/fake_machine.h"
 
 using namespace dlaunch;
 
@@ -62,6 +63,32 @@ TEST_CASE("a worker that was killed is not tried again by Kubernetes unless dlau
   restarts.max_restarts.restarts = 1;
   CHECK(tried_again(restarts));
   CHECK(tried_again(plan_of(2, 4)));
+}
+
+TEST_CASE("a pod's GPUs are those of --gpus, whatever this machine has") {
+  FakeMachine fake;  // has none
+  fake.env["CUDA_VISIBLE_DEVICES"] = "7";
+  const auto pod = [&](Words words) {
+    words.insert(words.end(), {"--nnodes", "2", "--rdzv", "tcp://localhost:1", "train"});
+    auto options = read_options(words);
+    REQUIRE(options);
+    CHECK(check_emit(*options));
+    return build_plan(*options, as_pod(fake.machine(), *options));
+  };
+  const Words emit = {"--emit", "kubernetes", "--image", "i", "--gpus", "4"};
+  auto words = emit;
+  words.insert(words.end(), {"--nproc", "gpu", "--isolate-gpus", "--bind", "gpu"});
+  const auto built = pod(words);
+  REQUIRE_MESSAGE(built, (built ? "" : built.error().what));
+  CHECK(built->plan.nproc == 4);
+  for (const Words& asks : {Words{"--nproc", "gpu"}, {"--bind", "gpu"}, {"--isolate-gpus"}}) {
+    Words without = {"--emit", "kubernetes", "--image", "i"};
+    without.insert(without.end(), asks.begin(), asks.end());
+    without.emplace_back("train");
+    const auto checked = check_emit(*read_options(without));
+    REQUIRE(!checked);
+    CHECK(checked.error().what.find("needs --gpus") != std::string::npos);
+  }
 }
 
 TEST_CASE("the YAML is as it was") {
