@@ -161,6 +161,12 @@ bool Agent::set_up() {
     if (led_elsewhere_) return false;
     return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
   }
+  auto control = JobControl::open(loop_, job_dir_.path(), plan_,
+                                  {.who_is_here = [this] { return crew_.who_is_here(); },
+                                   .in_words = [this] { return hosts_in_words(); },
+                                   .end = [this] { on_signal(SIGTERM); }});
+  if (!control) return failed(kExitCannotCreate, control.error());
+  control_ = std::move(*control);
   open_output();
   hub_->stdin_pump().set_give(
       [this](int node, const std::string& bytes) { crew_.give_input(node, bytes); });
@@ -282,12 +288,7 @@ void Agent::begin() {
   node_care_.emplace(loop_, node_->processes(), helpers_,
                      [this](const NodeMessage& message) { crew_.own_says(message); });
   crew_.set_own(*node_, *node_care_);
-  auto control =
-      JobControl::open(loop_, job_dir_.path(),
-                       {plan_, job(), *care_, [this](Slot slot) { return crew_.host_of(slot); },
-                        [this] { return hosts_in_words(); }, feed_job});
-  if (!control) return give_up(kExitCannotCreate, control.error().what);
-  control_ = std::move(*control);
+  control_->begin({job(), *care_, [this](Slot slot) { return crew_.host_of(slot); }, feed_job});
   if (plan_.stdin_to == StdinPlan::all) {
     for (const int other : crew_.others_here()) hub_->stdin_pump().expect(other);
   }

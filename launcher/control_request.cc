@@ -168,6 +168,9 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
   const bool changes =
       request.command == ControlCommand::resize || request.command == ControlCommand::restart;
   if (changes && is_over(job)) return refuse("the job is ending");
+  if (job.state == JobState::idle && (changes || request.command == ControlCommand::stacks)) {
+    return refuse("the job has not begun, it waits for " + job.waits_for);
+  }
   switch (request.command) {
     case ControlCommand::status:
     case ControlCommand::top:

@@ -69,8 +69,9 @@ std::string state_in_words(const std::string& state, ProcessState seen) {
 }  // namespace
 
 Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
-                                                     const std::string& folder, Job job) {
-  std::unique_ptr<JobControl> control(new JobControl(std::move(job)));
+                                                     const std::string& folder, const Plan& plan,
+                                                     Hosts hosts) {
+  std::unique_ptr<JobControl> control(new JobControl(plan, std::move(hosts)));
   auto server = ControlServer::open(
       loop, folder + "/" + kControlSocket, kMaxControlRequest,
       [c = control.get()](const std::string& request, const ControlServer::Reply& reply) {
@@ -81,14 +82,15 @@ Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
   return control;
 }
 
-JobControl::JobControl(Job job) : job_(std::move(job)) {}
+JobControl::JobControl(const Plan& plan, Hosts hosts) : plan_(plan), hosts_(std::move(hosts)) {}
 
 // The job's state is judged once all hosts have answered.
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
+  if (!job_) return decide_on(*parsed, status_before(), reply);
   const bool gpus = parsed->command == ControlRequest::Command::top;
-  job_.care.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
+  job_->care.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
     decide_on(request, status(workers), reply);
   });
 }
@@ -102,35 +104,44 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
     case ControlRequest::Command::top:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
     case ControlRequest::Command::stacks:
-      return std::make_shared<ManyStacks>(job_.care, decision.stacks_of, reply)->start();
+      return std::make_shared<ManyStacks>(job_->care, decision.stacks_of, reply)->start();
     default:
       log_warn("dlaunchctl: {}", decision.done);
       reply(json{{"ok", true}, {"done", decision.done}}.dump());
-      job_.feed(*decision.event);
+      carry_out(*decision.event);
   }
 }
 
-JobStatus JobControl::status(const Workers& workers) const {
-  const JobCore& core = job_.core;
+// Before the job has begun it can only be ended.
+void JobControl::carry_out(const JobCore::Event& event) { job_ ? job_->feed(event) : hosts_.end(); }
+
+JobStatus JobControl::status_before() const {
   JobStatus status{.now = steady_now(),
-                   .job_id = job_.plan.job_id,
-                   .host = job_.plan.host,
+                   .job_id = plan_.job_id,
+                   .host = plan_.host,
                    .program = {},
-                   .state = core.state(),
-                   .round = core.round(),
-                   .size = core.size(),
-                   .target_size = core.target_size(),
-                   .max_size = core.max_size(),
-                   .waits_for = core.waits_for(),
-                   .hosts = job_.hosts(),
-                   .restarts_used = core.restarts_used(),
-                   .restarts_left = core.restarts_left(steady_now()),
-                   .restarts = format_restart_limit(job_.plan.max_restarts),
+                   .waits_for = "its hosts: " + hosts_.who_is_here(),
+                   .hosts = hosts_.in_words(),
+                   .restarts = format_restart_limit(plan_.max_restarts),
                    .ran = steady_now() - started_,
                    .workers = {}};
-  for (const auto& word : job_.plan.argv) {
+  for (const auto& word : plan_.argv) {
     status.program += (status.program.empty() ? "" : " ") + escaped(word);
   }
+  return status;
+}
+
+JobStatus JobControl::status(const Workers& workers) const {
+  const JobCore& core = job_->core;
+  JobStatus status = status_before();
+  status.state = core.state();
+  status.round = core.round();
+  status.size = core.size();
+  status.target_size = core.target_size();
+  status.max_size = core.max_size();
+  status.waits_for = core.waits_for();
+  status.restarts_used = core.restarts_used();
+  status.restarts_left = core.restarts_left(status.now);
   for (Slot slot = 0; slot < core.slots(); ++slot) {
     WorkerStatus worker = status_of(slot, workers, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {
@@ -145,10 +156,10 @@ JobStatus JobControl::status(const Workers& workers) const {
 }
 
 WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint now) const {
-  const JobCore& core = job_.core;
+  const JobCore& core = job_->core;
   WorkerStatus worker{.slot = slot,
                       .rank = core.rank_of(slot),
-                      .host = job_.host_of(slot),
+                      .host = job_->host_of(slot),
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -20,28 +22,38 @@ namespace dlaunch {
 
 class JobControl {
  public:
-  // What it looks at, all of which must outlive it, and how an order reaches the job.
+  // Where the job's hosts are awaited, and what is told of them later, too.
+  struct Hosts {
+    std::function<std::string()> who_is_here;
+    std::function<std::vector<std::string>()> in_words;  // what is not as it should be with them
+    std::function<void()> end;                           // as SIGTERM
+  };
+  // A job that has begun: what it looks at, all of which must outlive it, and how an order reaches
+  // the job.
   struct Job {
-    const Plan& plan;
     const JobCore& core;
     JobCare& care;
     std::function<std::string(Slot)> host_of;
-    std::function<std::vector<std::string>()> hosts;  // what is not as it should be with them
     std::function<void(JobCore::Event)> feed;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,
-                                                  Job job);
+                                                  const Plan& plan, Hosts hosts);
+  void begin(Job job) { job_.emplace(std::move(job)); }
 
  private:
-  explicit JobControl(Job job);
+  JobControl(const Plan& plan, Hosts hosts);
   void answer(const std::string& request, const ControlServer::Reply& reply);
   using Workers = std::map<Slot, NodeWorker>;
   void decide_on(const ControlRequest& request, const JobStatus& now,
                  const ControlServer::Reply& reply);
+  void carry_out(const JobCore::Event& event);
+  JobStatus status_before() const;
   JobStatus status(const Workers& workers) const;
   WorkerStatus status_of(Slot slot, const Workers& workers, TimePoint now) const;
 
-  const Job job_;
+  const Plan& plan_;
+  const Hosts hosts_;
+  std::optional<Job> job_;  // once begun
   const TimePoint started_ = steady_now();
   std::unique_ptr<ControlServer> server_;
 };

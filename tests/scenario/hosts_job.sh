@@ -39,6 +39,14 @@ else
 fi
 on 3 nft flush ruleset; on 3 ip route replace 10.77.0.0/24 dev eth0 src "$(host_addr 3)"
 
+# While hosts are awaited dlaunchctl says so, and ends the job.
+start_job 1 --nnodes 2 true
+ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$1"; }
+wait_until 10 eval 'ctl status 2>/dev/null | grep -q "waits for its hosts: 1 of 2 hosts are here (host1)"' ||
+  job_fails "dlaunchctl does not know what is awaited"
+ctl stop || job_fails "dlaunchctl stop"
+wait_job 10 143
+
 # --timeout holds while hosts are awaited, on either side.
 start_job 1 --nnodes 2 --timeout 1s true; wait_job 10 75
 grep -q 'the job.s --timeout passed: 1 of 2 hosts are here' err.1 || job_fails "not what was awaited"

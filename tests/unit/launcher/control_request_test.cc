@@ -51,6 +51,16 @@ const Event* order(const ControlDecision& decision) {
 
 }  // namespace
 
+TEST_CASE("a job whose hosts are awaited can be looked at and ended") {
+  JobStatus job;
+  job.waits_for = "its hosts";
+  CHECK(ask(job, Command::status).refused.empty());
+  CHECK(order<JobCore::Signal>(ask(job, Command::stop))->number == SIGTERM);
+  for (const auto command : {Command::stacks, Command::resize, Command::restart}) {
+    CHECK(ask(job, command, 1).refused == "the job has not begun, it waits for its hosts");
+  }
+}
+
 TEST_CASE("each request is understood as it was written") {
   for (const auto& request :
        {ControlRequest{Command::status, {}}, ControlRequest{Command::stop, {}},
