@@ -82,9 +82,12 @@ void OutputSink::flush() {
 
 void OutputSink::fail(int err) {
   gone_ = true;
-  // EIO is what a terminal says that has been hung up.
-  const bool reader_left = err == EPIPE || err == ECONNRESET || (err == EIO && terminal_);
-  if (!reader_left) handlers_.failed(errno_error("write to our " + name_, err));
+  if (err == EIO && terminal_) return;  // it has been hung up: nobody is there
+  if (err == EPIPE || err == ECONNRESET) {
+    handlers_.failed({.code = Errc::io, .what = "our " + name_ + " has lost its reader"});
+  } else {
+    handlers_.failed(errno_error("write to our " + name_, err));
+  }
 }
 
 void OutputSink::wait_for_room() {

@@ -206,7 +206,7 @@ TEST_CASE("workers that wait for room are read in turn") {
   CHECK(*most < 2 * *least + 600);  // a pipe's fill, 256 lines, comes in one go
 }
 
-TEST_CASE("a reader that has gone away harms nobody") {
+TEST_CASE("a reader that has gone away harms nobody, and is told of") {
   TempFolder dir;
   Hub h;
   h.plan.output.log_dir = dir.path;
@@ -222,7 +222,9 @@ TEST_CASE("a reader that has gone away harms nobody") {
   }
   put(a.err, "still here\n");
   h.turn();
-  CHECK(available(h.err.reading) == "[0] still here\n");  // without a word about stdout
+  CHECK(available(h.err.reading) ==
+        "dlaunch: warning: our stdout has lost its reader; nothing more is shown there\n"
+        "[0] still here\n");
   h.hub->worker_ended(0);
   CHECK((file_text(dir.path / "1" / "0" / "stdout") == all));
   bool done = false;
