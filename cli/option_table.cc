@@ -257,9 +257,11 @@ const OptionRow* find_option(std::string_view name) {
   return nullptr;
 }
 
-std::string env_name(const OptionRow& row) {
-  std::string name = "DLAUNCH_";
-  for (const char c : row.name) {
+std::string env_name(const OptionRow& row) { return env_name(row.name); }
+
+std::string env_name(std::string_view option, std::string_view prefix) {
+  std::string name(prefix);
+  for (const char c : option) {
     name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return name;

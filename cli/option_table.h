@@ -50,6 +50,7 @@ const OptionRow* find_option(std::string_view name);
 
 // "DLAUNCH_LOG_DIR"
 std::string env_name(const OptionRow& row);
+std::string env_name(std::string_view option, std::string_view prefix = "DLAUNCH_");
 
 // The literal words of a value: "N|auto|numa" -> auto, numa.
 std::vector<std::string_view> choices(const OptionRow& row);

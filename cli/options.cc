@@ -31,6 +31,22 @@ class EntriesAsConfig : public CLI::Config {
 // CLI11's options, a pair for each row of the table.
 using Registered = std::vector<std::pair<const OptionRow*, CLI::Option*>>;
 
+// torchrun's own, by which Kubeflow's training operator tells a pod its place: PET_NNODES.
+constexpr std::string_view kFromTorchrun[] = {
+    "nnodes",     "nproc-per-node", "node-rank",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
+    "standalone", "log-dir",        "master-addr", "master-port",  "max-restarts"};
+
+std::string variable_of(const OptionRow& row, bool inside_worker) {
+  const std::string own = env_name(row);
+  if (inside_worker || std::getenv(own.c_str()) != nullptr) return own;
+  for (const std::string_view name : kFromTorchrun) {
+    if (find_option(name) != &row) continue;
+    const std::string theirs = env_name(name, "PET_");
+    if (std::getenv(theirs.c_str()) != nullptr) return theirs;
+  }
+  return own;
+}
+
 Registered register_table(CLI::App& app) {
   app.set_help_flag();
   // A worker's environment describes the outer job; a dlaunch it starts is a job of its own.
@@ -51,7 +67,9 @@ Registered register_table(CLI::App& app) {
     }
     option->configurable(!row.has(kNoFile));
     const bool from_outside = inside_worker && row.has(kWorkerVar);
-    if (!row.has(kNoEnv) && !from_outside) option->envname(env_name(row));
+    if (!row.has(kNoEnv) && !from_outside) {
+      option->envname(variable_of(row, inside_worker));
+    }
     registered.emplace_back(&row, option);
   }
   return registered;
@@ -183,8 +201,8 @@ Result<Options> merge(const ScannedLine& line) {
     std::string source = flag_source(line, *row);
     const bool flag = !source.empty();
     if (!flag) {
-      source =
-          before_file.contains(row) ? env_name(*row) : fmt::format("{} in {}", row->name, config);
+      source = before_file.contains(row) ? option->get_envname()
+                                         : fmt::format("{} in {}", row->name, config);
     }
     if (auto done = fill(options, *row, option->results(), source, flag); !done) {
       return done.error();

@@ -26,7 +26,7 @@ constexpr Foreign kForeign[] = {
     {"N", "use --nproc for workers per machine or --nnodes for machines"},
     {"c", "use -n for workers or --omp-threads for threads of each"},
     {"rdzv-conf", "there is nothing to set; leave it out"},
-    {"local-addr", "use --master-addr"},
+    {"local-addr", "use --interface"},
     {"role log-line-prefix-template start-method", "this version has no such thing; leave it out"},
     {"signals-to-handle forward-signals", "signals are passed on; leave it out"},
     {"outfile-pattern errfile-pattern", "use --log-dir"},

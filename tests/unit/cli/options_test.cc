@@ -47,6 +47,26 @@ Error options_error(const std::vector<std::string>& words) {
 
 }  // namespace
 
+TEST_CASE("torchrun's variables hold where ours are not set, and not inside a worker") {
+  const ScopedEnv nodes("PET_NNODES", "2"), workers("PET_NPROC_PER_NODE", "4"),
+      address("PET_MASTER_ADDR", "head");
+  {
+    const auto options = read_options({"train"});
+    REQUIRE(options);
+    CHECK((*options->nnodes == "2" && options->nnodes.source == "PET_NNODES"));
+    CHECK(*options->nproc == "4");
+    CHECK(*options->master_addr == "head");
+    CHECK(*read_options({"--nnodes", "3", "train"})->nnodes == "3");
+  }
+  {
+    const ScopedEnv ours("DLAUNCH_NNODES", "5");
+    const auto options = read_options({"train"});
+    CHECK((*options->nnodes == "5" && options->nnodes.source == "DLAUNCH_NNODES"));
+  }
+  const ScopedEnv inside("DLAUNCH_ROUND", "1");
+  CHECK(!read_options({"train"})->nnodes);
+}
+
 TEST_CASE("precedence in every combination: flag, environment, file, default") {
   const ScopedFile file("grace = \"3s\"\ntimestamps = false\nenv = ['A=file']\n");
   for (int mask = 0; mask < 8; ++mask) {
