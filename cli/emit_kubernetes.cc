@@ -41,6 +41,12 @@ std::string name_from(const std::string& program) {
   return is_label(name) ? name : "dlaunch";
 }
 
+// Of each pod.
+Result<int> gpus_of(const Options& options) {
+  if (!options.gpus) return 0;
+  return parse_int(*options.gpus, 1, kMostGpus, options.gpus.source);
+}
+
 Error needs_gpus(const std::string& source) {
   return refuse("{} goes by the GPUs of a pod: it needs --gpus", source);
 }
@@ -247,6 +253,7 @@ Result<void> check_emit(const Options& options) {
       return refuse("{} has no effect without --emit", option->source);
     }
   }
+  if (const auto gpus = gpus_of(options); !gpus) return gpus.error();
   if (!options.emit || options.gpus) return {};
   for (const Text* option : {&options.nproc, &options.bind}) {
     if (*option && **option == "gpu") return needs_gpus(option->source + " gpu");
@@ -255,7 +262,7 @@ Result<void> check_emit(const Options& options) {
 }
 
 Machine as_pod(Machine machine, const Options& options) {
-  const auto count = options.gpus ? parse_int(*options.gpus, 1, kMostGpus, "") : 0;
+  const auto count = gpus_of(options);
   std::vector<GpuFiles> gpus(static_cast<std::size_t>(count ? *count : 0));
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].information = fmt::format("GPU UUID: {}\n", i);
@@ -281,11 +288,9 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
                     .grace = plan.grace,
                     .survives_losses = plan.survives_losses(),
                     .jobset = *jobset};
-  if (options.gpus) {
-    auto gpus = parse_int(*options.gpus, 1, kMostGpus, options.gpus.source);
-    if (!gpus) return gpus.error();
-    job.gpus = *gpus;
-  }
+  const auto gpus = gpus_of(options);
+  if (!gpus) return gpus.error();
+  job.gpus = *gpus;
   job.name = options.job_id ? *options.job_id : name_from(options.program.at(0));
   if (!is_label(job.name)) {
     return refuse("{}: '{}' is no name for Kubernetes: up to {} of a-z, 0-9 and -, a letter first",
