@@ -210,9 +210,7 @@ void JobCore::on(const Resize& event) {
     want(slot, -1, now_);
     --more;
   }
-  // What no node has room for is not waited for; it will be when one is back.
-  if (!lost_nodes_.empty() || !drained_.empty())
-    target_size_ -= std::clamp(more, 0, target_size_ - size());
+  lower_target();
 }
 
 void JobCore::on(const Replace& event) {

@@ -307,6 +307,10 @@ class JobCore {
   void on(const Clock& event);
 
   void lose_members(int node, const std::vector<Slot>& lost);
+  void go_without(const std::vector<Slot>& to_come);
+  bool give_place(Slot slot);
+  void lower_target();
+  void replace_absent();
   bool hand_to_spare(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;

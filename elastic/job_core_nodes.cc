@@ -13,11 +13,15 @@ namespace dlaunch {
 void JobCore::on(const NodeLost& event) {
   if (!lost_nodes_.emplace(event.node, now_).second) return;
   if (state_ == JobState::idle) to_come_.insert(event.node);
-  std::vector<Slot> lost;
+  std::vector<Slot> lost, to_come;
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (node_of(slot) != event.node) continue;
     Process& process = at(slot);
-    if (process.life == Life::done || process.life == Life::waiting) continue;
+    if (process.life == Life::done) continue;
+    if (process.life == Life::waiting) {
+      to_come.push_back(slot);
+      continue;
+    }
     const bool ran = is_up(process), stopping = process.life == Life::stopping;
     const bool in_live =
         !process.ready && (process.linked ? process.in_round : process.round) == live_;
@@ -28,8 +32,61 @@ void JobCore::on(const NodeLost& event) {
     const int left = std::exchange(process.leaving, -1);
     if (left >= 0) act(Fence{round_, left});
     if (process.wanted && ran) lost.push_back(slot);
+    if (process.life == Life::waiting) to_come.push_back(slot);
   }
-  if (!lost.empty() && state_ != JobState::ending) lose_members(event.node, lost);
+  if (state_ == JobState::idle || state_ == JobState::ending) return;
+  if (!lost.empty()) lose_members(event.node, lost);
+  if (state_ != JobState::ending) go_without(to_come);
+  lower_target();
+}
+
+// Members that were to be started there: what took them along is counted already.
+void JobCore::go_without(const std::vector<Slot>& to_come) {
+  int lost_rank = -1;
+  for (const Slot slot : to_come) {
+    const int rank = at(slot).rank;
+    if (rank < 0 || !give_place(slot)) continue;
+    if (lost_rank < 0) lost_rank = rank;
+  }
+  if (lost_rank >= 0) form(lost_rank);
+}
+
+// To a spare, or the job goes on without it. False: it keeps its place, and has to be waited for.
+bool JobCore::give_place(Slot slot) {
+  const int rank = at(slot).rank;
+  if (hand_to_spare(rank)) {
+    want(slot, -1, now_);
+  } else if (size() > config_.min_size && !any_member_done()) {
+    leave_roster(rank);
+    target_size_ = size();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// What no node has room for is not waited for; it will be when one is back.
+void JobCore::lower_target() {
+  int joiners = -config_.spares;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    joiners += at(slot).wanted && at(slot).rank < 0 && takes_in(slot);
+  }
+  target_size_ = std::min(target_size_, size() + std::max(joiners, 0));
+}
+
+// A host that has come has room for the members of one that is away.
+void JobCore::replace_absent() {
+  if (state_ != JobState::forming || lost_nodes_.empty()) return;
+  int lost_rank = -1;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Slot slot = roster_[static_cast<std::size_t>(rank)];
+    if (at(slot).life != Life::waiting || reachable(slot) || !hand_to_spare(rank)) continue;
+    want(slot, -1, now_);
+    if (lost_rank < 0) lost_rank = rank;
+  }
+  if (lost_rank < 0) return;
+  lower_target();
+  form(lost_rank);
 }
 
 void JobCore::on(const NodeBack& event) {
@@ -61,7 +118,7 @@ void JobCore::on(const NodeDrain& event) {
     process.wanted = false;
     stop(slot, SIGTERM);
   }
-  target_size_ = std::min(target_size_, size());
+  lower_target();
   shrink_on();
 }
 
@@ -78,14 +135,12 @@ void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
     if (rank >= 0 && lost_rank < 0) lost_rank = rank;
     if (rank < 0) {
       want(slot, -1, now_);
-    } else if (!refused && hand_to_spare(rank)) {
-      want(slot, -1, now_);
-    } else if (refused ? may_shrink() : size() > config_.min_size && !any_member_done()) {
+    } else if (refused && !may_shrink()) {
+      return end(JobEnding::worker_failed, SIGTERM);
+    } else if (refused) {
       leave_roster(rank);
       target_size_ = size();
-    } else if (refused) {
-      return end(JobEnding::worker_failed, SIGTERM);
-    } else {
+    } else if (!give_place(slot)) {
       want(slot, rank, now_);
     }
   }

@@ -19,6 +19,7 @@ void JobCore::settle() {
     if (all_members_are(Life::done)) {
       end(JobEnding::succeeded, SIGTERM);
     } else {
+      replace_absent();
       grow();
       start_due();
       announce();
@@ -271,7 +272,8 @@ std::string JobCore::life_of(Slot slot) const {
       return "absent";
     case Life::waiting:
       if (!reachable(slot)) return "waiting for its host";
-      return held_back(process) ? "waiting for a restart" : "to be started";
+      if (!held_back(process)) return "to be started";
+      return target_size_ > size() ? "waiting for a restart" : "not started yet";
     case Life::starting:
       return "starting";
     case Life::running:

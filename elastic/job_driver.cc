@@ -1,5 +1,6 @@
 #include "elastic/job_driver.h"
 
+#include <tuple>
 #include <utility>
 
 namespace dlaunch {
@@ -18,11 +19,12 @@ void JobDriver::feed(const JobCore::Event& event) {
   });
 }
 
-// A new number, or a round that may get on from now on.
+// A new number, a round that may get on from now on, or hosts to have in a later one.
 void JobDriver::write_news() {
-  if (core_.state() == JobState::ending || core_.state() == JobState::ended) return;
+  if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
-  if (record.round == last_.round && record.live == last_.live) return;
+  const auto news = [](const JobRecord& r) { return std::tuple(r.round, r.live, r.wished_size); };
+  if (news(record) == news(last_)) return;
   last_ = std::move(record);
   hands_.write_down(last_, [this, number = ++asked_] {
     pump_.post([this, number] {

@@ -51,7 +51,7 @@ std::vector<NodeRoster::Action> NodeRoster::step(TimePoint now, const Event& eve
 
 std::optional<TimePoint> NodeRoster::deadline() const {
   if (begun_ || over_) return std::nullopt;
-  if (all_expected()) return last_came_;  // only the one that leads
+  if (alone()) return last_came_;
   if (here() < config_.min_nodes) return give_up_at_;
   return std::min(give_up_at_, last_came_ + config_.settle);
 }
@@ -136,7 +136,7 @@ void NodeRoster::on(const Gone& gone) {
 
 void NodeRoster::on(const Clock&) {
   if (begun_) return;
-  if (all_expected()) return begin();
+  if (alone()) return begin();
   if (here() >= config_.min_nodes && now_ >= last_came_ + config_.settle) return begin();
   if (now_ < give_up_at_) return;
   over_ = true;

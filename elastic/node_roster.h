@@ -96,6 +96,8 @@ class NodeRoster {
   void begin();
   int here() const;
   bool all_expected() const;
+  // Only the one that leads is wanted.
+  bool alone() const { return !resumed_ && all_expected(); }
 
   Config config_;
   int own_number_;

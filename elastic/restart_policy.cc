@@ -91,7 +91,7 @@ RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
   }
   if (const Failure* earlier = twin(failure)) {
     const std::string place = failure.version == 0
-                                  ? "before the first commit"
+                                  ? "within a minute of the start"
                                   : fmt::format("after commit {}", failure.version);
     return stop(StopReason::deterministic,
                 fmt::format("the same failure as in round {}, also {}: it would come again",

@@ -33,6 +33,7 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kPredecessor = std::chrono::seconds(2);
+constexpr Duration kTellWaiting = std::chrono::seconds(5);
 constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 
 // The agent that leads: on one host the only one.
@@ -63,6 +64,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void on_signal(int signal) override;
   void on_timer() override;
   void on_idle() override;
+  void on_waiting();
   void on_back(int node, const std::string& host);
   void on_ended(Slot slot, const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
@@ -95,6 +97,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::set<int> leaving_;  // nodes
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
+  TimePoint tell_waiting_at_ = steady_now() + kTellWaiting;
   JobStory story_;
   std::set<int> hosts_failed_;  // nodes, at the start
   bool led_elsewhere_ = false;
@@ -134,8 +137,10 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                  },
              .back = [this](int node, const std::string& host) { on_back(node, host); },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-             .start_failed = [this](Slot slot,
-                                    const SpawnError& error) { story_.start_failed(slot, error); },
+             .start_failed =
+                 [this](Slot slot, const SpawnError& error) {
+                   story_.start_failed(job().rank_of(slot), error);
+                 },
              .expected = [this](int login) { return !ssh_ || ssh_->runs(login); },
              .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
@@ -147,7 +152,7 @@ std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
   if (!start_hosts()) return exit_code_;
-  if (!driver_) arm_timer(job_ends_at_);
+  if (!driver_) arm_timer(std::min(job_ends_at_, tell_waiting_at_));
   run_loop();
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
@@ -382,10 +387,7 @@ void Agent::on_idle() {
 }
 
 void Agent::on_timer() {
-  if (!driver_) {
-    if (steady_now() < job_ends_at_ || ending_) return;
-    return give_up(kExitTimeout, "the job's --timeout passed: " + crew_.who_is_here());
-  }
+  if (!driver_) return on_waiting();
   if (!node_) return;
   node_->driver().on_clock();
   if (steady_now() >= end_signal_at_) {
@@ -394,6 +396,17 @@ void Agent::on_timer() {
     feed(JobCore::Signal{plan_.end_signal});
   }
   feed(JobCore::Clock{});
+}
+
+// For the job's hosts.
+void Agent::on_waiting() {
+  if (ending_) return;
+  if (steady_now() >= job_ends_at_) {
+    return give_up(kExitTimeout, "the job's --timeout passed: " + crew_.who_is_here());
+  }
+  log_warn("{}; the others are awaited", crew_.who_is_here());
+  tell_waiting_at_ = kNever;
+  arm_timer(job_ends_at_);
 }
 
 // -- What the job wants

@@ -89,7 +89,7 @@ void Crew::open_to_all() {
   const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
     return roster_.node_of(remote.first).has_value();
   });
-  if (!any) begin_anew();
+  if (!any && !roster_.begun()) begin_anew();
   std::vector<std::pair<Link, NodeJoin>> waiting;
   for (auto& [link, remote] : remotes_) {
     if (remote.waits) waiting.emplace_back(link, std::move(*remote.waits));

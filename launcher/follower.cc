@@ -46,8 +46,8 @@ int Follower::run() {
     watch_candidate();
   } else {
     follow({.endpoint = plan_.nodes.endpoint});
-    arm_timer(job_ends_at_);
   }
+  arm_timer(job_ends_at_);
   return run_loop();
 }
 
@@ -423,8 +423,11 @@ void Follower::on_signal(int signal) {
 
 void Follower::on_timer() {
   if (node_) return node_->driver().on_clock();
-  if (joined_) return;  // the one that leads sees to it
-  log_error("the job's --timeout passed: nobody leads it at {}", plan_.nodes.endpoint);
+  if (joined_ || parted_) return;  // the one that leads sees to it
+  log_error("the job's --timeout passed: {}", open_ ? "not all of its hosts are there"
+                                              : plan_.nodes.elects()
+                                                  ? "nobody leads it"
+                                                  : "nobody leads it at " + plan_.nodes.endpoint);
   part(kExitTimeout);
 }
 

@@ -122,6 +122,7 @@ JobStatus JobControl::status_before() const {
                    .program = {},
                    .waits_for = "its hosts: " + hosts_.who_is_here(),
                    .hosts = hosts_.in_words(),
+                   .restarts_left = plan_.max_restarts.restarts,
                    .restarts = format_restart_limit(plan_.max_restarts),
                    .ran = steady_now() - started_,
                    .workers = {}};

@@ -53,14 +53,14 @@ void JobStory::begin_round(int round, int workers) {
 
 void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
   if (!facts_.lost_host.empty()) return;
-  facts_.lost_host = host;
-  facts_.lost_ranks.clear();
-  facts_.ended_before_loss = facts_.workers.size();
+  std::vector<int> ranks;
   for (Slot slot = 0; slot < job.slots(); ++slot) {
-    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) {
-      facts_.lost_ranks.push_back(job.rank_of(slot));
-    }
+    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) ranks.push_back(job.rank_of(slot));
   }
+  if (ranks.empty()) return;
+  facts_.lost_host = host;
+  facts_.lost_ranks = std::move(ranks);
+  facts_.ended_before_loss = facts_.workers.size();
 }
 
 // In the order of their ends: what comes from another host comes later than it was.
@@ -73,10 +73,10 @@ void JobStory::ended(const WorkerEnd& end) {
   ends.insert(at, end);
 }
 
-void JobStory::start_failed(Slot slot, const SpawnError& error) {
+void JobStory::start_failed(int rank, const SpawnError& error) {
   if (error.stage == Stage::stdio) setup_failed();
   if (facts_.failed_stage != Stage::none) return;
-  facts_.failed_rank = slot;
+  facts_.failed_rank = rank;
   facts_.failed_stage = error.stage;
   facts_.failed_errno = error.os_errno;
   facts_.failed_what = error.what;

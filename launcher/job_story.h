@@ -19,7 +19,7 @@ class JobStory {
 
   // The ends of workers that follow are of this round.
   void begin_round(int round, int workers);
-  void start_failed(Slot slot, const SpawnError& error);
+  void start_failed(int rank, const SpawnError& error);
   // It could not even be tried.
   void setup_failed() { facts_.end = JobEnd::setup_failed; }
   // A host and the ranks on it.

@@ -51,6 +51,14 @@ std::string size_of(const json& status) {
   return text;
 }
 
+// ", round 2, 3 workers (at most 4)", once it has begun.
+std::string round_of(const json& status) {
+  const int round = status.at("round");
+  if (round == 0) return "";
+  return fmt::format(", round {}, {} (at most {})", round, size_of(status),
+                     status.at("max_size").get<int>());
+}
+
 }  // namespace
 
 std::string age(double seconds) {
@@ -66,9 +74,8 @@ std::string render_status(const json& status) {
   const json& restarts = status.at("restarts");
   std::string text = fmt::format(
       "job {}: {}\n"
-      "{}, round {}, {} (at most {}), for {}\n",
-      plain(status, "job_id"), plain(status, "program"), plain(status, "state"),
-      status.at("round").get<int>(), size_of(status), status.at("max_size").get<int>(),
+      "{}{}, for {}\n",
+      plain(status, "job_id"), plain(status, "program"), plain(status, "state"), round_of(status),
       age(status.at("ran_s")));
   if (const std::string whom = plain(status, "waits_for"); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);

@@ -58,3 +58,14 @@ wait_until 30 eval '[ "$(pids_of 2 | wc -l)" = 2 ]' || job_fails "host 2 goes on
 end_steps 60 2
 grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] || job_fails "host 2 goes on"
 [ ! -e journal ] || job_fails "the journal is left"
+
+# One that leads alone what others may join goes on, once, whether or not it was joined.
+alone=(--nnodes 1:2 --nproc 1 --max-restarts 9 --journal "$PWD/alone" "$rounds" --until enough --step-ms 10)
+start_job 1 "${alone[@]}"
+wait_until 20 later_round 0 1 || job_fails "no first round of one"
+lose 1; start_dlaunch 1 "${alone[@]}"
+wait_until 20 later_round 1 1 || job_fails "the one does not go on"
+start_dlaunch 2 "${alone[@]}"
+wait_until 20 later_round 2 2 || job_fails "the other one cannot join"
+end_steps 40 2
+[ "$(grep -c 'leading the job from here on' err.1)" = 1 ] || job_fails "not told once"

@@ -271,7 +271,7 @@ TEST_CASE("before any commit: the same failure twice within a minute of the star
   const auto decision = world.fail_like(7, 0, 5s);
   CHECK_FALSE(decision.restart);
   CHECK(decision.why ==
-        "the same failure as in round 1, also before the first commit: it would come again");
+        "the same failure as in round 1, also within a minute of the start: it would come again");
 }
 
 TEST_CASE("a host that is lost twice at the same commit proves nothing") {

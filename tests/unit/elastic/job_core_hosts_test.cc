@@ -1,0 +1,102 @@
+// JobCore: hosts that come late, go again, or are lost while their workers are to be started.
+#include "job_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+// One worker on each of up to `most` hosts, of which the job begins with so many.
+JobConfig one_each(int begins, int least, int most) {
+  JobConfig config = of(begins, 5);
+  config.min_size = least;
+  config.max_size = most;
+  for (int node = 0; node < most; ++node) config.nodes.push_back(node);
+  return config;
+}
+
+void lose(JobWorld& world, int node) {
+  world.running.erase(node);
+  world.left.erase(node);
+  world.feed(JobCore::NodeLost{node});
+}
+
+}  // namespace
+
+TEST_CASE("late hosts that go again do not keep the others out") {
+  SUBCASE("of a plain program") {
+    JobWorld world(one_each(1, 1, 3), false, {1, 2});
+    for (const int node : {1, 2}) world.feed(JobCore::NodeBack{node});
+    SUBCASE("lost") { world.feed(JobCore::NodeLost{2}); }
+    SUBCASE("to be lost") { world.feed(JobCore::NodeDrain{2}); }
+    CHECK(world.core.target_size() == 2);
+    world.fail(0);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+  SUBCASE("of an elastic one, which have not asked yet") {
+    JobWorld world(one_each(1, 1, 3), true, {1, 2});
+    world.mute = {1, 2};
+    for (const int node : {1, 2}) world.feed(JobCore::NodeBack{node});
+    lose(world, 2);
+    world.feed(JobCore::Ready{1, 0});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1});
+  }
+}
+
+TEST_CASE("one late host takes a lost one's place, and the other comes in, too") {
+  JobWorld world(one_each(2, 1, 4), false, {2, 3});
+  for (const int node : {2, 3}) world.feed(JobCore::NodeBack{node});
+  lose(world, 1);
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {2, 1}, {3, 2}});
+}
+
+TEST_CASE("a host that is lost while its worker is to be started is gone without") {
+  SUBCASE("its peers fail first, as they do when they miss it") {
+    JobWorld world(one_each(2, 1, 2), false);
+    world.stubborn = {1};  // it cannot hear
+    world.fail(0);
+    lose(world, 1);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}});
+    CHECK(world.core.restarts_used() == 1);
+  }
+  SUBCASE("it has come late") {
+    JobWorld world(one_each(2, 1, 3), false, {2});
+    world.feed(JobCore::NodeBack{2});
+    world.stubborn = {1};  // takes its time
+    world.fail(0);
+    CHECK(world.core.size() == 3);
+    world.feed(JobCore::NodeLost{2});
+    world.running.erase(1);
+    world.feed(JobCore::Ended{1, false});
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+  SUBCASE("of an elastic program") {
+    JobWorld world(one_each(3, 1, 3), true);
+    world.running.erase(1);
+    world.left.erase(1);
+    world.feed_now(JobCore::Ended{1, false});
+    world.feed_now(JobCore::NodeLost{1});
+    for (const Slot slot : {0, 2}) world.rejoin(slot);
+    CHECK(world.roster == Slots{0, 2});
+  }
+}
+
+TEST_CASE("a host that comes takes the place of one that is waited for") {
+  for (const bool elastic : {false, true}) {
+    JobWorld world(one_each(2, 2, 3), elastic, {2});
+    lose(world, 1);
+    if (elastic) world.rejoin(0);
+    CHECK(world.core.waits_for().find("to have its host back") != std::string::npos);
+    world.feed(JobCore::NodeBack{2});
+    if (elastic) world.rejoin_all();
+    CHECK(world.core.size() == 2);
+    CHECK(world.running.size() == 2);
+    CHECK(world.core.state() == JobState::active);
+    CHECK(world.core.rank_of(2) == 1);
+    world.feed(JobCore::NodeBack{1});  // and has another one when it is back itself
+    if (elastic) world.rejoin_all();
+    CHECK(world.core.target_size() == 3);
+    CHECK(world.core.size() == (elastic ? 3 : 2));
+  }
+}
