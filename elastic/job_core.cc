@@ -141,6 +141,7 @@ void JobCore::on(const Ended& event) {
     Failure failure = failure_of(event.slot, event.kind);
     failure.code = event.well ? 0 : event.code;
     failure.signature = event.signature;
+    failure.exact = event.exact;
     failure.ran = event.ran;
     lose(event.slot, failure);
   }

@@ -134,7 +134,7 @@ class JobCore {
     // Otherwise, as of Failure:
     FailureKind kind = FailureKind::exit_code;
     int code = 1;
-    std::uint64_t signature = 0;
+    std::uint64_t signature = 0, exact = 0;
     Duration ran{};
   };
   struct Unkillable {

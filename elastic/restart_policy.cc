@@ -17,7 +17,8 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr double kCommitsPerRestart = 100;
-constexpr Duration kEarly = minutes(1);     // failures at the start of a worker are alike
+constexpr Duration kEarly = minutes(1);  // failures at the start of a worker are alike
+constexpr Duration kTransient = seconds(10);
 constexpr Duration kGoodRun = minutes(10);  // ends a crash loop where commits are not reported
 constexpr int kLongestBackoff = 60;         // seconds
 constexpr std::size_t kHistory = 64;
@@ -89,7 +90,7 @@ RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
     return stop(StopReason::exit_code,
                 fmt::format("exit code {} means that a restart is of no use", failure.code));
   }
-  if (const Failure* earlier = twin(failure)) {
+  if (const Failure* earlier = twin(now, failure)) {
     const std::string place = failure.version == 0
                                   ? "within a minute of the start"
                                   : fmt::format("after commit {}", failure.version);
@@ -97,10 +98,7 @@ RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
                 fmt::format("the same failure as in round {}, also {}: it would come again",
                             earlier->round, place));
   }
-  if (failure.signature != 0 && is_its_own(failure.kind)) {
-    history_.push_back(failure);
-    if (history_.size() > kHistory) history_.pop_front();
-  }
+  remember(now, failure);
   if (round_ == failure.round) {
     decision_.delay = std::max(Duration::zero(), restart_at_ - now);
     return decision_;
@@ -117,15 +115,28 @@ void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
   version_ = std::max(version_, version);
 }
 
-// An earlier failure that is the same one.
-const Failure* RestartPolicy::twin(const Failure& failure) const {
-  if (failure.signature == 0 || !is_its_own(failure.kind)) return nullptr;
-  const auto it = std::find_if(history_.begin(), history_.end(), [&](const Failure& earlier) {
-    return earlier.signature == failure.signature && earlier.version == failure.version &&
-           earlier.round != failure.round &&
-           (failure.version > 0 || std::max(earlier.ran, failure.ran) < kEarly);
+void RestartPolicy::remember(TimePoint now, const Failure& failure) {
+  if (failure.signature == 0 || !is_its_own(failure.kind)) return;
+  const bool known = std::any_of(history_.begin(), history_.end(), [&](const Seen& seen) {
+    return seen.failure.round == failure.round && seen.failure.exact == failure.exact &&
+           seen.failure.signature == failure.signature;
   });
-  return it == history_.end() ? nullptr : &*it;
+  if (known) return;  // of another rank
+  history_.push_back({failure, now});
+  if (history_.size() > kHistory) history_.pop_front();
+}
+
+// An earlier failure that is the same one.
+const Failure* RestartPolicy::twin(TimePoint now, const Failure& failure) const {
+  if (failure.signature == 0 || !is_its_own(failure.kind)) return nullptr;
+  const auto it = std::find_if(history_.begin(), history_.end(), [&](const Seen& seen) {
+    const Failure& earlier = seen.failure;
+    if (earlier.signature != failure.signature || earlier.version != failure.version) return false;
+    if (earlier.round == failure.round) return false;
+    return failure.version > 0 || (earlier.exact == failure.exact && now - seen.at >= kTransient &&
+                                   std::max(earlier.ran, failure.ran) < kEarly);
+  });
+  return it == history_.end() ? nullptr : &it->failure;
 }
 
 bool RestartPolicy::no_progress() const {

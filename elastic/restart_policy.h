@@ -6,8 +6,9 @@
 // once, whatever the budget says, and proves nothing. Of all else, in this order:
 // - An exit code in `final_exit_codes` means "do not restart me".
 // - The same failure twice (signature and committed version, not the round) would come once more.
-//   Before any commit only failures within a minute of the worker's start are compared, for a job
-//   that reports no progress has version 0 for ever.
+//   Before any commit it has to be the same to the last digit, within a minute of the worker's
+//   start and 10 s after it came first: a job that reports no progress has version 0 for ever, and
+//   what is transient had that time to pass.
 // - Failures of one round are one incident: the first is charged, later ones share its decision.
 // - More than `futile_restarts` failures of workers in a row without a commit between them: the job
 //   does not get on. This counts only once it has committed anything, since a job that does not
@@ -70,6 +71,7 @@ struct Failure {
   // Hash of what the failure looked like: status and the place in the program (message, innermost
   // frames), without rank, slot, addresses or times. 0: unknown; the status alone is not enough.
   std::uint64_t signature = 0;
+  std::uint64_t exact = 0;    // the same with all numbers in it
   std::uint64_t version = 0;  // committed steps known when it failed; 0: none
   Duration ran{};             // since the worker was started
 };
@@ -123,7 +125,8 @@ class RestartPolicy {
   };
 
   void note_progress(TimePoint now, std::uint64_t version);
-  const Failure* twin(const Failure& failure) const;
+  void remember(TimePoint now, const Failure& failure);
+  const Failure* twin(TimePoint now, const Failure& failure) const;
   Account account_of_job() { return {&job_, 0, config_.limit.restarts, StopReason::job_budget}; }
   std::vector<Account> accounts(const Failure& failure);
   bool no_progress() const;
@@ -138,10 +141,14 @@ class RestartPolicy {
   const RestartPolicyConfig config_;
   std::mt19937_64 random_;
   std::map<int, Bucket> job_, nodes_, slots_;  // by 0, node, slot; none: full
-  std::deque<Failure> history_;                // the latest with a signature
-  std::uint64_t version_ = 0;                  // the highest committed
-  int streak_ = 0;                             // charged since progress
-  int futile_ = 0;                             // since then, the workers' own
+  struct Seen {
+    Failure failure;
+    TimePoint at;
+  };
+  std::deque<Seen> history_;   // the latest with a signature, one a round of each
+  std::uint64_t version_ = 0;  // the highest committed
+  int streak_ = 0;             // charged since progress
+  int futile_ = 0;             // since then, the workers' own
   int used_ = 0;
   bool for_sigterm_ = false;  // the latest
   // Of the latest round that was judged.

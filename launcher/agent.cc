@@ -465,6 +465,7 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
                       .kind = end.signal != 0 ? FailureKind::signal : FailureKind::exit_code,
                       .code = end.signal != 0 ? end.signal : end.exit_code,
                       .signature = signature_of(end),
+                      .exact = signature_of(end, true),
                       .ran = end.ended - end.started});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
   node_->kill_leftovers();

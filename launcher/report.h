@@ -38,8 +38,9 @@ struct WorkerEnd {
 };
 
 // What a failure looked like, for telling whether another one is the same: how it ended and its
-// innermost words, without numbers, which differ from rank to rank. 0: too little is known.
-std::uint64_t signature_of(const WorkerEnd& end);
+// innermost words, without numbers, which differ from rank to rank, or with them. 0: too little is
+// known.
+std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers = false);
 
 // Why the job ended, where no worker is to blame.
 enum class JobEnd {
