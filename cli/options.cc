@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -36,21 +37,24 @@ constexpr std::string_view kFromTorchrun[] = {
     "nnodes",     "nproc-per-node", "node-rank",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
     "standalone", "log-dir",        "master-addr", "master-port",  "max-restarts"};
 
-std::string variable_of(const OptionRow& row, bool inside_worker) {
-  const std::string own = env_name(row);
-  if (inside_worker || std::getenv(own.c_str()) != nullptr) return own;
+// Those that are set, where ours are not.
+std::map<const OptionRow*, std::string> torchrun_variables(bool inside_worker) {
+  std::map<const OptionRow*, std::string> found;
+  if (inside_worker) return found;
   for (const std::string_view name : kFromTorchrun) {
-    if (find_option(name) != &row) continue;
     const std::string theirs = env_name(name, "PET_");
-    if (std::getenv(theirs.c_str()) != nullptr) return theirs;
+    if (std::getenv(theirs.c_str()) == nullptr) continue;
+    const OptionRow* row = find_option(name);
+    if (std::getenv(env_name(*row).c_str()) == nullptr) found[row] = theirs;
   }
-  return own;
+  return found;
 }
 
 Registered register_table(CLI::App& app) {
   app.set_help_flag();
   // A worker's environment describes the outer job; a dlaunch it starts is a job of its own.
   const bool inside_worker = std::getenv("DLAUNCH_ROUND") != nullptr;
+  const auto theirs = torchrun_variables(inside_worker);
   Registered registered;
   for (const OptionRow& row : option_table()) {
     const std::string name = "--" + std::string(row.name);
@@ -68,7 +72,8 @@ Registered register_table(CLI::App& app) {
     option->configurable(!row.has(kNoFile));
     const bool from_outside = inside_worker && row.has(kWorkerVar);
     if (!row.has(kNoEnv) && !from_outside) {
-      option->envname(variable_of(row, inside_worker));
+      const auto other = theirs.find(&row);
+      option->envname(other != theirs.end() ? other->second : env_name(row));
     }
     registered.emplace_back(&row, option);
   }
