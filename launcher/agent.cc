@@ -97,7 +97,6 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::set<int> leaving_;  // nodes
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
-  TimePoint tell_waiting_at_ = steady_now() + kTellWaiting;
   JobStory story_;
   std::set<int> hosts_failed_;  // nodes, at the start
   bool led_elsewhere_ = false;
@@ -152,7 +151,7 @@ std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   crew_.gather();
   if (!start_hosts()) return exit_code_;
-  if (!driver_) arm_timer(std::min(job_ends_at_, tell_waiting_at_));
+  if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
   run_loop();
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
@@ -405,7 +404,6 @@ void Agent::on_waiting() {
     return give_up(kExitTimeout, "the job's --timeout passed: " + crew_.who_is_here());
   }
   log_warn("{}; the others are awaited", crew_.who_is_here());
-  tell_waiting_at_ = kNever;
   arm_timer(job_ends_at_);
 }
 

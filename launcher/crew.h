@@ -38,8 +38,9 @@ class Crew {
     std::function<void(const std::string& why)> give_up;
     // To the job, with its slots.
     std::function<void(const JobCore::Event&)> tell;
-    // A host, once begun; the job is to be fed NodeLost, NodeBack for it.
-    std::function<void(int node, const std::string&host)> lost, back;
+    // A host, once begun; the job is to be fed NodeLost, or NodeBack, for it.
+    std::function<void(int node, const std::string& host)> lost;
+    std::function<void(int node, const std::string& host)> back;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
     // A dlaunch that says it was started by that login may join (node_message.h).

@@ -424,10 +424,10 @@ void Follower::on_signal(int signal) {
 void Follower::on_timer() {
   if (node_) return node_->driver().on_clock();
   if (joined_ || parted_) return;  // the one that leads sees to it
-  log_error("the job's --timeout passed: {}", open_ ? "not all of its hosts are there"
-                                              : plan_.nodes.elects()
-                                                  ? "nobody leads it"
-                                                  : "nobody leads it at " + plan_.nodes.endpoint);
+  std::string what = "not all of its hosts are there";
+  if (!open_) what = "nobody leads it";
+  if (!open_ && !plan_.nodes.elects()) what += " at " + plan_.nodes.endpoint;
+  log_error("the job's --timeout passed: {}", what);
   part(kExitTimeout);
 }
 
