@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "cli/machine.h"
 #include "cli/options.h"
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 

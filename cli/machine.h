@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/result.h"
-#include "launcher/gpus.h"
-#include "launcher/nics.h"
-#include "launcher/topology.h"
+#include "launcher/placement/gpus.h"
+#include "launcher/placement/nics.h"
+#include "launcher/placement/topology.h"
 
 namespace dlaunch {
 

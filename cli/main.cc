@@ -17,10 +17,10 @@
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
 #include "launcher/agent.h"
-#include "launcher/gpu_watch.h"
-#include "launcher/health_check.h"
-#include "launcher/ssh_login.h"
-#include "launcher/ssh_talk.h"
+#include "launcher/care/gpu_watch.h"
+#include "launcher/care/health_check.h"
+#include "launcher/ssh/ssh_login.h"
+#include "launcher/ssh/ssh_talk.h"
 
 namespace dlaunch {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "cli/plan_parts.h"
 #include "cli/ssh_order.h"
-#include "launcher/host_shares.h"
+#include "launcher/plan/host_shares.h"
 
 namespace dlaunch {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/endpoint.h"
 #include "cli/plan_builder.h"
 #include "cli/plan_slurm.h"
-#include "launcher/hostfile.h"
+#include "launcher/plan/hostfile.h"
 
 namespace dlaunch {
 

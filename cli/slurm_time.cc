@@ -12,7 +12,7 @@
 
 #include "base/units.h"
 #include "cli/plan_slurm.h"
-#include "launcher/spawn.h"
+#include "launcher/process/spawn.h"
 
 extern char** environ;
 

@@ -14,8 +14,8 @@
 #include "cli/plan_builder.h"
 #include "cli/ssh_order.h"
 #include "launcher/agent.h"
-#include "launcher/ssh_talk.h"
-#include "launcher/worker_starter.h"
+#include "launcher/process/worker_starter.h"
+#include "launcher/ssh/ssh_talk.h"
 
 namespace dlaunch {
 namespace {

@@ -1,5 +1,5 @@
 // What `dlaunch --ssh-node [FOLDER]` does, the dlaunch that another one has started here by ssh
-// (launcher/ssh_talk.h): takes its order from stdin, checks that all is there, and follows.
+// (launcher/ssh/ssh_talk.h): takes its order from stdin, checks that all is there, and follows.
 #pragma once
 
 #include <string>

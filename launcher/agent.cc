@@ -19,14 +19,14 @@
 #include "base/units.h"
 #include "elastic/job_driver.h"
 #include "launcher/agent_base.h"
+#include "launcher/care/node_care.h"
 #include "launcher/crew.h"
-#include "launcher/host_discovery.h"
 #include "launcher/job_care.h"
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
-#include "launcher/node_care.h"
-#include "launcher/port_reservation.h"
-#include "launcher/ssh_starter.h"
+#include "launcher/process/port_reservation.h"
+#include "launcher/ssh/host_discovery.h"
+#include "launcher/ssh/ssh_starter.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {

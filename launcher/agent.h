@@ -4,9 +4,9 @@
 
 #include "launcher/job_dir.h"
 #include "launcher/job_journal.h"
-#include "launcher/keeper.h"
 #include "launcher/office.h"
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/keeper.h"
 
 namespace dlaunch {
 

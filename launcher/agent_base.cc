@@ -8,7 +8,7 @@
 
 #include "base/exit_code.h"
 #include "base/log.h"
-#include "launcher/process_tree.h"
+#include "launcher/process/process_tree.h"
 #include "rendezvous/tls_channel.h"
 
 namespace dlaunch {

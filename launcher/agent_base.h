@@ -13,11 +13,11 @@
 #include "base/secret.h"
 #include "elastic/pump.h"
 #include "launcher/job_dir.h"
-#include "launcher/keeper.h"
 #include "launcher/node.h"
-#include "launcher/output_hub.h"
-#include "launcher/plan.h"
-#include "launcher/worker_starter.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/keeper.h"
+#include "launcher/process/worker_starter.h"
 
 namespace dlaunch {
 

@@ -20,8 +20,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/keeper.h"
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/keeper.h"
 #include "rendezvous/leader_election.h"
 
 namespace dlaunch {

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "launcher/progress_watch.h"
+#include "launcher/care/progress_watch.h"
 
 namespace dlaunch {
 namespace {

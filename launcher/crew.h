@@ -21,12 +21,12 @@
 #include "elastic/host_health.h"
 #include "elastic/job_core.h"
 #include "elastic/node_roster.h"
+#include "launcher/care/node_care.h"
+#include "launcher/hosts/node_links.h"
+#include "launcher/hosts/node_message.h"
 #include "launcher/job_journal.h"
 #include "launcher/node.h"
-#include "launcher/node_care.h"
-#include "launcher/node_links.h"
-#include "launcher/node_message.h"
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "launcher/crew.h"
-#include "launcher/nat.h"
+#include "launcher/hosts/nat.h"
 
 namespace dlaunch {
 

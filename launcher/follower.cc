@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "elastic/job_core.h"
-#include "launcher/process_tree.h"
+#include "launcher/process/process_tree.h"
 
 namespace dlaunch {
 namespace {

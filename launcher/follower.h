@@ -17,12 +17,12 @@
 
 #include "launcher/agent_base.h"
 #include "launcher/candidate.h"
-#include "launcher/health_check.h"
-#include "launcher/leader_link.h"
-#include "launcher/node_care.h"
-#include "launcher/node_message.h"
-#include "launcher/port_reservation.h"
-#include "launcher/signpost.h"
+#include "launcher/care/health_check.h"
+#include "launcher/care/node_care.h"
+#include "launcher/control/signpost.h"
+#include "launcher/hosts/leader_link.h"
+#include "launcher/hosts/node_message.h"
+#include "launcher/process/port_reservation.h"
 
 namespace dlaunch {
 

@@ -16,11 +16,11 @@
 
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
+#include "launcher/care/errands.h"
+#include "launcher/care/progress_watch.h"
 #include "launcher/crew.h"
-#include "launcher/errands.h"
-#include "launcher/output_hub.h"
-#include "launcher/plan.h"
-#include "launcher/progress_watch.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 

@@ -13,10 +13,10 @@
 #include <asio/io_context.hpp>
 
 #include "elastic/job_core.h"
-#include "launcher/control_request.h"
-#include "launcher/control_server.h"
+#include "launcher/control/control_request.h"
+#include "launcher/control/control_server.h"
 #include "launcher/job_care.h"
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "elastic/job_core.h"
-#include "launcher/plan.h"
-#include "launcher/report.h"
-#include "launcher/spawn.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/spawn.h"
+#include "launcher/report/report.h"
 
 namespace dlaunch {
 

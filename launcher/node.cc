@@ -1,8 +1,8 @@
 #include "launcher/node.h"
 
 #include "base/log.h"
-#include "launcher/process_tree.h"
-#include "launcher/topology.h"
+#include "launcher/placement/topology.h"
+#include "launcher/process/process_tree.h"
 
 namespace dlaunch {
 namespace {

@@ -12,12 +12,12 @@
 
 #include "elastic/job_core.h"
 #include "elastic/node_driver.h"
+#include "launcher/hosts/node_message.h"
 #include "launcher/job_dir.h"
-#include "launcher/node_message.h"
-#include "launcher/output_hub.h"
-#include "launcher/processes.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/process/processes.h"
+#include "launcher/process/worker_starter.h"
 #include "launcher/worker_channel.h"
-#include "launcher/worker_starter.h"
 #include "rendezvous/worker_message.h"
 
 namespace dlaunch {

@@ -13,7 +13,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 
 #include "base/result.h"
-#include "launcher/unix_acceptor.h"
+#include "launcher/process/unix_acceptor.h"
 #include "rendezvous/worker_message.h"
 
 namespace dlaunch {

@@ -23,7 +23,7 @@
 namespace dlaunch {
 
 // What a connection is for. An acceptor of a ring takes all that are a ring's, one of the store
-// those of the store and of nodes (launcher/node_message.h); peer() tells which one came.
+// those of the store and of nodes (launcher/hosts/node_message.h); peer() tells which one came.
 enum class Purpose : std::uint8_t {
   store = 1,
   ring_link = 2,

@@ -10,8 +10,8 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rank_set.h"
-#include "ring/reduce.h"
-#include "ring/stream_errors.h"
+#include "ring/kernels/reduce.h"
+#include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
 namespace {

@@ -18,20 +18,20 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ring/abort_flag.h"
-#include "ring/background.h"
-#include "ring/bootstrap.h"
-#include "ring/death_watch.h"
+#include "ring/call/abort_flag.h"
+#include "ring/call/background.h"
+#include "ring/call/flight_recorder.h"
+#include "ring/call/operation.h"
+#include "ring/call/plane.h"
 #include "ring/device/device_plane.h"
-#include "ring/flight_recorder.h"
-#include "ring/links.h"
+#include "ring/links/bootstrap.h"
+#include "ring/links/death_watch.h"
+#include "ring/links/links.h"
 #include "ring/meeting.h"
-#include "ring/messenger.h"
-#include "ring/operation.h"
-#include "ring/plane.h"
 #include "ring/process_hooks.h"
-#include "ring/shm_regions.h"
-#include "ring/stream_plane.h"
+#include "ring/shm/shm_regions.h"
+#include "ring/stream/messenger.h"
+#include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
 

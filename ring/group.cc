@@ -9,7 +9,7 @@
 
 #include "base/failpoint.h"
 #include "ring/communicator.h"
-#include "ring/hosts.h"
+#include "ring/hosts/hosts.h"
 #include "ring/meeting.h"
 
 namespace dlaunch {

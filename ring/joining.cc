@@ -14,9 +14,9 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "ring/communicator.h"
-#include "ring/layered_plane.h"
+#include "ring/hosts/layered_plane.h"
 #include "ring/meeting.h"
-#include "ring/stream_plane.h"
+#include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
 namespace {

@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
-#include "ring/link_message.h"
-#include "ring/shm_plane.h"
+#include "ring/links/link_message.h"
+#include "ring/shm/shm_plane.h"
 
 namespace dlaunch {
 namespace {

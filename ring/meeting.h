@@ -7,12 +7,12 @@
 #include <memory>
 
 #include "base/result.h"
-#include "ring/abort_flag.h"
-#include "ring/bootstrap.h"
-#include "ring/death_watch.h"
-#include "ring/mesh.h"
-#include "ring/plane.h"
-#include "ring/shm_regions.h"
+#include "ring/call/abort_flag.h"
+#include "ring/call/plane.h"
+#include "ring/links/bootstrap.h"
+#include "ring/links/death_watch.h"
+#include "ring/links/mesh.h"
+#include "ring/shm/shm_regions.h"
 
 namespace dlaunch {
 

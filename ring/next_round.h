@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/result.h"
-#include "ring/bootstrap.h"
 #include "ring/communicator.h"
+#include "ring/links/bootstrap.h"
 #include "ring/membership.h"
 
 namespace dlaunch {

@@ -16,9 +16,9 @@
 #include "base/print.h"
 #include "base/unique_fd.h"
 #include "cli/doctor/gpu_test.h"
-#include "launcher/command.h"
-#include "launcher/gpus.h"
-#include "launcher/nvml.h"
+#include "launcher/care/nvml.h"
+#include "launcher/placement/gpus.h"
+#include "launcher/process/command.h"
 
 namespace dlaunch {
 namespace {

@@ -19,8 +19,8 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/machine.h"
-#include "launcher/gpus.h"
-#include "launcher/topology.h"
+#include "launcher/placement/gpus.h"
+#include "launcher/placement/topology.h"
 
 namespace dlaunch {
 namespace {

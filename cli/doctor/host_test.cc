@@ -16,8 +16,8 @@
 #include "cli/doctor/gpu_findings.h"
 #include "cli/doctor/host_facts.h"
 #include "dlaunch/ring.hpp"
-#include "launcher/gpus.h"
 #include "launcher/job_dir.h"
+#include "launcher/placement/gpus.h"
 
 namespace dlaunch {
 namespace {

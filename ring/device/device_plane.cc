@@ -18,12 +18,12 @@
 #include "ring/device/host_path.h"
 #include "ring/device/nccl_comm.h"
 #include "ring/device/stream_watch.h"
-#include "ring/stream_errors.h"
+#include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr int kCauseMs = 100;  // as in ring/socket_group.cc
+constexpr int kCauseMs = 100;  // as in ring/stream/socket_group.cc
 
 std::string nccl_version_text(int code) {
   return fmt::format("NCCL {}.{}.{}", code / 10000, code / 100 % 100, code % 100);

@@ -18,8 +18,8 @@
 #include <optional>
 #include <string_view>
 
-#include "ring/abort_flag.h"
-#include "ring/plane.h"
+#include "ring/call/abort_flag.h"
+#include "ring/call/plane.h"
 
 namespace dlaunch {
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "ring/abort_flag.h"
+#include "ring/call/abort_flag.h"
 #include "ring/device/device_way.h"
 #include "ring/device/libraries.h"
 

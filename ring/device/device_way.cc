@@ -7,7 +7,7 @@
 
 #include "base/units.h"
 #include "ring/device/nccl_steps.h"
-#include "ring/stream_errors.h"
+#include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
 

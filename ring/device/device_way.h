@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "ring/plane.h"
+#include "ring/call/plane.h"
 
 namespace dlaunch {
 

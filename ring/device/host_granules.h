@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ring/plane.h"
+#include "ring/call/plane.h"
 
 namespace dlaunch {
 

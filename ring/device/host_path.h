@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "ring/call/plane.h"
 #include "ring/device/device_memory.h"
 #include "ring/device/host_granules.h"
-#include "ring/plane.h"
 
 namespace dlaunch {
 

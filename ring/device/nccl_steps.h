@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/plane.h"
+#include "ring/call/plane.h"
 
 namespace dlaunch {
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "ring/call/plane.h"
 #include "ring/device/device_memory.h"
-#include "ring/plane.h"
 
 namespace dlaunch {
 

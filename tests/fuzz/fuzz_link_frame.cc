@@ -1,7 +1,7 @@
 #include <string_view>
 
 #include "fuzz.h"
-#include "ring/link_frame.h"
+#include "ring/links/link_frame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "fuzz.h"
-#include "ring/frame.h"
+#include "ring/stream/frame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

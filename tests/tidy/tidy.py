@@ -19,13 +19,39 @@ ARROWS = {
     "cli/doctor": {"base", "launcher"},
     "examples": set(),
 }
+# Within a layer: a room may include itself and these. What stands in no room may include them all, and
+# no room includes it.
+ROOM_ARROWS = {
+    "launcher": {
+        "plan": set(),
+        "report": set(),
+        "placement": {"plan"},
+        "output": {"plan"},
+        "process": {"plan", "report", "output"},
+        "hosts": {"report", "process"},
+        "care": {"plan", "report", "process", "hosts"},
+        "ssh": {"plan", "report", "output", "process"},
+        "control": {"process", "hosts"},
+    },
+    "ring": {
+        "kernels": set(),
+        "call": set(),
+        "plan": {"kernels", "call"},
+        "links": {"kernels", "call", "plan"},
+        "shm": {"kernels", "call", "plan", "links"},
+        "stream": {"call", "plan"},
+        "hosts": {"kernels", "call", "stream"},
+        "device": {"call", "stream"},
+        "torch": set(),
+    },
+}
 RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h",
                 "rendezvous/tls_tunnel.h", "rendezvous/worker_message.h"}
 # Heavy or foreign headers, each behind the files that need it.
 CONFINED = {
     "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",
-    "hwloc": r"launcher/topology_hwloc\.cc",
-    "elfutils": r"launcher/native_stacks\.cc",
+    "hwloc": r"launcher/placement/topology_hwloc\.cc",
+    "elfutils": r"launcher/process/native_stacks\.cc",
     "CLI": r"cli/",
     "ATen": r"ring/torch/",
     "c10": r"ring/torch/",
@@ -41,8 +67,9 @@ CONFINED = {
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
-    r"rendezvous/(store_core|wire|handshake|etcd_message)\.|ring/(schedule|frame|plane|device/(device_way|host_granules|nccl_steps))\.|"
-    r"launcher/(line_|report|control_request|job_status|binding|hostfile|worker_env|macros))"
+    r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
+    r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_way|host_granules|nccl_steps)\.)|"
+    r"launcher/(plan/host|report/|output/line_|placement/binding|process/worker_env|control/(control_request|job_status))\w*\.)"
 )
 BANNED_IN_CORES = [
     (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),
@@ -53,7 +80,7 @@ BANNED = [
     (r"\bsystem\(", "posix_spawn or clone: no shell in between"),
     (r"\bstd::(cout|cerr)\b", "base/log.h or the output hub"),
     (r"\bsleep_for\(|\busleep\(", "wait for the condition itself"),
-    # ring/spread.cc gives up the core in the one place where that is measured to pay.
+    # ring/call/spread.cc gives up the core in the one place where that is measured to pay.
     (r"\bstd::this_thread::yield\(|(?<!::)\bsched_yield\(", "offer_core(), or sleep on a futex"),
     (r"\bTODO(?!\()", "TODO(reason)"),
 ]
@@ -61,7 +88,7 @@ BANNED = [
 WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
               "steady_now(): that clock cannot jump")
 # slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
-MAY_READ_WALL_CLOCK = {"launcher/output_printer.cc", "cli/slurm_time.cc",
+MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "cli/slurm_time.cc",
                        "cli/doctor/doctor.cc"}
 CODE = ("base", "rendezvous", "ring", "elastic", "launcher", "cli", "examples")
 
@@ -93,6 +120,10 @@ def check_includes(path, line_no, line, complain):
             complain(path, line_no, f"{layer}/ must not include {target}")
         if "elastic/state" in (layer, layer_of(target)) and top == "elastic" and layer_of(target) != layer:
             complain(path, line_no, f"{layer}/ must not include {target}")
+        rooms = ROOM_ARROWS.get(layer, {})
+        room, seen = path.split("/")[1], target.split("/")[1]
+        if top == layer and room in rooms and seen not in rooms[room] | {room}:
+            complain(path, line_no, f"{layer}/{room}/ must not include {target}")
         if layer == "ring" and top == "rendezvous" and target not in RING_MAY_SEE:
             complain(path, line_no, f"ring/ must not include {target}")
     if top == "dlaunch" and layer not in PROGRAMS:

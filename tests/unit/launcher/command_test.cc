@@ -1,4 +1,4 @@
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 
 #include <signal.h>
 
@@ -9,7 +9,7 @@
 #include <asio/io_context.hpp>
 #include <doctest/doctest.h>
 
-#include "launcher/health_check.h"
+#include "launcher/care/health_check.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

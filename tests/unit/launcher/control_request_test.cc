@@ -1,4 +1,4 @@
-#include "launcher/control_request.h"
+#include "launcher/control/control_request.h"
 
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/errands.h"
+#include "launcher/care/errands.h"
 
 #include <optional>
 #include <utility>

@@ -1,10 +1,10 @@
-#include "launcher/gpu_figures.h"
+#include "launcher/care/gpu_figures.h"
 
 #include <cstdlib>
 
 #include <doctest/doctest.h>
 
-#include "launcher/nvml.h"
+#include "launcher/care/nvml.h"
 
 using namespace dlaunch;
 

@@ -1,4 +1,4 @@
-#include "launcher/gpus.h"
+#include "launcher/placement/gpus.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // The discovery with real scripts.
-#include "launcher/host_discovery.h"
+#include "launcher/ssh/host_discovery.h"
 
 #include <signal.h>
 

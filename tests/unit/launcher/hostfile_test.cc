@@ -1,4 +1,4 @@
-#include "launcher/hostfile.h"
+#include "launcher/plan/hostfile.h"
 
 #include <random>
 

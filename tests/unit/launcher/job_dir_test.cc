@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/worker_evidence.h"
+#include "launcher/process/worker_evidence.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

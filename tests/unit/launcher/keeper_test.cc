@@ -1,4 +1,4 @@
-#include "launcher/keeper.h"
+#include "launcher/process/keeper.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // Joining equal lines of several ranks.
-#include "launcher/line_merger.h"
+#include "launcher/output/line_merger.h"
 
 #include <random>
 

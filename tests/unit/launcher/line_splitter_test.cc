@@ -1,5 +1,5 @@
 // Cutting a stream into the lines that are shown.
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
 
 #include <random>
 #include <utility>

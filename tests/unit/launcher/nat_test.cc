@@ -1,4 +1,4 @@
-#include "launcher/nat.h"
+#include "launcher/hosts/nat.h"
 
 #include <doctest/doctest.h>
 

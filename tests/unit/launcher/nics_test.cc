@@ -1,13 +1,13 @@
-#include "launcher/nics.h"
+#include "launcher/placement/nics.h"
 
 #include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
 
-#include "launcher/gpus.h"
-#include "launcher/pci.h"
-#include "launcher/topology.h"
+#include "launcher/placement/gpus.h"
+#include "launcher/placement/pci.h"
+#include "launcher/placement/topology.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

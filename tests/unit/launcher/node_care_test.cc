@@ -1,12 +1,12 @@
 // What is done to workers on their host, with a real process.
-#include "launcher/node_care.h"
+#include "launcher/care/node_care.h"
 
 #include <signal.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 
-#include "launcher/process_tree.h"
+#include "launcher/process/process_tree.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

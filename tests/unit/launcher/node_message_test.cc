@@ -1,4 +1,4 @@
-#include "launcher/node_message.h"
+#include "launcher/hosts/node_message.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The hub with real pipes: this test plays the workers and the reader of our output.
-#include "launcher/output_hub.h"
+#include "launcher/output/output_hub.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -15,9 +15,9 @@
 #include <doctest/doctest.h>
 
 #include "base/log.h"
-#include "launcher/line_merger.h"
-#include "launcher/line_splitter.h"
-#include "launcher/own_descriptor.h"
+#include "launcher/output/line_merger.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/own_descriptor.h"
 #include "tests/unit/launcher/put.h"
 #include "tests/unit/temp_folder.h"
 

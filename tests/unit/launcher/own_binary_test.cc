@@ -1,4 +1,4 @@
-#include "launcher/own_binary.h"
+#include "launcher/process/own_binary.h"
 
 #include <elf.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launcher/port_reservation.h"
+#include "launcher/process/port_reservation.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "launcher/process_tree.h"
+#include "launcher/process/process_tree.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
-#include "launcher/rank_news.h"
+#include "launcher/care/rank_news.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/node_message.h"
+#include "launcher/hosts/node_message.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;

@@ -1,5 +1,5 @@
 // The report as people and as programs read it.
-#include "launcher/report.h"
+#include "launcher/report/report.h"
 
 #include <algorithm>
 

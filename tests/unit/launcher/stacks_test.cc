@@ -1,4 +1,4 @@
-#include "launcher/stacks.h"
+#include "launcher/process/stacks.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 #include <doctest/doctest.h>
 
 #include "base/unique_fd.h"
-#include "launcher/spawn.h"
+#include "launcher/process/spawn.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

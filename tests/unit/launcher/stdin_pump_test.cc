@@ -1,4 +1,4 @@
-#include "launcher/stdin_pump.h"
+#include "launcher/output/stdin_pump.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
-#include "launcher/step_digest.h"
+#include "launcher/care/step_digest.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/node_message.h"
-#include "launcher/node_steps.h"
+#include "launcher/care/node_steps.h"
+#include "launcher/hosts/node_message.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;

@@ -1,4 +1,4 @@
-#include "launcher/topology.h"
+#include "launcher/placement/topology.h"
 
 #include <sched.h>
 #include <stdlib.h>

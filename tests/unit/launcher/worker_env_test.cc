@@ -1,10 +1,10 @@
-#include "launcher/worker_env.h"
+#include "launcher/process/worker_env.h"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include "launcher/oom.h"
+#include "launcher/process/oom.h"
 
 using namespace dlaunch;
 

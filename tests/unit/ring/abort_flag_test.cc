@@ -1,4 +1,4 @@
-#include "ring/abort_flag.h"
+#include "ring/call/abort_flag.h"
 
 #include <chrono>
 #include <future>

@@ -1,4 +1,4 @@
-#include "ring/arrivals.h"
+#include "ring/links/arrivals.h"
 
 #include <doctest/doctest.h>
 

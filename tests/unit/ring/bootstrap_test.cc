@@ -1,4 +1,4 @@
-#include "ring/bootstrap.h"
+#include "ring/links/bootstrap.h"
 
 #include <cmath>
 #include <map>

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "ring/reduce.h"
+#include "ring/kernels/reduce.h"
 #include "shm_world.h"
 #include "stream_world.h"
 

@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "process_world.h"
-#include "ring/spread.h"
+#include "ring/call/spread.h"
 
 using namespace dlaunch;
 

@@ -1,5 +1,5 @@
 // Watches of several ranks, some of them in processes that are killed.
-#include "ring/death_watch.h"
+#include "ring/links/death_watch.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // What came from the peers, from the one who writes it to the one who reads the file.
-#include "ring/flight_recorder.h"
+#include "ring/call/flight_recorder.h"
 
 #include <atomic>
 #include <fstream>

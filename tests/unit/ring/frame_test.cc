@@ -1,4 +1,4 @@
-#include "ring/frame.h"
+#include "ring/stream/frame.h"
 
 #include <array>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/inbox.h"
+#include "ring/stream/inbox.h"
 
 namespace dlaunch {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks on several hosts: the map of hosts, wire codecs, and collectives over shared memory and
 // sockets together.
-#include "ring/layered_plane.h"
+#include "ring/hosts/layered_plane.h"
 
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/reduce.h"
+#include "ring/kernels/reduce.h"
 #include "shm_world.h"
 #include "stream_world.h"
 

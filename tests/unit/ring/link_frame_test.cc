@@ -1,4 +1,4 @@
-#include "ring/link_frame.h"
+#include "ring/links/link_frame.h"
 
 #include <string>
 #include <vector>

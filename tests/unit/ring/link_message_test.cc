@@ -1,4 +1,4 @@
-#include "ring/link_message.h"
+#include "ring/links/link_message.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

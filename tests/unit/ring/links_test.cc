@@ -1,5 +1,5 @@
 // Control links of three ranks in one process, over socket pairs.
-#include "ring/links.h"
+#include "ring/links/links.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "ring/listener.h"
+#include "ring/links/listener.h"
 
 #include <net/if.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // Messages between ranks: matching, waiting, many at once, failures.
-#include "ring/messenger.h"
+#include "ring/stream/messenger.h"
 
 #include <cstring>
 #include <functional>

@@ -1,10 +1,10 @@
-#include "ring/plan_rules.h"
+#include "ring/plan/plan_rules.h"
 
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "ring/shm_memory.h"
+#include "ring/shm/shm_memory.h"
 
 using namespace dlaunch;
 

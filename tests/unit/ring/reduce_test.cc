@@ -1,4 +1,4 @@
-#include "ring/reduce.h"
+#include "ring/kernels/reduce.h"
 
 #include <array>
 #include <bit>
@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/plane.h"
-#include "ring/wire_codec.h"
+#include "ring/call/plane.h"
+#include "ring/kernels/wire_codec.h"
 
 using namespace dlaunch;
 

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "process_world.h"
-#include "ring/shm_memory.h"
-#include "ring/shm_regions.h"
+#include "ring/shm/shm_memory.h"
+#include "ring/shm/shm_regions.h"
 
 namespace dlaunch {
 namespace {

@@ -1,4 +1,4 @@
-#include "ring/schedule.h"
+#include "ring/plan/schedule.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "ring/shm_plane.h"
+#include "ring/shm/shm_plane.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/reduce.h"
+#include "ring/kernels/reduce.h"
 #include "shm_world.h"
 
 using namespace dlaunch;

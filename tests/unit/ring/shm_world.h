@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "ring/shm_memory.h"
-#include "ring/shm_regions.h"
+#include "ring/shm/shm_memory.h"
+#include "ring/shm/shm_regions.h"
 
 namespace dlaunch {
 

@@ -1,4 +1,4 @@
-#include "ring/socket_bundle.h"
+#include "ring/stream/socket_bundle.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

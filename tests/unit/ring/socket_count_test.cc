@@ -1,4 +1,4 @@
-#include "ring/socket_count.h"
+#include "ring/stream/socket_count.h"
 
 #include <functional>
 #include <random>

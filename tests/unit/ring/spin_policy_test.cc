@@ -1,4 +1,4 @@
-#include "ring/spin_policy.h"
+#include "ring/stream/spin_policy.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "ring/frame.h"
+#include "ring/stream/frame.h"
 #include "stream_world.h"
 
 namespace dlaunch {

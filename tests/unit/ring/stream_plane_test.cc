@@ -1,4 +1,4 @@
-#include "ring/stream_plane.h"
+#include "ring/stream/stream_plane.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "ring/reduce.h"
+#include "ring/kernels/reduce.h"
 #include "stream_world.h"
 
 namespace dlaunch {

@@ -13,8 +13,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/messenger.h"
-#include "ring/stream_plane.h"
+#include "ring/stream/messenger.h"
+#include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
 

@@ -1,0 +1,43 @@
+// ControlServer: a socket in the job's private folder at which programs of the same user ask one
+// question each: they send a request, shut down their writing side, and read the answer to its end.
+// An asio shell; one thread, the loop's. Who does not finish its request, or does not read, within
+// 5 s is dropped, and so is who comes while 32 others are there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/process/unix_acceptor.h"
+
+namespace dlaunch {
+
+class ControlServer {
+ public:
+  // May be called later, but in the loop; or never, which drops the one who asked.
+  using Reply = std::function<void(const std::string& answer)>;
+  using Handler = std::function<void(const std::string& request, Reply reply)>;
+  static Result<std::unique_ptr<ControlServer>> open(asio::io_context& loop,
+                                                     const std::string& path,
+                                                     std::size_t max_request, Handler handler);
+
+ private:
+  class Session;
+  using Socket = asio::posix::stream_descriptor;
+
+  ControlServer(asio::io_context& loop, std::size_t max_request, Handler handler);
+  void let_in(UniqueFd fd, const ucred& peer);
+
+  asio::io_context& loop_;
+  std::unique_ptr<UnixAcceptor> acceptor_;
+  const std::size_t max_request_;
+  const Handler handler_;
+  std::shared_ptr<int> sessions_ = std::make_shared<int>(0);
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,71 @@
+// NodeLinks: the leading dlaunch's connections to those of other hosts: keeps the beat, measures
+// where their clocks stand, turns frames into messages. An asio shell; one thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "launcher/hosts/host_clock.h"
+#include "launcher/hosts/node_message.h"
+#include "rendezvous/store_server.h"
+
+namespace dlaunch {
+
+class NodeLinks {
+ public:
+  using Link = NodeListener::Link;
+  struct Listener {
+    std::function<void(Link)> opened;
+    // Times in it are by our clock, with an error of clock_error().
+    std::function<void(Link, const NodeMessage&)> message;
+    std::function<void(Link)> closed;  // also where it was silent for a lease
+    std::function<void()> beat;        // every kBeat
+  };
+  NodeLinks(asio::io_context& loop, Listener listener);
+
+  // For the store that serves the other hosts, which must outlive it.
+  NodeListener for_store();
+  void serve(StoreServer& store) { store_ = &store; }
+  // The beat begins.
+  void start() { beat(); }
+  void stop() { timer_.cancel(); }
+
+  void send(Link link, const NodeMessage& message);
+  // Once what was sent is out.
+  void close(Link link) { store_->close(link); }
+  void close_all();
+  // It is one of the job's: its clock is asked for from now on, at first several times in a row.
+  void watch_clock(Link link);
+
+  bool is_open(Link link) const { return links_.contains(link); }
+  const std::string& address(Link link) const { return links_.at(link).address; }
+  // Two beats are not missing.
+  bool is_heard(Link link) const;
+  // Of the times in its messages.
+  std::optional<Duration> clock_error(Link link) const;
+
+ private:
+  struct Connection {
+    std::string address;
+    TimePoint opened, heard;
+    HostClock clock;
+    bool timed = false;
+    int quick_pings = 0;  // that are still to be sent
+  };
+  void message(Link link, std::string_view frame);
+  void on(Link link, const NodePong& pong);
+  void beat();
+
+  const Listener listener_;
+  StoreServer* store_ = nullptr;
+  std::map<Link, Connection> links_;
+  TimePoint due_ = kNever;  // the next beat
+  asio::steady_timer timer_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,107 @@
+#include "launcher/output/output_printer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+namespace {
+
+constexpr const char* kColors[] = {"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m",
+                                   "\x1b[34m", "\x1b[31m", "\x1b[96m", "\x1b[93m"};
+constexpr const char* kPlain = "\x1b[0m";
+
+// Wall clock, because people compare it with other logs.
+std::string wall_clock(TimePoint at) {
+  using namespace std::chrono;
+  const auto wall = system_clock::now() - duration_cast<system_clock::duration>(steady_now() - at);
+  const auto ms = duration_cast<milliseconds>(wall.time_since_epoch()).count();
+  const std::time_t seconds = ms / 1000;
+  tm local{};
+  ::localtime_r(&seconds, &local);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} ", local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                     ms % 1000);
+}
+
+}  // namespace
+
+OutputPrinter::OutputPrinter(const Plan& plan, OutputSink& sink)
+    : plan_(plan.output),
+      host_(plan.output.host_prefix ? plan.host + ":" : ""),
+      sink_(sink),
+      color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)) {}
+
+std::string OutputPrinter::make_prefix(const std::string& ranks, int color) const {
+  const std::string text = "[" + host_ + ranks + "]";
+  if (!color_) return text + " ";
+  return kColors[static_cast<std::size_t>(color) % std::size(kColors)] + text + kPlain + " ";
+}
+
+const std::string& OutputPrinter::prefix_of(int rank) {
+  const auto index = static_cast<std::size_t>(rank + 1);
+  if (prefixes_.size() <= index) prefixes_.resize(index + 1);
+  if (prefixes_[index].empty()) {
+    prefixes_[index] = make_prefix(rank < 0 ? "spare" : std::to_string(rank), std::max(rank, 0));
+  }
+  return prefixes_[index];
+}
+
+void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bool continued) {
+  if (sink_.gone()) return;
+  if (open_ == rank) {
+    sink_.append(line);
+    open_.reset();
+  } else {
+    put(prefix_of(rank), read_at, line);
+  }
+  end_line(line, continued);
+}
+
+void OutputPrinter::print(const RankSet& ranks, TimePoint read_at, std::string_view line) {
+  if (sink_.gone()) return;
+  put(make_prefix(format_rank_set(ranks), *ranks.begin()), read_at, line);
+  end_line(line, false);
+}
+
+void OutputPrinter::print_unfinished(int rank, TimePoint read_at, std::string_view text) {
+  if (sink_.gone()) return;
+  if (open_ == rank) {
+    sink_.append(text);
+  } else {
+    put(prefix_of(rank), read_at, text);
+    open_ = rank;
+  }
+}
+
+void OutputPrinter::end_unfinished() {
+  if (!open_) return;
+  if (color_) sink_.append(kPlain);
+  sink_.append('\n');
+  open_.reset();
+}
+
+const std::string& OutputPrinter::time_stamp(TimePoint read_at) {
+  if (stamp_.empty() || read_at != stamped_) stamp_ = wall_clock(read_at);
+  stamped_ = read_at;
+  return stamp_;
+}
+
+void OutputPrinter::put(const std::string& prefix, TimePoint read_at, std::string_view line) {
+  end_unfinished();
+  if (plan_.timestamps) sink_.append(time_stamp(read_at));
+  sink_.append(prefix);
+  sink_.append(line);
+}
+
+void OutputPrinter::end_line(std::string_view line, bool continued) {
+  if (continued) sink_.append(kContinuedMark);
+  // A worker's colour must not run on into what others say.
+  if (color_ && line.find('\x1b') != std::string_view::npos) sink_.append(kPlain);
+  sink_.append('\n');
+}
+
+}  // namespace dlaunch

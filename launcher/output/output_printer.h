@@ -1,0 +1,58 @@
+// OutputPrinter: how a worker's line looks on one of our outputs: time stamp, prefix, colour.
+//   2026-11-21 14:03:07.123 [3] text
+//   [host:0-7] text that eight ranks have said
+//   [3] the first MiB of a very long line …
+// A line that is not finished yet stays open: what the same rank says next goes on with it, whoever
+// else speaks ends it first.
+// It appends to the sink and does not flush it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rank_set.h"
+#include "launcher/output/output_sink.h"
+#include "launcher/plan/plan.h"
+
+namespace dlaunch {
+
+// Behind each piece but the last of a line that is too long to be shown whole.
+inline constexpr std::string_view kContinuedMark = " …";
+
+class OutputPrinter {
+ public:
+  // Both must outlive the printer. Colours only if the plan has them and the sink is a terminal, or
+  // leads to one.
+  OutputPrinter(const Plan& plan, OutputSink& sink);
+
+  // `read_at`: when the line was read from the worker.
+  void print(int rank, TimePoint read_at, std::string_view line, bool continued);
+  void print(const RankSet& ranks, TimePoint read_at, std::string_view line);
+  // The beginning of a line of this rank.
+  void print_unfinished(int rank, TimePoint read_at, std::string_view text);
+  // Before somebody else appends to the sink.
+  void end_unfinished();
+  // The user has typed a line, which ends where the next one begins.
+  void typed() { open_.reset(); }
+
+ private:
+  std::string make_prefix(const std::string& ranks, int color) const;
+  const std::string& prefix_of(int rank);
+  void put(const std::string& prefix, TimePoint read_at, std::string_view line);
+  void end_line(std::string_view line, bool continued);
+  const std::string& time_stamp(TimePoint read_at);
+
+  const OutputPlan& plan_;
+  const std::string host_;
+  OutputSink& sink_;
+  const bool color_;
+  std::vector<std::string> prefixes_;  // by rank
+  std::optional<int> open_;            // the rank of an unfinished line at the end of the sink
+  TimePoint stamped_{};
+  std::string stamp_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,82 @@
+// WorkerStream: the reading end of one worker's stdout or stderr, with what belongs to it: the log
+// file, the line splitter, and for stderr the tail that the report quotes. It has no buffer of its
+// own beyond the unfinished line, so that hundreds of workers cost little.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/output/line_splitter.h"
+
+namespace dlaunch {
+
+// The last few KiB of a stream.
+class StreamTail {
+ public:
+  void append(std::string_view bytes);
+  // Its last lines, oldest first, at most `most`; of a progress bar only the last state.
+  std::vector<std::string> lines(std::size_t most) const;
+
+ private:
+  static constexpr std::size_t kKept = 8 << 10;
+  std::string text_;
+  bool cut_ = false;  // text_ does not begin where the stream began
+};
+
+class WorkerStream {
+ public:
+  static constexpr std::size_t kDefaultPipe = 64 << 10;  // what the kernel gives unasked
+
+  WorkerStream(asio::io_context& loop, int slot, int its_rank, bool error)
+      : rank(its_rank), slot_(slot), error_(error), pipe_(loop) {}
+
+  int slot() const { return slot_; }
+  bool error() const { return error_; }  // stderr, not stdout
+  bool is_open() const { return pipe_.is_open(); }
+
+  // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
+  // end.
+  Result<UniqueFd> open_pipe(std::size_t pipe_bytes);
+  // Reads from that end of a pipe instead.
+  Result<void> adopt(UniqueFd reading);
+  // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
+  Result<void> open_log(const std::string& folder, int round);
+  void close();
+
+  // read(2) without waiting: < 0 with errno where nothing is there, 0 at the end.
+  long read(char* buffer, std::size_t size);
+  // Bytes that the pipe holds now.
+  std::size_t held();
+  // `handler(error_code)` when there is something to read.
+  template <class Handler>
+  void wait(Handler handler) {
+    pipe_.async_wait(asio::posix::stream_descriptor::wait_read, std::move(handler));
+  }
+
+  // Into the log file, if there is one. When that fails, the file is given up and told as an Error.
+  Result<void> write_log(std::string_view bytes);
+
+  int rank;                         // -1: a spare
+  bool shown = false;               // on our own output
+  bool reaped = false;              // the worker has ended; who still writes is nobody we wait for
+  std::function<void()> passed_on;  // not a worker's: called at the end
+  LineSplitter lines;
+  StreamTail tail;
+
+ private:
+  const int slot_;
+  const bool error_;
+  asio::posix::stream_descriptor pipe_;
+  UniqueFd log_;
+  std::string log_path_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,229 @@
+#include "launcher/process/processes.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/exit_code.h"
+#include "elastic/job_core.h"
+#include "launcher/process/process_tree.h"
+#include "launcher/process/worker_evidence.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kTailLines = 20;
+
+}  // namespace
+
+Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
+                     const std::set<pid_t>& helpers, int slots, Listener listener)
+    : loop_(loop),
+      hub_(hub),
+      starter_(starter),
+      helpers_(helpers),
+      listener_(std::move(listener)),
+      children_(loop),
+      oom_before_(read_oom_counter()),
+      processes_(static_cast<std::size_t>(slots)) {
+  asio::error_code ec;
+  children_.add(SIGCHLD, ec);
+  watch_orphans();
+}
+
+bool Processes::running(Slot slot) const {
+  const auto& process = processes_[static_cast<std::size_t>(slot)];
+  return process && process->running;
+}
+
+pid_t Processes::pid(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->pid; }
+
+const std::string& Processes::gpus(Slot slot) const {
+  return processes_[static_cast<std::size_t>(slot)]->gpus;
+}
+
+pid_t Processes::program_pid(Slot slot) const {
+  const Process& process = *processes_[static_cast<std::size_t>(slot)];
+  return process.program_pid > 0 ? process.program_pid : process.pid;
+}
+
+const WorkerPlace& Processes::place(Slot slot) const {
+  return processes_[static_cast<std::size_t>(slot)]->place;
+}
+
+std::vector<Slot> Processes::running_slots() const {
+  std::vector<Slot> found;
+  for (Slot slot = 0; slot < static_cast<Slot>(processes_.size()); ++slot) {
+    if (running(slot)) found.push_back(slot);
+  }
+  return found;
+}
+
+std::vector<Slot> Processes::members() const {
+  auto found = running_slots();
+  std::erase_if(found, [this](Slot slot) { return place(slot).rank < 0; });
+  return found;
+}
+
+// Of those that run.
+template <class Pred>
+std::optional<Slot> Processes::find(Pred is_meant) const {
+  for (const Slot slot : running_slots()) {
+    if (is_meant(*processes_[static_cast<std::size_t>(slot)])) return slot;
+  }
+  return std::nullopt;
+}
+
+std::optional<Slot> Processes::slot_of_worker(int worker) const {
+  return find([=](const Process& process) { return process.place.worker == worker; });
+}
+
+std::optional<Slot> Processes::slot_of_rank(int rank) const {
+  return find([=](const Process& process) { return process.place.rank == rank; });
+}
+
+SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
+  auto stdio = hub_.open_worker(place.round, slot, place.rank);
+  if (!stdio) return {Stage::stdio, stdio.error().os_errno, stdio.error().what};
+  auto process = std::make_unique<Process>(loop_);
+  process->started = steady_now();
+  process->place = place;
+  Spawned spawned;
+  const auto error = starter_.start(place, *stdio, spawned);
+  if (error.stage != Stage::none) return error;
+  process->pid = spawned.pid;
+  process->gpus = std::move(spawned.gpus);
+  process->running = true;
+  asio::error_code ec;
+  process->exited.assign(spawned.pidfd.release(), ec);
+  processes_[static_cast<std::size_t>(slot)] = std::move(process);
+  watch(slot);
+  return {};
+}
+
+void Processes::move(Slot slot, int rank, int round, std::string round_dir) {
+  at(slot).waits = false;
+  at(slot).place.round = round;
+  at(slot).place.rank = rank;
+  at(slot).place.round_dir = std::move(round_dir);
+  hub_.set_rank(slot, rank);
+}
+
+void Processes::watch(Slot slot) {
+  at(slot).exited.async_wait(asio::posix::stream_descriptor::wait_read,
+                             [this, slot, pid = at(slot).pid](asio::error_code ec) {
+                               if (ec || at(slot).pid != pid || !at(slot).running) return;
+                               if (!reap(slot)) watch(slot);
+                             });
+}
+
+void Processes::reap_if_ended(Slot slot) {
+  if (running(slot)) (void)reap(slot);
+}
+
+// False: it has not ended.
+bool Processes::reap(Slot slot) {
+  Process& process = at(slot);
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(process.pid);
+  if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+    return false;
+  }
+  // While its zombie keeps the number of the group from others.
+  ::kill(-process.pid, SIGKILL);
+  ::waitid(P_PID, id, &info, WEXITED | WNOHANG);
+  process.running = false;
+  asio::error_code ec;
+  process.exited.close(ec);
+  hub_.worker_ended(slot);
+  reap_orphans();
+  if (info.si_code == CLD_EXITED && info.si_status == kExitNotFound) {
+    if (const auto error = starter_.failure_of(process.place)) {
+      listener_.never_ran(slot, *error);
+      return true;
+    }
+  }
+  listener_.ended(slot, describe_end(slot, info));
+  return true;
+}
+
+WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
+  const Process& process = at(slot);
+  WorkerEnd end;
+  end.rank = process.place.rank;
+  end.local_rank = slot;
+  end.pid = process.pid;
+  end.started = process.started;
+  end.ended = steady_now();
+  end.signal_we_sent = process.signal_sent;
+  end.hung = process.hung;
+  note_wait_status(end, info);
+  end.by_chaos = process.by_chaos && end.signal == SIGKILL;
+  if (end.signal == 0 && end.exit_code == 0) return end;
+  note_out_of_memory(end, oom_before_);
+  note_left_files(end, process.place);
+  // What it had heard of others before somebody killed it explains nothing.
+  if (end.signal == SIGKILL) end.peer_lost = -1;
+  end.stderr_tail = hub_.stderr_tail(slot, kTailLines);
+  return end;
+}
+
+void Processes::signal(Slot slot, int number) {
+  Process& process = at(slot);
+  if (!process.running) return;
+  if (number == SIGKILL || ends_the_job(number)) process.signal_sent = number;
+  if (number == SIGKILL) kill_descendants_of(process.pid);
+  // Just forked, it may not lead its group yet.
+  if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);
+}
+
+void Processes::kill_leftovers() {
+  if (running_slots().empty() && helpers_.empty()) return static_cast<void>(kill_descendants());
+  // What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
+  // looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
+  // thread, slow to end.
+  for (const pid_t child : children()) {
+    if (stays(child)) continue;
+    auto tree = descendants_of(child);
+    tree.push_back(child);  // last: until then it is their ancestor
+    for (const pid_t pid : tree) kill_leftover(pid);
+  }
+}
+
+// Whose it was stands in its environment, wherever it has moved.
+void Processes::kill_leftover(pid_t pid) {
+  const auto worker = environment_of(pid, "DLAUNCH_WORKER");
+  if (!worker) return;
+  const bool runs = find([&](const Process& process) {
+                      return std::to_string(process.place.worker) == *worker;
+                    }).has_value();
+  if (!runs) ::kill(pid, SIGKILL);
+}
+
+bool Processes::stays(pid_t child) const {
+  return helpers_.contains(child) ||
+         find([=](const Process& process) { return process.pid == child; }).has_value();
+}
+
+// Orphans of workers come back to us, the subreaper, and are ours to reap.
+void Processes::watch_orphans() {
+  children_.async_wait([this](asio::error_code error, int) {
+    if (error) return;
+    reap_orphans();
+    listener_.child_changed();
+    watch_orphans();
+  });
+}
+
+void Processes::reap_orphans() {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    if (stays(info.si_pid)) return;  // its pidfd tells, and then we are called again
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+    info = {};
+  }
+}
+
+}  // namespace dlaunch

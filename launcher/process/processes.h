@@ -1,0 +1,108 @@
+// Processes: the worker processes of this node. Starts them, learns of their end by pidfd, reaps
+// them and says how they ended; signals them, and kills what they leave behind. Orphans that come
+// back to this process, a subreaper, are reaped, too. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
+
+#include "elastic/agent_core.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/process/oom.h"
+#include "launcher/process/worker_starter.h"
+#include "launcher/report/report.h"
+
+namespace dlaunch {
+
+class Processes {
+ public:
+  struct Listener {
+    std::function<void(Slot, const WorkerEnd&)> ended;
+    // A child was stopped or continued, or has ended.
+    std::function<void()> child_changed;
+    // It was started, but ended before it came to run its program.
+    std::function<void(Slot, const SpawnError&)> never_ran;
+  };
+  // All but the numbers must outlive this object.
+  // helpers: children that are no workers and are left to whoever started them.
+  Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
+            const std::set<pid_t>& helpers, int slots, Listener listener);
+
+  // stage == none on success.
+  SpawnError start(Slot slot, const WorkerPlace& place);
+  // The worker's place from now on: of a later round.
+  void move(Slot slot, int rank, int round, std::string round_dir);
+  // To its process group; SIGKILL to all its descendants.
+  void signal(Slot slot, int number);
+  // Reaps it at once if it has ended already, which calls the listener.
+  void reap_if_ended(Slot slot);
+  // SIGKILL for what workers that have ended left behind. Where no child is to stay, blocks until
+  // it is gone, but for no more than 2 s.
+  void kill_leftovers();
+
+  bool running(Slot slot) const;
+  pid_t pid(Slot slot) const;
+  TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
+  // The process that has linked libdlring, if one has told: the worker itself, or one below it.
+  pid_t program_pid(Slot slot) const;
+  // CUDA_VISIBLE_DEVICES, as it was given to it.
+  const std::string& gpus(Slot slot) const;
+  void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
+  // It waits for its next round, in which move() puts it.
+  bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
+  void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
+  // Why the worker is about to be killed; stands in what is told of its end.
+  void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
+  // --chaos is about to kill it; so does this.
+  void note_chaos(Slot slot) { at(slot).by_chaos = true; }
+  const WorkerPlace& place(Slot slot) const;
+  // Of those that run:
+  std::vector<Slot> running_slots() const;
+  std::vector<Slot> members() const;  // that have a rank
+  std::optional<Slot> slot_of_worker(int worker) const;
+  std::optional<Slot> slot_of_rank(int rank) const;
+
+ private:
+  struct Process {
+    explicit Process(asio::io_context& loop) : exited(loop) {}
+    pid_t pid = -1;
+    pid_t program_pid = -1;
+    std::string hung;
+    bool by_chaos = false;
+    asio::posix::stream_descriptor exited;  // the pidfd
+    TimePoint started{};
+    int signal_sent = 0;
+    bool running = false;
+    bool waits = false;
+    WorkerPlace place;
+    std::string gpus;
+  };
+  void watch(Slot slot);
+  bool reap(Slot slot);
+  void watch_orphans();
+  void reap_orphans();
+  template <class Pred>
+  std::optional<Slot> find(Pred is_meant) const;
+  bool stays(pid_t child) const;
+  void kill_leftover(pid_t pid);
+  WorkerEnd describe_end(Slot slot, const siginfo_t& info);
+  Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
+
+  asio::io_context& loop_;
+  OutputHub& hub_;
+  WorkerStarter& starter_;
+  const std::set<pid_t>& helpers_;
+  Listener listener_;
+  asio::signal_set children_;
+  OomCounter oom_before_;
+  std::vector<std::unique_ptr<Process>> processes_;  // by slot; null: never used
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,187 @@
+#include "launcher/process/worker_env.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace dlaunch {
+namespace {
+
+// Left by an enclosing launcher: a worker's MPI would try to join that job, or pin itself to that
+// launcher's one core.
+constexpr std::array kStalePrefixes = {"PMI_",
+                                       "PMIX_",
+                                       "PMI2_",
+                                       "OMPI_",
+                                       "PRTE_",
+                                       "HYDRA_",
+                                       "HYDI_",
+                                       "SLURM_CPU_BIND",
+                                       "SLURM_MEM_BIND",
+                                       "HOROVOD_",
+                                       "TORCHELASTIC_",
+                                       "DLAUNCH_AGENT",
+                                       "DLAUNCH_WORKER",
+                                       "DLAUNCH_RDZV",
+                                       "DLAUNCH_ROUND",
+                                       "DLAUNCH_ROUND_DIR",
+                                       "DLAUNCH_SECRET_FILE",
+                                       "DLAUNCH_JOB_ID",
+                                       "DLAUNCH_LOCAL_CORES"};
+constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
+                                    "SLURM_LOCALID"};
+// Settings a user of those launchers may well have made for the workers themselves.
+constexpr std::array kKeptPrefixes = {"OMPI_MCA_", "HOROVOD_FUSION", "HOROVOD_CYCLE", "HOROVOD_LOG",
+                                      "HOROVOD_TIMELINE"};
+
+template <std::size_t N>
+bool begins_with_any(std::string_view name, const std::array<const char*, N>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+bool stale(std::string_view name) {
+  if (begins_with_any(name, kKeptPrefixes)) return false;
+  return begins_with_any(name, kStalePrefixes) ||
+         std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end();
+}
+
+std::string expand(const std::string& text, const Plan& plan, const WorkerPlace& place) {
+  const std::pair<std::string_view, std::string> macros[] = {
+      {"${rank}", std::to_string(place.rank)},
+      {"${local_rank}", std::to_string(place.local_rank)},
+      {"${world_size}", std::to_string(place.size)},
+      {"${local_world_size}", std::to_string(place.local_size)},
+      {"${node_rank}", std::to_string(place.node_rank)},
+      {"${host}", plan.host},
+      {"${job_id}", plan.job_id}};
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text.compare(at, 8, "${round}") == 0) {
+      out += std::to_string(place.round);
+      at += 8;
+      continue;
+    }
+    const auto* macro = std::find_if(std::begin(macros), std::end(macros), [&](const auto& m) {
+      return text.compare(at, m.first.size(), m.first) == 0;
+    });
+    if (macro == std::end(macros)) {
+      out += text[at++];
+    } else {
+      out += macro->second;
+      at += macro->first.size();
+    }
+  }
+  return out;
+}
+
+using Variables = std::map<std::string, std::string>;
+
+// A spare has none yet, and must not take one that an enclosing launcher has left.
+void set_rank(Variables& env, const char* name, int rank) {
+  if (rank < 0)
+    env.erase(name);
+  else
+    env[name] = std::to_string(rank);
+}
+
+using Names = std::initializer_list<const char*>;
+
+void set_numbers(Variables& env, Names names, int rank) {
+  for (const char* name : names) set_rank(env, name, rank);
+}
+
+void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
+  set_numbers(env, {"RANK", "ROLE_RANK"}, place.rank);
+  set_numbers(env, {"LOCAL_RANK"}, place.local_rank);
+  set_numbers(env, {"WORLD_SIZE", "ROLE_WORLD_SIZE"}, place.size);
+  set_numbers(env, {"LOCAL_WORLD_SIZE"}, place.local_size);
+  set_numbers(env, {"GROUP_RANK", "NODE_RANK"}, place.node_rank);
+  set_numbers(env, {"GROUP_WORLD_SIZE"}, place.nodes);
+  env["ROLE_NAME"] = "default";
+  env["MASTER_ADDR"] = place.master_addr;
+  env["MASTER_PORT"] = std::to_string(place.master_port);
+  env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.round - 1);
+  env["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(plan.max_restarts.restarts);
+  env["TORCHELASTIC_RUN_ID"] = plan.job_id;
+  // MASTER_PORT is the workers' own: their rank 0 serves the store there.
+  env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  env["TORCHELASTIC_ERROR_FILE"] = place.error_file;
+  env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+}
+
+// What scripts of other worlds read to learn their place. PMI_* is not among it: a linked MPI
+// library would take that as an invitation to join a job that does not exist.
+void set_other_worlds(Variables& env, const WorkerPlace& place) {
+  set_numbers(env, {"OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"}, place.rank);
+  set_numbers(env,
+              {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "HOROVOD_LOCAL_RANK"},
+              place.local_rank);
+  set_numbers(env, {"OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"}, place.size);
+  set_numbers(env, {"OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"}, place.local_size);
+  set_numbers(env, {"HOROVOD_CROSS_RANK"}, place.node_rank);
+  set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
+}
+
+// And not an address or a network.
+bool names_interface(const std::string& text) {
+  const bool address = text.find_first_of(":/") != std::string::npos ||
+                       text.find_first_not_of("0123456789.") == std::string::npos;
+  return !text.empty() && !address;
+}
+
+// Where NCCL is to look for other hosts. An address tells it nothing, but a name does; a user's own
+// choice stands. Alike for all ranks of a host: NCCL puts what they see into one picture of it.
+void set_nics(Variables& env, const Plan& plan) {
+  if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
+  if (!plan.hcas.empty()) env.emplace("NCCL_IB_HCA", "=" + plan.hcas);
+}
+
+void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
+  env["DLAUNCH_JOB_ID"] = plan.job_id;
+  env["DLAUNCH_ROUND"] = std::to_string(place.round);
+  env["DLAUNCH_AGENT"] = place.agent_socket;
+  env["DLAUNCH_WORKER"] = std::to_string(place.worker);
+  env["DLAUNCH_RDZV"] = place.store_url;
+  if (!place.secret_file.empty()) env["DLAUNCH_SECRET_FILE"] = place.secret_file;
+  env["DLAUNCH_ROUND_DIR"] = place.round_dir;
+  env["DLAUNCH_TRANSPORT"] = plan.transport;
+  if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
+  if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
+  env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever word the user's own has
+  if (!plan.gpus.empty() && place.local_rank >= 0) {
+    const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
+    env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
+  }
+  set_nics(env, plan);
+  env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
+  if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
+  env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
+                                            const std::vector<std::string>& inherited) {
+  Variables env;
+  for (const auto& item : inherited) {
+    const auto equals = item.find('=');
+    if (equals == std::string::npos || stale(item.substr(0, equals))) continue;
+    env[item.substr(0, equals)] = item.substr(equals + 1);
+  }
+  set_torchrun(env, plan, place);
+  set_other_worlds(env, place);
+  set_own(env, plan, place);
+  for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
+  std::vector<std::string> out;
+  for (const auto& [name, value] : env) out.push_back(name + "=" + value);
+  return out;
+}
+
+std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place) {
+  std::vector<std::string> argv;
+  for (const auto& word : plan.argv) argv.push_back(expand(word, plan, place));
+  return argv;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,40 @@
+// What a worker sees: its environment and arguments. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+
+namespace dlaunch {
+
+// What the agent knows beyond the Plan when it starts a worker.
+struct WorkerPlace {
+  int round = 1;       // from 1
+  int rank = 0;        // -1: a spare, which will be told
+  int size = 1;        // of the round
+  int local_rank = 0;  // among those of this node; -1: a spare
+  int local_size = 1;
+  int node_rank = 0;  // among the nodes that have members
+  int nodes = 1;
+  int worker = 0;  // this process among all of the job: never used again
+  std::string master_addr;
+  int master_port = 0;
+  int usable_cores = 1;   // of the whole node
+  std::string store_url;  // "tcp://127.0.0.1:40000"
+  std::string secret_file;
+  std::string agent_socket;
+  std::string round_dir;   // private folder of this round
+  std::string error_file;  // TORCHELASTIC_ERROR_FILE
+};
+
+// `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would
+// mislead the worker are left out, torchrun's and our own are set, and --env comes last.
+std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
+                                            const std::vector<std::string>& inherited);
+
+// plan.argv with ${rank}, ${local_rank}, ${world_size}, ${local_world_size}, ${node_rank}, ${host},
+// ${job_id} and ${round} filled in. Anything else in ${…} stays as it is.
+std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
+
+}  // namespace dlaunch

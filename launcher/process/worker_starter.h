@@ -1,0 +1,54 @@
+// Starts the workers of a Plan, one call each: arguments, environment, placement and descriptors
+// come together here.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/output/output_hub.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/keeper.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/worker_env.h"
+
+namespace dlaunch {
+
+class WorkerStarter {
+ public:
+  // Raises our own limit of open files, because each worker takes several; workers get the old one
+  // back. `plan` must outlive the starter. Error: the hard limit is too low for that many workers.
+  static Result<WorkerStarter> make(const Plan& plan, const OriginalSignals& original);
+
+  // Why no worker of that plan could be started here, where that can be told beforehand; stage ==
+  // none: nothing is known against it.
+  static SpawnError foresee_failure(const Plan& plan);
+
+  // Starts the worker, `place.worker` 1 in such a way that it is known at once whether its program
+  // could be run, before others are started in vain. The descriptors in `stdio` may be closed
+  // afterwards. stage == none on success; even then a worker may turn out not to have come as far
+  // as its program.
+  SpawnError start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio, Spawned& worker);
+
+  // Why a worker that start() had started ended before its program ran; none if it did run. To be
+  // asked once it was reaped.
+  std::optional<SpawnError> failure_of(const WorkerPlace& place);
+
+ private:
+  explicit WorkerStarter(const Plan& plan);
+  SpawnRequest request_for(const WorkerPlace& place) const;
+  Result<std::string> resolve(const std::string& program, const std::vector<std::string>& env);
+
+  const Plan* plan_;
+  rlimit open_files_{};
+  bool ignore_hangup_ = false;
+  std::vector<std::string> inherited_;
+  std::map<std::string, std::string> programs_;  // by argv[0]: where it was found
+  UniqueFd failures_reading_, failures_writing_;
+  std::map<int, SpawnFailure> failures_;  // by worker
+};
+
+}  // namespace dlaunch

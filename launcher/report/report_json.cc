@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/report/report.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+const char* name(JobEnd end) {
+  static constexpr const char* kNames[] = {"succeeded",    "worker_failed", "given_up",
+                                           "spawn_failed", "interrupted",   "timed_out",
+                                           "setup_failed"};
+  return kNames[static_cast<int>(end)];
+}
+
+const char* name(Stage stage) {
+  static constexpr const char* kNames[] = {"none", "fork", "chdir", "bind", "stdio", "exec"};
+  return kNames[static_cast<int>(stage)];
+}
+
+// libdlring's last ones; times are those before the worker's end.
+json last_operations(const WorkerEnd& worker) {
+  constexpr std::size_t kMost = 8;
+  static constexpr const char* kStates[] = {"", "running", "done", "failed"};
+  json list = json::array();
+  const auto& flight = worker.flight;
+  for (std::size_t i = flight.size() - std::min(flight.size(), kMost); i < flight.size(); ++i) {
+    json entry = {{"operation", flight[i].what},
+                  {"state", kStates[static_cast<int>(flight[i].state)]},
+                  {"started_before_s", seconds(worker.ended - flight[i].started)}};
+    if (flight[i].state != FlightState::running) {
+      entry["ended_before_s"] = seconds(worker.ended - flight[i].ended);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
+  json out = {{"role", role},
+              {"rank", worker.rank},
+              {"local_rank", worker.local_rank},
+              {"host", worker.host.empty() ? facts.host : worker.host},
+              {"pid", worker.pid},
+              {"ended_ns", (worker.ended - facts.started).count()},
+              {"ran_s", seconds(worker.ended - worker.started)}};
+  if (worker.signal != 0) {
+    out["signal"] = worker.signal;
+    out["signal_name"] = describe_signal(worker.signal);
+    out["core_dumped"] = worker.core_dumped;
+  } else {
+    out["exit_code"] = worker.exit_code;
+  }
+  if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
+  if (worker.clock_error > Duration::zero()) out["clock_error_s"] = seconds(worker.clock_error);
+  if (worker.by_chaos) out["by_chaos"] = true;
+  if (!worker.hung.empty()) out["hung"] = worker.hung;
+  if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
+  if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
+  if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);
+  if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
+  if (!worker.error_file.empty()) {
+    const auto parsed = json::parse(worker.error_file, nullptr, false);
+    out["error"] = parsed.is_discarded() ? json(worker.error_file) : parsed;
+  }
+  return out;
+}
+
+const char* role_of(const Verdict& verdict, std::size_t worker) {
+  auto is_in = [&](const std::vector<std::size_t>& group) {
+    return std::find(group.begin(), group.end(), worker) != group.end();
+  };
+  if (is_in(verdict.own_failures)) return "failed_later";
+  if (is_in(verdict.consequences)) return "consequence";
+  if (is_in(verdict.stopped)) return "stopped";
+  return "succeeded";
+}
+
+}  // namespace
+
+std::string render_json(const JobFacts& facts, const Verdict& verdict) {
+  json out = {{"job_id", facts.job_id},
+              {"host", facts.host},
+              {"program", facts.program},
+              {"nproc", facts.nproc},
+              {"end", name(facts.end)},
+              {"exit_code", verdict.exit_code},
+              {"round", facts.round},
+              {"restarts_used", facts.restarts_used},
+              {"max_restarts", facts.max_restarts},
+              {"ran_s", seconds(facts.ended - facts.started)}};
+  if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
+  if (!facts.failed_what.empty()) {
+    out["start_failure"] = {{"rank", facts.failed_rank},
+                            {"stage", name(facts.failed_stage)},
+                            {"errno", facts.failed_errno},
+                            {"what", facts.failed_what}};
+  }
+  if (!facts.still_running.empty()) out["left_behind"] = facts.still_running;
+  const auto text = render_text(facts, verdict, false);
+  if (!text.empty()) {
+    out["summary"] = text.front();
+    out["text"] = text;
+  }
+  if (verdict.left_early >= 0) out["left_early"] = verdict.left_early;
+  if (verdict.lost_unseen >= 0) out["lost_unseen"] = verdict.lost_unseen;
+  if (verdict.lost_host) out["lost_host"] = facts.lost_host;
+  if (verdict.lost_each_other) out["lost_each_other"] = true;
+  if (!verdict.maybe_first.empty()) {
+    json ranks = json::array();
+    for (const auto i : verdict.maybe_first) ranks.push_back(facts.workers[i].rank);
+    out["maybe_first"] = std::move(ranks);
+  }
+  if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
+  json others = json::array();
+  for (std::size_t i = 0; i < facts.workers.size(); ++i) {
+    if (verdict.root != i) {
+      others.push_back(describe(facts, facts.workers[i], role_of(verdict, i)));
+    }
+  }
+  out["others"] = std::move(others);  // in the order in which they ended
+  // Workers print what they like: bytes that are no UTF-8 become U+FFFD.
+  return out.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,341 @@
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/rank_set.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "launcher/report/report.h"
+
+namespace dlaunch {
+namespace {
+
+// With all else that may be said, the report stays within a small screen (25 lines).
+constexpr std::size_t kShownTail = 10;
+constexpr std::size_t kShownTraceback = 12;
+constexpr std::size_t kShownFailures = 3;
+constexpr std::size_t kMaxBytes = 240;  // of a quoted line
+
+using Lines = std::vector<std::string>;
+
+bool by_our_signal(const WorkerEnd& worker) {
+  return worker.signal != 0 && (worker.signal == worker.signal_we_sent ||
+                                (worker.signal_we_sent != 0 && worker.signal == SIGTERM));
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? std::string("SIG") + name : fmt::format("signal {}", signal);
+}
+
+std::string how_it_ended(const WorkerEnd& worker) {
+  if (!worker.hung.empty()) return "it hung, and dlaunch killed it";
+  if (worker.by_chaos) return fmt::format("--chaos sent it {}", describe_signal(SIGKILL));
+  if (worker.oom_evidence) return "killed by SIGKILL (out of memory)";
+  if (worker.signal != 0) {
+    return fmt::format("killed by {}{}", describe_signal(worker.signal),
+                       worker.core_dumped ? ", core dumped" : "");
+  }
+  const int signal = worker.exit_code - 128;
+  if (signal > 0 && ::sigabbrev_np(signal) != nullptr) {
+    return fmt::format("exit code {} (what a shell says of a command killed by {})",
+                       worker.exit_code, signal_name(signal));
+  }
+  return fmt::format("exit code {}", worker.exit_code);
+}
+
+std::string who(const JobFacts& facts, const WorkerEnd& worker) {
+  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid,
+                     worker.host.empty() ? facts.host : worker.host);
+}
+
+// -- Quoting what workers wrote
+
+// Without control sequences and characters, which could repaint the terminal; not too long, and
+// not cut within a UTF-8 character.
+std::string printable(const std::string& line) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
+      for (i += 2; i < line.size() && (line[i] < '@' || line[i] > '~'); ++i) {
+      }
+    } else if (c == '\t' || (c >= 0x20 && c != 0x7f)) {
+      out += line[i];
+    }
+  }
+  if (out.size() <= kMaxBytes) return out;
+  std::size_t cut = kMaxBytes;
+  while (cut > kMaxBytes - 4 && (static_cast<unsigned char>(out[cut]) & 0xc0) == 0x80) --cut;
+  return out.substr(0, cut) + " …";
+}
+
+Lines split(const std::string& text) {
+  Lines lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+Lines without_blank_end(Lines lines) {
+  auto blank = [](const std::string& line) {
+    return line.find_first_not_of(" \t\r") == std::string::npos;
+  };
+  while (!lines.empty() && blank(lines.back())) lines.pop_back();
+  return lines;
+}
+
+// The last lines, indented; what stands before them is counted.
+void quote(Lines& out, const Lines& quoted, std::size_t most) {
+  const std::size_t from = quoted.size() > most ? quoted.size() - most : 0;
+  if (from > 0) out.push_back(fmt::format("    … {} earlier lines", from));
+  for (std::size_t i = from; i < quoted.size(); ++i) out.push_back("    " + printable(quoted[i]));
+}
+
+// What a TORCHELASTIC_ERROR_FILE says: {"message": {"message": …, "extraInfo": {"py_callstack":
+// …}}} or {"message": "…"}. Empty where it is neither.
+Lines python_error(const std::string& file) {
+  const auto root = nlohmann::json::parse(file, nullptr, false);
+  if (!root.is_object() || !root.contains("message")) return {};
+  const auto& message = root["message"];
+  if (message.is_string()) return split(message.get<std::string>());
+  if (!message.is_object()) return {};
+  auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  const auto extra = message.find("extraInfo");
+  Lines lines;
+  if (extra != message.end()) lines = split(text_of(*extra, "py_callstack"));
+  return lines.empty() ? split(text_of(message, "message")) : lines;
+}
+
+// -- The cause
+
+// What it was doing, by libdlring's flight record.
+void add_last_operation(Lines& out, const WorkerEnd& worker) {
+  if (worker.flight.empty()) return;
+  const auto& last = worker.flight.back();
+  const auto since = [&](TimePoint then) {
+    return format_duration(std::max(Duration::zero(), worker.ended - then));
+  };
+  if (last.state == FlightState::running) {
+    out.push_back(fmt::format("  it was in {} for {}", last.what, since(last.started)));
+  } else {
+    out.push_back(fmt::format("  its last operation, {}, {} {} before", last.what,
+                              last.state == FlightState::done ? "was done" : "failed",
+                              since(last.ended)));
+  }
+}
+
+void add_evidence(Lines& out, const WorkerEnd& root) {
+  if (!root.hung.empty()) out.push_back("  " + root.hung);
+  add_last_operation(out, root);
+  if (root.oom_evidence) {
+    out.push_back("  out of memory: " + root.oom_text +
+                  "; give the job more memory or start fewer workers");
+  } else if (root.signal == SIGKILL && root.signal_we_sent != SIGKILL && !root.by_chaos) {
+    out.push_back(
+        "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "
+        "memory (see dmesg)");
+  } else if (by_our_signal(root) && root.hung.empty()) {
+    out.push_back(fmt::format("  it was failing already when dlaunch sent it {}",
+                              signal_name(root.signal_we_sent)));
+  }
+  const Lines error = without_blank_end(python_error(root.error_file));
+  const Lines tail = without_blank_end(root.stderr_tail);
+  if (!error.empty()) {
+    out.push_back("  its error:");
+    quote(out, error, kShownTraceback);
+  } else if (!tail.empty()) {
+    out.push_back("  last lines of its stderr:");
+    quote(out, tail, kShownTail);
+  }
+}
+
+std::string first_failure(const JobFacts& facts, const Verdict& verdict, const WorkerEnd& root) {
+  const std::string ended =
+      fmt::format("{} after {}", how_it_ended(root), format_duration(root.ended - root.started));
+  if (verdict.left_early >= 0) {
+    return fmt::format("rank {} left early with exit code 0; {} still needed it: {}",
+                       verdict.left_early, who(facts, root), ended);
+  }
+  if (verdict.lost_unseen >= 0) {
+    return fmt::format("{} lost rank {}, which had not failed here: {}", who(facts, root),
+                       verdict.lost_unseen, ended);
+  }
+  if (verdict.lost_each_other) {
+    return fmt::format("{} and rank {} lost each other, though none of them had failed: {}",
+                       who(facts, root), root.peer_lost, ended);
+  }
+  return fmt::format("{} failed first: {}", who(facts, root), ended);
+}
+
+std::string rank_words(const RankSet& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
+}
+
+std::string lost_host(const JobFacts& facts) {
+  const RankSet ranks(facts.lost_ranks.begin(), facts.lost_ranks.end());
+  return fmt::format("host {} was lost with {} after {}", facts.lost_host, rank_words(ranks),
+                     format_duration(facts.ended - facts.started));
+}
+
+std::string headline(const JobFacts& facts, const Verdict& verdict, const WorkerEnd* root) {
+  const std::string after = format_duration(facts.ended - facts.started);
+  switch (facts.end) {
+    case JobEnd::worker_failed:
+      if (verdict.lost_host) return lost_host(facts);
+      return root != nullptr ? first_failure(facts, verdict, *root) : "a worker failed";
+    case JobEnd::given_up:
+      return fmt::format("the workers gave up a round, though none was lost: {}",
+                         escaped(facts.given_up));
+    case JobEnd::spawn_failed:
+      return fmt::format("rank {} could not be started: {}", facts.failed_rank, facts.failed_what);
+    case JobEnd::setup_failed:
+      return facts.failed_what;
+    case JobEnd::interrupted:
+      return fmt::format("ended by {} after {}", describe_signal(facts.signal_received), after);
+    case JobEnd::timed_out:
+      return fmt::format("the job's --timeout passed: stopped after {}", after);
+    case JobEnd::succeeded:
+      break;
+  }
+  return "";
+}
+
+// -- What became of the others because of it
+
+std::string on_other_host(const WorkerEnd& worker, const WorkerEnd* root) {
+  if (root == nullptr || worker.host == root->host || worker.host.empty()) return "";
+  return " on host " + worker.host;
+}
+
+// How well "later" is known of a worker on another host than the root.
+std::string clocks(const Verdict& verdict, std::size_t index, const WorkerEnd& worker,
+                   const WorkerEnd* root) {
+  if (root == nullptr || worker.host == root->host) return "";
+  const Duration error = worker.clock_error + root->clock_error;
+  const auto& doubts = verdict.maybe_first;
+  const bool doubt = std::find(doubts.begin(), doubts.end(), index) != doubts.end();
+  return fmt::format("; the clocks of these hosts were compared to within {}{}",
+                     format_duration(error), doubt ? ", so this may have been the first" : "");
+}
+
+void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdict,
+                        const WorkerEnd* root) {
+  const auto& failures = verdict.own_failures;
+  for (std::size_t i = 0; i < std::min(failures.size(), kShownFailures); ++i) {
+    const auto& worker = facts.workers[failures[i]];
+    const auto since = root != nullptr ? root->ended : facts.started;
+    const auto gap = worker.ended - since;
+    out.push_back(fmt::format("  {} {}: rank {} (pid {}{}): {}{}",
+                              format_duration(gap < Duration::zero() ? -gap : gap),
+                              gap < Duration::zero() ? "before that"
+                              : root != nullptr      ? "later"
+                                                     : "after the start",
+                              worker.rank, worker.pid, on_other_host(worker, root),
+                              how_it_ended(worker), clocks(verdict, failures[i], worker, root)));
+  }
+  if (failures.size() > kShownFailures) {
+    RankSet ranks;
+    for (std::size_t i = kShownFailures; i < failures.size(); ++i) {
+      ranks.insert(facts.workers[failures[i]].rank);
+    }
+    out.push_back(fmt::format("  {} failed, too", rank_words(ranks)));
+  }
+}
+
+void add_consequences(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  constexpr std::size_t kMaxGroups = 4;
+  std::map<int, RankSet> lost;  // by the peer
+  RankSet broken;
+  for (const auto i : verdict.consequences) {
+    const auto& worker = facts.workers[i];
+    (worker.peer_lost >= 0 ? lost[worker.peer_lost] : broken).insert(worker.rank);
+  }
+  Lines parts;
+  for (const auto& [peer, ranks] : lost) {
+    if (parts.size() < kMaxGroups) {
+      parts.push_back(fmt::format("{} lost rank {} (libdlring)", rank_words(ranks), peer));
+    }
+  }
+  if (lost.size() > kMaxGroups) parts.push_back("others lost others");
+  if (!broken.empty()) {
+    parts.push_back(rank_words(broken) + " lost a connection (so " +
+                    (broken.size() == 1 ? "its" : "their") + " stderr says)");
+  }
+  if (!parts.empty()) out.push_back(fmt::format("  consequences: {}", fmt::join(parts, "; ")));
+}
+
+std::string counted_workers(std::size_t count, bool all, bool others) {
+  if (count == 1)
+    return all ? (others ? "the other worker was" : "the worker was") : "1 worker was";
+  const char* which = all ? (others ? "the other " : "all ") : "";
+  return fmt::format("{}{} workers were", which, count);
+}
+
+// "the other 3 workers were sent SIGTERM; 1 had to be killed after the grace of 10 s"
+void add_what_was_done(Lines& out, const JobFacts& facts, const WorkerEnd* root) {
+  std::size_t sent = 0, killed = 0;
+  bool after_grace = root != nullptr;
+  for (const auto& worker : facts.workers) {
+    if (worker.signal_we_sent == 0 || &worker == root) continue;
+    ++sent;
+    if (worker.signal_we_sent != SIGKILL || worker.signal != SIGKILL) continue;
+    ++killed;
+    after_grace = after_grace && worker.ended - root->ended >= facts.grace;
+  }
+  sent += facts.still_running.size();
+  if (sent == 0) return;
+  const int first = facts.end == JobEnd::interrupted ? facts.signal_received : SIGTERM;
+  const bool all = sent + (root != nullptr ? 1 : 0) == static_cast<std::size_t>(facts.nproc);
+  std::string line =
+      fmt::format("  {} sent {}", counted_workers(sent, all, root != nullptr), signal_name(first));
+  if (killed > 0) {
+    line += fmt::format("; {} had to be killed", killed);
+    if (after_grace) line += " after the grace of " + format_duration(facts.grace);
+  }
+  out.push_back(line);
+}
+
+}  // namespace
+
+std::string describe_signal(int signal) {
+  const char* text = ::sigabbrev_np(signal) != nullptr ? ::sigdescr_np(signal) : nullptr;
+  if (text == nullptr || *text == '\0') return signal_name(signal);
+  std::string meaning = text;
+  meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
+  return fmt::format("{} ({})", signal_name(signal), meaning);
+}
+
+std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color) {
+  if (facts.end == JobEnd::succeeded) return {};
+  const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
+  Lines out = {headline(facts, verdict, root)};
+  if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
+  if (root != nullptr) add_evidence(out, *root);
+  add_later_failures(out, facts, verdict, root);
+  add_consequences(out, facts, verdict);
+  add_what_was_done(out, facts, root);
+  if (!facts.still_running.empty()) {
+    const RankSet ranks(facts.still_running.begin(), facts.still_running.end());
+    out.push_back(fmt::format("  {} did not die of SIGKILL (an uninterruptible sleep); left behind",
+                              rank_words(ranks)));
+  }
+  const bool judged = facts.end == JobEnd::worker_failed || facts.end == JobEnd::given_up;
+  if (judged && !facts.why_no_restart.empty()) {
+    out.push_back(fmt::format("  no restart: {}", facts.why_no_restart));
+  }
+  return out;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,33 @@
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "launcher/report/report.h"
+
+namespace dlaunch {
+namespace {
+
+// The last line that says something.
+std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
+  const auto last = std::find_if(end.stderr_tail.rbegin(), end.stderr_tail.rend(),
+                                 [](const std::string& line) { return !line.empty(); });
+  std::string words;
+  for (const char c : last == end.stderr_tail.rend() ? end.error_file : *last) {
+    if (with_numbers || !std::isdigit(static_cast<unsigned char>(c))) words += c;
+  }
+  return words;
+}
+
+}  // namespace
+
+std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers) {
+  if (end.signal_we_sent != 0) return 0;
+  const std::string words = innermost_words(end, with_numbers);
+  if (words.empty()) return 0;
+  return std::hash<std::string>()(fmt::format("{} {} {}", end.exit_code, end.signal, words));
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,55 @@
+// HostDiscovery asks the user's --host-discovery-script, every second, which hosts there are: a
+// command for the shell that prints lines as Horovod's does, "host:slots" or "host", or as any
+// hostfile has them (hostfile.h). One that fails, takes longer than 5 s or lists nothing changes
+// nothing; what was wrong is told once. One thread, the loop's; nothing blocks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "launcher/plan/hostfile.h"
+#include "launcher/process/command.h"
+
+namespace dlaunch {
+
+class HostDiscovery {
+ public:
+  using Listener = std::function<void(const std::vector<HostEntry>&)>;
+  struct Times {
+    Duration period = std::chrono::seconds(1);    // between an answer and the next question
+    Duration patience = std::chrono::seconds(5);  // with it; then it is killed with its children
+  };
+  // helpers: has its process while it runs. The listener gets a list whenever it is another one.
+  HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
+                Listener listener)
+      : HostDiscovery(loop, std::move(script), helpers, std::move(listener), Times()) {}
+  HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
+                Listener listener, const Times& times);
+  // Asks for the first time.
+  void start() { ask(); }
+
+ private:
+  void ask();
+  void judge(const Command::End& end);
+  void complain(const std::string& why);
+  void ask_later();
+
+  const std::string script_;
+  const Listener listener_;
+  const Times times_;
+  Command command_;
+  asio::steady_timer timer_;
+  std::vector<HostEntry> last_;
+  std::string told_;
+};
+
+}  // namespace dlaunch

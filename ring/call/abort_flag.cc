@@ -1,0 +1,49 @@
+#include "ring/call/abort_flag.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/failpoint.h"
+
+namespace dlaunch {
+namespace {
+
+// The control thread hears of the cause at the same moment, but on a busy machine has to wait for
+// its turn.
+constexpr std::chrono::milliseconds kRootCausePatience{100};
+
+}  // namespace
+
+Error AbortFlag::error() const {
+  const std::lock_guard lock(mutex_);
+  DL_ASSERT(raised());
+  return error_;
+}
+
+bool AbortFlag::told() const {
+  std::unique_lock lock(mutex_);
+  return now_raised_.wait_for(lock, kRootCausePatience, [this] { return raised(); });
+}
+
+bool AbortFlag::raise(Error error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (raised()) return false;
+    error_ = std::move(error);
+    raised_.store(true, std::memory_order_seq_cst);
+  }
+  // The list stays as it is from now on. Without the lock: who is woken asks for the error at once,
+  // and would sleep again until this thread has its turn.
+  failpoint("abort_flag.raised");
+  now_raised_.notify_all();
+  for (const auto& wake : wakers_) wake();
+  return true;
+}
+
+void AbortFlag::on_raise(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  if (raised()) return wake();
+  wakers_.push_back(std::move(wake));
+}
+
+}  // namespace dlaunch

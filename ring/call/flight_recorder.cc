@@ -1,0 +1,100 @@
+#include "ring/call/flight_recorder.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+
+std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& path) {
+  static std::mutex mutex;
+  static auto* const known = new std::pair<std::string, std::shared_ptr<FlightRecorder>>;
+  const std::lock_guard lock(mutex);
+  if (!known->second || known->first != path) {
+    *known = {path, std::make_shared<FlightRecorder>(path)};
+  }
+  return known->second;
+}
+
+FlightRecorder::FlightRecorder(const std::string& path) {
+  if (path.empty()) return;
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // posix_fallocate, so that a full disk is noticed here and not by a SIGBUS.
+  if (!fd || ::posix_fallocate(fd.get(), 0, kFlightBytes) != 0) return;
+  void* const memory =
+      ::mmap(nullptr, kFlightBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return;
+  file_ = std::shared_ptr<FlightFile>(new (memory) FlightFile,
+                                      [](FlightFile* file) { ::munmap(file, kFlightBytes); });
+}
+
+// fill(record) sets what the operation is.
+template <class Fill>
+FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
+  if (!file_) return 0;
+  const Ticket ticket = ++last_;
+  FlightRecord& record = file_->records[ticket % kFlightRecords];
+  record.number.store(0, std::memory_order_release);
+  record.started_ns = now.time_since_epoch().count();
+  record.ended_ns = 0;
+  record.state = FlightState::running;
+  fill(record);
+  record.number.store(ticket, std::memory_order_release);
+  return ticket;
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, std::uint32_t group) {
+  return write(now, [&](FlightRecord& record) {
+    const bool reduces = traits_of(call.collective).reduces;
+    record.what = static_cast<std::uint8_t>(call.collective);
+    record.seq = call.seq;
+    record.count = call.count;
+    record.dtype = static_cast<std::uint8_t>(call.dtype);
+    record.op = reduces ? static_cast<std::uint8_t>(call.op) : kFlightNoOp;
+    record.peer = call.root;
+    record.tag = 0;
+    record.group = group;
+  });
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message) {
+  return write(now, [&](FlightRecord& record) {
+    record.what = message.is_send ? kFlightSend : kFlightRecv;
+    record.seq = 0;
+    record.count = message.count;
+    record.dtype = static_cast<std::uint8_t>(message.dtype);
+    record.op = kFlightNoOp;
+    record.peer = message.peer;
+    record.tag = message.tag;
+    record.group = 0;
+  });
+}
+
+void FlightRecorder::end(Ticket ticket, bool failed) {
+  if (ticket == 0) return;
+  FlightRecord& record = file_->records[ticket % kFlightRecords];
+  if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
+  record.ended_ns = steady_now().time_since_epoch().count();
+  record.state = failed ? FlightState::failed : FlightState::done;
+}
+
+void FlightRecorder::received(int peer, std::uint64_t bytes, Duration time) {
+  if (!file_ || peer < 0 || peer >= kFlightLinks) return;
+  FlightLink& link = file_->links[peer];
+  const std::uint64_t version = link.version.load(std::memory_order_relaxed) + 1;
+  const auto add = [](auto& sum, auto value) {
+    sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_release);
+  };
+  link.next_version.store(version, std::memory_order_relaxed);
+  add(link.bytes, bytes);
+  add(link.ns, time.count());
+  link.version.store(version, std::memory_order_release);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,65 @@
+#include "ring/call/operation.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace dlaunch {
+
+Completions::Common& Completions::common() {
+  static auto* const forever = new Common;  // threads may wait on it when the process ends
+  return *forever;
+}
+
+Result<std::unique_ptr<OperationQueue>> OperationQueue::make() {
+  UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) return errno_error("eventfd", errno);
+  return std::unique_ptr<OperationQueue>(new OperationQueue(std::move(event)));
+}
+
+void OperationQueue::push(std::shared_ptr<Operation> operation) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(operation));
+  busy_ = true;
+  if (waiting_.size() == 1) eventfd_write(event_.get(), 1);
+}
+
+std::shared_ptr<Operation> OperationQueue::take() {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return nullptr;
+  auto next = std::move(waiting_.front());
+  waiting_.pop_front();
+  eventfd_t count;
+  if (waiting_.empty() && !closed_) eventfd_read(event_.get(), &count);
+  return next;
+}
+
+void OperationQueue::wait() {
+  pollfd ready{.fd = event_.get(), .events = POLLIN, .revents = 0};
+  while (poll(&ready, 1, -1) < 0 && errno == EINTR) continue;
+}
+
+void OperationQueue::settle() {
+  const std::lock_guard lock(mutex_);
+  busy_ = !waiting_.empty();
+}
+
+bool OperationQueue::busy() const {
+  const std::lock_guard lock(mutex_);
+  return busy_;
+}
+
+void OperationQueue::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  eventfd_write(event_.get(), 1);
+}
+
+bool OperationQueue::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+}  // namespace dlaunch

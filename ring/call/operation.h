@@ -1,0 +1,123 @@
+// Operations: calls that go on in the background, and the queue by which they reach the thread that
+// carries them out.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/call/plane.h"
+
+namespace dlaunch {
+
+inline constexpr int kAnySource = -1;
+
+// A point-to-point call with arguments already checked.
+struct Message {
+  const void* send = nullptr;  // exactly one of send and recv is set; may be null if count == 0
+  void* recv = nullptr;
+  bool is_send = false;
+  std::size_t count = 0;
+  dl_dtype dtype = DL_UINT8;
+  int peer = -1;  // of a receive also kAnySource
+  int tag = 0;
+  TimePoint deadline = kNever;
+  int source = -1;  // of a receive, once done: who sent it
+};
+
+// Memory of the host in place of a message's buffer on a GPU.
+struct StagedMessage {
+  std::shared_ptr<void> host;  // null: the buffer is the host's own
+  void* device = nullptr;      // of a receive: where it goes to in the end
+  std::size_t bytes = 0;
+  void* stream = nullptr;  // the one that it was started with
+};
+
+// The operations of one communicator that are under way, and how to wait for some: all threads of a
+// process wait on the same, so that one can wait for operations of several communicators.
+class Completions {
+ public:
+  void begun() { ++under_way_; }
+  void ended() {
+    {
+      const std::lock_guard lock(common().mutex);
+      --under_way_;
+    }
+    common().changed.notify_all();
+  }
+  int under_way() const { return under_way_; }
+  template <class Ready>
+  static void wait(Ready ready) {
+    std::unique_lock lock(common().mutex);
+    common().changed.wait(lock, ready);
+  }
+
+ private:
+  struct Common {
+    std::mutex mutex;
+    std::condition_variable changed;
+  };
+  static Common& common();
+
+  std::atomic<int> under_way_{0};
+};
+
+struct Operation {
+  explicit Operation(Completions& completions) : completions_(completions) { completions.begun(); }
+
+  bool is_message = false;
+  Call call;
+  Message message;
+  // What the call points to, where the caller's own may be gone before it is carried out.
+  std::vector<std::size_t> counts;
+  TensorList list;
+  StagedMessage staged;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  const Result<void>& outcome() const { return outcome_; }  // once done
+  void finish(Result<void> outcome) {
+    outcome_ = std::move(outcome);
+    done_.store(true, std::memory_order_release);
+    completions_.ended();
+  }
+
+ private:
+  Completions& completions_;
+  std::atomic<bool> done_{false};
+  Result<void> outcome_;
+};
+
+// Thread-safe. One side pushes, the other takes.
+class OperationQueue {
+ public:
+  static Result<std::unique_ptr<OperationQueue>> make();
+
+  void push(std::shared_ptr<Operation> operation);
+  // The next operation; null: none now.
+  std::shared_ptr<Operation> take();
+  // Blocks until there is one, or the queue is closed.
+  void wait();
+  // The taker has no operation under way. From the first push() on the queue is busy until then.
+  void settle();
+  bool busy() const;
+  void close();
+  bool closed() const;
+  int event() const { return event_.get(); }  // readable while there is one
+
+ private:
+  explicit OperationQueue(UniqueFd event) : event_(std::move(event)) {}
+  mutable std::mutex mutex_;
+  std::deque<std::shared_ptr<Operation>> waiting_;
+  bool closed_ = false;
+  bool busy_ = false;
+  UniqueFd event_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,212 @@
+#include "ring/call/plane.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "base/ring_names.h"
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr CollectiveTraits kTraits[] = {
+    /* all_reduce */ {.reduces = true},
+    /* reduce_scatter */ {.reduces = true, .in_parts = true},
+    /* all_gather */ {.out_parts = true},
+    /* broadcast */ {.rooted = true},
+    /* barrier */ {},
+    /* reduce */ {.reduces = true, .rooted = true, .out_at_root = true},
+    /* gather */ {.rooted = true, .out_parts = true, .out_at_root = true},
+    /* scatter */ {.rooted = true, .in_parts = true, .in_at_root = true},
+    /* all_to_all */ {.in_parts = true, .out_parts = true},
+};
+static_assert(std::size(kTraits) == std::size(kCollectiveNames));
+constexpr CollectiveTraits kUnknown = {};
+constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
+template <std::size_t N>
+std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
+  return index < N ? names[index] : "unknown";
+}
+
+Collective collective_of(const CallSignature& s) {
+  return static_cast<Collective>(s.packed & (kWithCounts - 1));
+}
+
+std::string describe(const CallSignature& s) {
+  const bool with_counts = (s.packed & kWithCounts) != 0;
+  const Collective collective = collective_of(s);
+  const auto& traits = traits_of(collective);
+  std::string text(collective_name(collective));
+  if (collective == Collective::barrier) return text;
+  const bool of_list = collective == Collective::all_reduce || collective == Collective::broadcast;
+  text += with_counts ? fmt::format("{}(counts {:#x}", of_list ? "_list" : "_v", s.count)
+                      : fmt::format("(count {}", s.count);
+  text += fmt::format(", {}", dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
+  if (traits.reduces) {
+    text += fmt::format(", {}", op_name(static_cast<dl_op>(s.packed >> 12 & 0xf)));
+  }
+  if (traits.rooted) text += fmt::format(", root {}", s.packed >> 16);
+  return text + ")";
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+const CollectiveTraits& traits_of(Collective collective) {
+  const auto index = static_cast<std::size_t>(collective);
+  return index < std::size(kTraits) ? kTraits[index] : kUnknown;
+}
+std::string_view collective_name(Collective collective) {
+  return name_at(kCollectiveNames, static_cast<std::size_t>(collective));
+}
+std::optional<Collective> collective_named(std::string_view name) {
+  const auto found = std::find(std::begin(kCollectiveNames), std::end(kCollectiveNames), name);
+  if (found == std::end(kCollectiveNames)) return std::nullopt;
+  return static_cast<Collective>(found - std::begin(kCollectiveNames));
+}
+std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
+std::string_view op_name(dl_op op) { return name_at(kOpNames, op); }
+std::size_t dtype_bytes(dl_dtype dtype) {
+  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+  return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
+}
+bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
+
+Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
+                                    const std::size_t* counts) {
+  const auto wrong = [](std::string what) {
+    return Error{.code = Errc::usage, .what = std::move(what)};
+  };
+  if (tensors > 0 && (in == nullptr || out == nullptr || counts == nullptr)) {
+    return wrong("an array of a list is null");
+  }
+  TensorList list;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    if (counts[i] == 0) continue;
+    if (in[i] == nullptr || out[i] == nullptr) return wrong(fmt::format("tensor {} is null", i));
+    if (__builtin_add_overflow(total, counts[i], &total)) return wrong("count is too large");
+    list.in.push_back(in[i]);
+    list.out.push_back(out[i]);
+    list.ends.push_back(total);
+  }
+  return list;
+}
+
+std::uint64_t layout_of(const TensorList& list) {
+  return list.ends.size() > 1 ? hash_of(list.ends) | 1 : 0;
+}
+
+Shape shape_of(const Call& call, int ranks) {
+  Shape shape{.collective = call.collective,
+              .count = call.count,
+              .element_bytes = dtype_bytes(call.dtype),
+              .root = call.root,
+              .counts = {},
+              .members = {}};
+  if (call.members != nullptr) shape.members = *call.members;
+  if (call.counts == nullptr) return shape;
+  shape.count = 0;  // differs between ranks
+  shape.counts.assign(call.counts, call.counts + ranks);
+  return shape;
+}
+
+Part part_of(const Shape& shape, int r) {
+  const auto at = static_cast<std::size_t>(r);
+  if (shape.counts.empty()) return {at * shape.count, shape.count};
+  const auto begin = shape.counts.begin();
+  return {std::accumulate(begin, begin + r, std::size_t{0}), shape.counts[at]};
+}
+
+std::size_t in_count(const Shape& shape, int rank, int ranks) {
+  const auto& traits = traits_of(shape.collective);
+  if (traits.in_at_root && rank != shape.root) return 0;
+  return traits.in_parts ? shape.count * static_cast<std::size_t>(ranks)
+                         : part_of(shape, rank).count;
+}
+
+std::size_t out_count(const Shape& shape, int rank, int ranks) {
+  const auto& traits = traits_of(shape.collective);
+  if (traits.out_at_root && rank != shape.root) return 0;
+  if (!traits.out_parts) return shape.count;
+  const Part last = part_of(shape, ranks - 1);
+  return last.first + last.count;
+}
+
+Delivery delivery(const Shape& shape, int giver, int taker) {
+  const Part by_giver = part_of(shape, giver), by_taker = part_of(shape, taker);
+  switch (shape.collective) {
+    case Collective::all_gather:
+      return {true, 0, by_giver.first, by_giver.count};
+    case Collective::gather:
+      return {taker == shape.root, 0, by_giver.first, by_giver.count};
+    case Collective::broadcast:
+      return {giver == shape.root, 0, 0, shape.count};
+    case Collective::scatter:
+      return {giver == shape.root, by_taker.first, 0, by_taker.count};
+    case Collective::all_to_all:
+      return {true, by_taker.first, by_giver.first, by_giver.count};
+    default:
+      return {};
+  }
+}
+
+CallSignature signature_of(const Call& call, int ranks) {
+  const bool rooted = traits_of(call.collective).rooted;
+  const auto root = static_cast<std::uint32_t>(rooted ? call.root & 0xffff : users_call(call).past);
+  const bool with_counts = call.counts != nullptr || call.layout != 0;
+  const auto count = call.layout != 0 ? call.layout : call.count;
+  const auto all = static_cast<std::size_t>(ranks);
+  return CallSignature{.count = call.counts != nullptr ? hash_of({call.counts, all}) : count,
+                       .packed = static_cast<std::uint32_t>(call.collective) |
+                                 (with_counts ? kWithCounts : 0) |
+                                 static_cast<std::uint32_t>(call.dtype) << 8 |
+                                 static_cast<std::uint32_t>(call.op) << 12 | root << 16,
+                       .seq = static_cast<std::uint32_t>(call.seq)};
+}
+
+// Two pasts that differ in one root stay different, for 31 is odd.
+std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last) {
+  return static_cast<std::uint16_t>(past * 31U + (last.packed ^ last.packed >> 16));
+}
+
+Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b) {
+  CallSignature with_past_of_b = a;
+  with_past_of_b.packed = (a.packed & 0xffff) | (b.packed & ~0xffffU);
+  if (with_past_of_b == b && !traits_of(collective_of(a)).rooted) {
+    return Error{
+        .code = Errc::mismatch,
+        .what = fmt::format("collective #{}, {}: rank {} and rank {} gave different roots, "
+                            "or made different calls with a root, before it",
+                            a.seq, describe(a), rank_a, rank_b),
+        .rank = rank_b};
+  }
+  return Error{.code = Errc::mismatch,
+               .what = fmt::format("collective #{}: rank {} called {}, rank {} called {}", a.seq,
+                                   rank_a, describe(a), rank_b, describe(b)),
+               .rank = rank_b};
+}
+
+const Call& users_call(const Call& call) { return call.step_of != nullptr ? *call.step_of : call; }
+
+Duration waited_in(const Call& call, TimePoint now) { return now - users_call(call).begun; }
+
+Error op_timeout_error(const Call& given, Duration waited, std::string_view missing,
+                       std::string_view arrived) {
+  const Call& call = users_call(given);
+  return Error{.code = Errc::timeout,
+               .what = fmt::format("{} #{} timed out after {}: waiting for rank {}; arrived: {}",
+                                   collective_name(call.collective), call.seq,
+                                   format_duration(waited), missing, arrived)};
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,30 @@
+#include "ring/call/spread.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace dlaunch {
+
+int current_core() { return ::sched_getcpu(); }
+
+void offer_core() { ::sched_yield(); }
+
+bool Spread::move_away_from(int core) {
+  if (core < 0 || core != current_core()) return false;
+  const TimePoint now = steady_now();
+  if (now - moved_at_ < pause_) return false;
+  pause_ = now - moved_at_ > 8 * pause_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
+  moved_at_ = now;
+  // Of this thread alone. Forbidding the core for a moment makes the kernel find another one now.
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+    return false;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<std::size_t>(core), &others);
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
+  ::sched_setaffinity(0, sizeof allowed, &allowed);
+  return true;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,35 @@
+// The plane of ranks on several hosts. An all_reduce goes over each link between hosts once,
+// however many ranks a host has:
+//
+//   large   reduce_scatter among the ranks of each host (shared memory); each rank exchanges its
+//   slice
+//           with those of the same place on the other hosts (sockets); all_gather on each host. Cut
+//           into blocks, so that the hosts exchange one while the next is being reduced.
+//   small   reduced to the first rank of each host, exchanged between these, broadcast on each
+//   host.
+//
+// A broadcast goes from the root to the ranks of the same place on other hosts, and on from these.
+// Everything else goes over the sockets from rank to rank. With a wire codec, what float32 sums and
+// averages send between hosts is encoded: each rank's contribution once, and the result once, which
+// all ranks then decode alike; so they get the same bits.
+#pragma once
+
+#include <memory>
+
+#include "ring/call/abort_flag.h"
+#include "ring/call/plane.h"
+#include "ring/call/roll_call.h"
+#include "ring/hosts/hosts.h"
+#include "ring/kernels/wire_codec.h"
+
+namespace dlaunch {
+
+// local: the shared memory of this rank's host, with its ranks in ascending order; null where each
+// host has one rank. between: the sockets of all ranks. hosts is even().
+// call_roll may be null, as for a stream plane.
+std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
+                                          std::unique_ptr<Plane> local,
+                                          std::unique_ptr<Plane> between, AbortFlag& abort,
+                                          WireCodec codec, CallRoll call_roll = nullptr);
+
+}  // namespace dlaunch

@@ -1,0 +1,71 @@
+#include "ring/kernels/reduce.h"
+
+#include <atomic>
+
+#include "base/check.h"
+#include "ring/kernels/codec_kernels.h"
+
+namespace dlaunch {
+namespace {
+
+bool machine_has(Isa isa) {
+#if defined(DL_X86_KERNELS)
+  if (isa == Isa::avx2) return __builtin_cpu_supports("avx2") != 0;
+  if (isa == Isa::avx512) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+#endif
+  return isa == Isa::portable;
+}
+
+Kernels kernels_of(Isa isa) {
+#if defined(DL_X86_KERNELS)
+  if (isa == Isa::avx2) return kernels_avx2();
+  if (isa == Isa::avx512) return kernels_avx512();
+#endif
+  (void)isa;
+  return {reduce_any, stream, kCodecKernels};
+}
+
+Kernels& chosen() {
+  static Kernels kernels = kernels_of(machine_has(Isa::avx512) ? Isa::avx512
+                                      : machine_has(Isa::avx2) ? Isa::avx2
+                                                               : Isa::portable);
+  return kernels;
+}
+
+}  // namespace
+
+bool reducible(dl_dtype dtype, dl_op op) {
+  const bool bitwise = op == DL_BAND || op == DL_BOR || op == DL_BXOR;
+  return !bitwise || dtype < DL_FLOAT16;
+}
+
+void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
+            int divisor, StoreHint hint) {
+  DL_ASSERT(!in.empty() && reducible(dtype, op));
+  chosen().reduce({in.data(), in.size(), out, nullptr, count, dtype, op, op == DL_AVG ? divisor : 0,
+                   hint == StoreHint::streaming});
+}
+
+void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
+                 dl_dtype dtype, dl_op op, int divisor) {
+  DL_ASSERT(also != nullptr && reducible(dtype, op));
+  chosen().reduce(
+      {in.data(), in.size(), out, also, count, dtype, op, op == DL_AVG ? divisor : 0, false});
+}
+
+void copy_streaming(void* out, const void* in, std::size_t bytes) {
+  chosen().stream(out, in, bytes);
+}
+
+const Kernels& kernels() { return chosen(); }
+
+bool use_isa(Isa isa) {
+  if (!machine_has(isa)) return false;
+  chosen() = kernels_of(isa);
+  return true;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,350 @@
+// The kernels' source, compiled once per instruction set (reduce.cc, reduce_avx2.cc,
+// reduce_avx512.cc) with that set's compiler flags; the loops are plain and vectorised by the
+// compiler. Everything is in an unnamed namespace and takes nothing inline from the standard
+// library, so that the linker cannot pick one set's code for another.
+//
+// Work goes block by block: a block's accumulator stays in the first-level cache while all operands
+// pass over it, then it is rounded and stored once.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "ring/kernels/reduce_isa.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr size_t kBlockBytes = 8192;
+
+// -- 16-bit floats, branch-free so that the loops vectorise. Source of the half conversions: the
+// exponent is rebased by an integer addition; denormals are normalised by a float subtraction.
+inline uint32_t bits_of(float f) {
+  uint32_t u;
+  memcpy(&u, &f, sizeof u);
+  return u;
+}
+inline float float_of(uint32_t u) {
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+struct Half {
+  using Storage = uint16_t;
+  static float widen(uint16_t h) {
+    const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fff) << 13;
+    const uint32_t exponent = magnitude & 0x0f800000u;
+    const uint32_t rebased = magnitude + (112u << 23);
+    const uint32_t special = rebased + (112u << 23);
+    const uint32_t denormal = bits_of(float_of(rebased + (1u << 23)) - float_of(113u << 23));
+    const uint32_t value = exponent == 0x0f800000u ? special : exponent == 0 ? denormal : rebased;
+    return float_of(value | static_cast<uint32_t>(h & 0x8000) << 16);
+  }
+  static uint16_t narrow(float f) {
+    const uint32_t u = bits_of(f);
+    const uint32_t sign = u & 0x80000000u;
+    const uint32_t magnitude = u ^ sign;
+    constexpr uint32_t kDenormalMagic = 126u << 23;
+    const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    const uint32_t denormal =
+        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
+    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    const uint32_t value = magnitude >= 143u << 23  ? special
+                           : magnitude < 113u << 23 ? denormal
+                                                    : normal;
+    return static_cast<uint16_t>(value | sign >> 16);
+  }
+};
+
+struct Bfloat {
+  using Storage = uint16_t;
+  static float widen(uint16_t b) { return float_of(static_cast<uint32_t>(b) << 16); }
+  static uint16_t narrow(float f) {
+    const uint32_t u = bits_of(f);
+    const uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+    const uint32_t quiet = u >> 16 | 0x40u;
+    return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  }
+};
+
+// Element types that are combined as they are stored.
+template <class T>
+struct Plain {
+  using Storage = T;
+  static T widen(T x) { return x; }
+  static T narrow(T x) { return x; }
+};
+
+// -- Operations. Integers wrap: the arithmetic is unsigned.
+template <class T>
+struct UnsignedOf {
+  using type = T;
+};
+template <>
+struct UnsignedOf<int8_t> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<uint8_t> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<int64_t> {
+  using type = uint64_t;
+};
+
+// Of two NaNs a machine keeps its first operand, and compilers swap the operands as they like: an
+// `other` that is a's NaN, too, makes it a's, whichever way. a != a is false for integers.
+struct Sum {
+  static constexpr bool kDivides = true;  // for an average
+  template <class T>
+  static T apply(T a, T b) {
+    using U = typename UnsignedOf<T>::type;
+    const U other = static_cast<U>(a != a ? a : b);
+    return static_cast<T>(static_cast<U>(a) + other);
+  }
+};
+struct Product {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    using U = typename UnsignedOf<T>::type;
+    const U other = static_cast<U>(a != a ? a : b);
+    return static_cast<T>(static_cast<U>(a) * other);
+  }
+};
+// A NaN on either side is the result: the comparison with itself keeps a's, the else branch b's.
+struct Max {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    return (a > b) | (a != a) ? a : b;
+  }
+};
+struct Min {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    return (a < b) | (a != a) ? a : b;
+  }
+};
+struct BitAnd {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitOr {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitXor {
+  static constexpr bool kDivides = false;
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+// Unaligned loads and stores that the compiler turns into plain vector moves.
+template <class T>
+inline T load(const void* base, size_t i) {
+  T value;
+  memcpy(&value, static_cast<const char*>(base) + i * sizeof(T), sizeof(T));
+  return value;
+}
+template <class T>
+inline void store(void* base, size_t i, T value) {
+  memcpy(static_cast<char*>(base) + i * sizeof(T), &value, sizeof(T));
+}
+
+void stream(void* out, const void* in, size_t bytes) {
+#if defined(__AVX2__)
+  auto* to = static_cast<char*>(out);
+  const auto* from = static_cast<const char*>(in);
+  const size_t head = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
+  if (bytes < head + 64) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  memcpy(to, from, head);
+  size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at + 32));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), a);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at + 32), b);
+  }
+  memcpy(to + at, from + at, bytes - at);
+  _mm_sfence();
+#else
+  memcpy(out, in, bytes);
+#endif
+}
+
+// One block: operands base[k] + offset elements.
+template <class Format, class Op>
+void reduce_block(const void* const* in, size_t operands, size_t from, size_t count,
+                  decltype(Format::widen({}))* __restrict acc) {
+  using S = typename Format::Storage;
+  const void* a = in[0];
+  size_t k = 1;
+  if (operands >= 4) {
+    const void *b = in[1], *c = in[2], *d = in[3];
+    for (size_t i = 0; i < count; ++i) {
+      const auto ab =
+          Op::apply(Format::widen(load<S>(a, from + i)), Format::widen(load<S>(b, from + i)));
+      const auto abc = Op::apply(ab, Format::widen(load<S>(c, from + i)));
+      acc[i] = Op::apply(abc, Format::widen(load<S>(d, from + i)));
+    }
+    k = 4;
+  } else if (operands >= 2) {
+    const void* b = in[1];
+    for (size_t i = 0; i < count; ++i) {
+      acc[i] = Op::apply(Format::widen(load<S>(a, from + i)), Format::widen(load<S>(b, from + i)));
+    }
+    k = 2;
+  } else {
+    for (size_t i = 0; i < count; ++i) acc[i] = Format::widen(load<S>(a, from + i));
+  }
+  for (; k < operands; ++k) {
+    const void* b = in[k];
+    for (size_t i = 0; i < count; ++i) {
+      acc[i] = Op::apply(acc[i], Format::widen(load<S>(b, from + i)));
+    }
+  }
+}
+
+// The compiler need not fear that an iteration reads what another one writes: a result may replace
+// an operand, but exactly.
+#if defined(__clang__)
+#define DL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// Two operands need no accumulator.
+template <class Format, class Op, bool kTwice, bool kDivide>
+void reduce_pair(const ReduceArgs& args) {
+  using S = typename Format::Storage;
+  const void *const a = args.in[0], *const b = args.in[1];
+  void *const out = args.out, *const also = args.also;
+  const int divisor = args.divisor;
+  const size_t count = args.count;
+  DL_INDEPENDENT
+  for (size_t i = 0; i < count; ++i) {
+    auto both = Op::apply(Format::widen(load<S>(a, i)), Format::widen(load<S>(b, i)));
+    if constexpr (kDivide) both = static_cast<decltype(both)>(both / divisor);
+    const S result = Format::narrow(both);
+    store<S>(out, i, result);
+    if constexpr (kTwice) store<S>(also, i, result);
+  }
+}
+
+template <class Format, class Op>
+void reduce_all(const ReduceArgs& args) {
+  if (args.operands == 2 && !args.streaming) {
+    if constexpr (Op::kDivides) {
+      if (args.divisor > 0) {
+        return args.also != nullptr ? reduce_pair<Format, Op, true, true>(args)
+                                    : reduce_pair<Format, Op, false, true>(args);
+      }
+    }
+    return args.also != nullptr ? reduce_pair<Format, Op, true, false>(args)
+                                : reduce_pair<Format, Op, false, false>(args);
+  }
+  using S = typename Format::Storage;
+  using A = decltype(Format::widen({}));
+  constexpr size_t kBlock = kBlockBytes / sizeof(A);
+  alignas(64) A acc[kBlock];
+  alignas(64) S rounded[kBlock];
+  for (size_t at = 0; at < args.count; at += kBlock) {
+    const size_t count = args.count - at < kBlock ? args.count - at : kBlock;
+    reduce_block<Format, Op>(args.in, args.operands, at, count, acc);
+    if (args.divisor > 0) {
+      for (size_t i = 0; i < count; ++i) acc[i] = static_cast<A>(acc[i] / args.divisor);
+    }
+    void* out = static_cast<char*>(args.out) + at * sizeof(S);
+    if (args.streaming) {
+      for (size_t i = 0; i < count; ++i) rounded[i] = Format::narrow(acc[i]);
+      stream(out, rounded, count * sizeof(S));
+    } else {
+      for (size_t i = 0; i < count; ++i) store<S>(out, i, Format::narrow(acc[i]));
+    }
+  }
+}
+
+template <class Format>
+void reduce_arithmetic(const ReduceArgs& args) {
+  switch (args.op) {
+    case DL_SUM:
+    case DL_AVG:
+      return reduce_all<Format, Sum>(args);
+    case DL_PRODUCT:
+      return reduce_all<Format, Product>(args);
+    case DL_MAX:
+      return reduce_all<Format, Max>(args);
+    case DL_MIN:
+      return reduce_all<Format, Min>(args);
+    default:
+      return;
+  }
+}
+
+template <class T>
+void reduce_integer(const ReduceArgs& args) {
+  switch (args.op) {
+    case DL_BAND:
+      return reduce_all<Plain<T>, BitAnd>(args);
+    case DL_BOR:
+      return reduce_all<Plain<T>, BitOr>(args);
+    case DL_BXOR:
+      return reduce_all<Plain<T>, BitXor>(args);
+    default:
+      return reduce_arithmetic<Plain<T>>(args);
+  }
+}
+
+void reduce_any(const ReduceArgs& args) {
+  switch (args.dtype) {
+    case DL_INT8:
+      return reduce_integer<int8_t>(args);
+    case DL_UINT8:
+      return reduce_integer<uint8_t>(args);
+    case DL_INT32:
+      return reduce_integer<int32_t>(args);
+    case DL_UINT32:
+      return reduce_integer<uint32_t>(args);
+    case DL_INT64:
+      return reduce_integer<int64_t>(args);
+    case DL_UINT64:
+      return reduce_integer<uint64_t>(args);
+    case DL_FLOAT16:
+      return reduce_arithmetic<Half>(args);
+    case DL_BFLOAT16:
+      return reduce_arithmetic<Bfloat>(args);
+    case DL_FLOAT32:
+      return reduce_arithmetic<Plain<float>>(args);
+    case DL_FLOAT64:
+      return reduce_arithmetic<Plain<double>>(args);
+    case DL_DTYPE_ANY_INT:
+      return;
+  }
+}
+
+}  // namespace
+}  // namespace dlaunch

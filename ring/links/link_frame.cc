@@ -1,0 +1,61 @@
+#include "ring/links/link_frame.h"
+
+#include "base/codec.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8;
+constexpr std::size_t kSignature = 8 + 4;
+
+// Nothing of what belongs to a frame of this type is missing, and nothing else there.
+bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
+  if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::inside) return false;
+  if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;
+  return frame.type == LinkFrame::Type::inside ? text == kSignature : text <= kMaxLinkText;
+}
+
+}  // namespace
+
+std::string encode(const LinkFrame& frame) {
+  const bool inside = frame.type == LinkFrame::Type::inside;
+  const auto text = inside ? std::string_view() : frame.text.substr(0, kMaxLinkText);
+  Writer out;
+  out.put(static_cast<std::uint8_t>(frame.type));
+  out.put(static_cast<std::uint8_t>(frame.code));
+  out.put(static_cast<std::uint16_t>(inside ? kSignature : text.size()));
+  out.put(static_cast<std::int32_t>(frame.rank));
+  out.put(frame.seq);
+  out.put_raw(text);
+  if (inside) {
+    out.put(frame.call.count);
+    out.put(frame.call.packed);
+  }
+  return out.take();
+}
+
+Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks) {
+  if (bytes.size() < kLinkHeader) return std::optional<LinkFrame>();
+  Reader in(bytes);
+  LinkFrame frame;
+  frame.type = static_cast<LinkFrame::Type>(in.get<std::uint8_t>());
+  frame.code = static_cast<Errc>(in.get<std::uint8_t>());
+  const std::size_t size = in.get<std::uint16_t>();
+  frame.rank = in.get<std::int32_t>();
+  frame.seq = in.get<std::uint64_t>();
+  if (!sound(frame, size, ranks)) {
+    return Error{.code = Errc::protocol, .what = "bytes that are no link frame"};
+  }
+  if (in.left() < size) return std::optional<LinkFrame>();
+  if (frame.type == LinkFrame::Type::inside) {
+    frame.call.count = in.get<std::uint64_t>();
+    frame.call.packed = in.get<std::uint32_t>();
+    frame.call.seq = static_cast<std::uint32_t>(frame.seq);
+  } else {
+    frame.text = in.get_raw(size);
+  }
+  bytes.remove_prefix(kLinkHeader + size);
+  return std::optional(frame);
+}
+
+}  // namespace dlaunch

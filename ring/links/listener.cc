@@ -1,0 +1,210 @@
+#include "ring/links/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <list>
+#include <vector>
+
+#include "base/address.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "base/socket.h"
+#include "rendezvous/crowd.h"
+#include "rendezvous/tls_tunnel.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+Result<SocketAddress> best_address(const std::string& host, std::uint16_t port, int flags) {
+  const auto found = resolve(host, port, flags);
+  if (found) return found->front();
+  return Error{.code = Errc::io, .what = "resolve '" + host + "': " + found.error().what};
+}
+
+Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
+  const auto address = best_address(host, port, AI_NUMERICHOST | AI_PASSIVE);
+  if (!address) return address.error();
+  UniqueFd fd(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Of a given port, old connections that linger on it are no owners; a listener is one all the
+  // same.
+  const int on = port != 0 ? 1 : 0;
+  if (fd) send_unpaced_on_loopback(fd.get(), address->get());
+  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(fd.get(), address->get(), address->size) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+    return errno_error("listen on " + host, errno);
+  }
+  return fd;
+}
+
+Result<UniqueFd> listen_on_one_of(const std::string& host, PortRange ports) {
+  for (int port = ports.first; port <= ports.last; ++port) {
+    auto fd = listen_on_port(host, static_cast<std::uint16_t>(port));
+    const bool taken = !fd && fd.error().os_errno == EADDRINUSE && ports.first != 0;
+    if (!taken) return fd;
+  }
+  return Error{.code = Errc::io,
+               .what = "listen on " + host + ": all ports of " + to_string(ports) +
+                       " (DLAUNCH_PORT_RANGE) are taken; each rank of a host needs its own",
+               .os_errno = EADDRINUSE};
+}
+
+Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& bound) {
+  auto fd = listen_on_one_of(host, ports);
+  if (!fd) return fd;
+  const auto address = bound_address(fd->get());
+  if (!address) return address.error();
+  bound = {numeric_host(*address), port_of(*address)};
+  return fd;
+}
+
+// A connection that has not proven anything yet.
+struct Stranger {
+  Stranger(UniqueFd socket, bool local, const Secret& secret, const HandshakeIdentity& expected,
+           std::string nonce)
+      : fd(std::move(socket)),
+        is_unix(local),
+        handshake(Handshake::acceptor(secret, expected, std::move(nonce))),
+        since(steady_now()) {}
+  UniqueFd fd;
+  bool is_unix;
+  Handshake handshake;
+  TimePoint since;
+};
+
+Crowd crowd_of(const std::list<Stranger>& strangers) {
+  return {strangers.size(), strangers.empty() ? TimePoint{} : strangers.front().since};
+}
+
+// Moves the handshake on as far as the socket allows. False: drop it. Only as many bytes are read
+// as the handshake wants, so the peer's first data stays in the socket.
+bool advance(Stranger& stranger) {
+  char buffer[256];
+  while (!stranger.handshake.done()) {
+    const auto want = std::min(stranger.handshake.wanted(), sizeof buffer);
+    const ssize_t n = ::recv(stranger.fd.get(), buffer, want, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    failpoint("listener.read");
+    const auto fed = stranger.handshake.feed({buffer, static_cast<std::size_t>(n)});
+    // Handshake messages are small: a fresh socket's buffer always takes them whole.
+    const auto out = stranger.handshake.take_output();
+    if (!out.empty()) (void)::send(stranger.fd.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    failpoint("listener.answered");
+    if (fed) continue;
+    if (fed.error().code == Errc::auth) log_warn("refused a connection: {}", fed.error().what);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Listener> Listener::open(const std::string& address, bool with_unix, PortRange ports) {
+  Listener listener;
+  auto tcp = listen_tcp(address, ports, listener.tcp_endpoint_);
+  if (!tcp) return tcp.error();
+  listener.tcp_ = std::move(*tcp);
+  listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!with_unix) return listener;
+  auto hex = random_hex(16);
+  if (!hex) return hex.error();
+  sockaddr_un name;
+  const socklen_t size = abstract_address("dlring-" + *hex, name);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return errno_error("listen on an AF_UNIX socket", errno);
+  }
+  listener.unix_ = std::move(fd);
+  listener.unix_name_ = "dlring-" + *hex;
+  return listener;
+}
+
+Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentity& expected,
+                                    const Take& take, TimePoint deadline) {
+  std::list<Stranger> strangers;  // the oldest first
+  while (true) {
+    const auto begun = steady_now();
+    const bool room = !crowd_of(strangers).full(begun);
+    std::vector<pollfd> fds = {{room ? unix_.get() : -1, POLLIN, 0},
+                               {room ? tcp_.get() : -1, POLLIN, 0},
+                               {stop_.get(), POLLIN, 0}};
+    for (const auto& stranger : strangers) fds.push_back({stranger.fd.get(), POLLIN, 0});
+    const auto until = std::min(deadline, crowd_of(strangers).deadline(begun));
+    if (::poll(fds.data(), fds.size(), poll_timeout_ms(begun, until)) < 0 && errno != EINTR) {
+      return errno_error("poll", errno);
+    }
+    if (fds[2].revents != 0) return Error{.code = Errc::aborted, .what = "stopped"};
+    const auto now = steady_now();
+    std::size_t at = 3;
+    for (auto it = strangers.begin(); it != strangers.end(); ++at) {
+      const bool ready = fds[at].revents != 0;
+      if (it->since + kHandshakeTimeout <= now || (ready && !advance(*it))) {
+        it = strangers.erase(it);
+      } else if (it->handshake.done()) {
+        failpoint("listener.proven");
+        const bool enough = take(std::move(it->fd), it->handshake.peer(), it->is_unix);
+        it = strangers.erase(it);
+        if (enough) return {};
+      } else {
+        ++it;
+      }
+    }
+    for (const bool local : {true, false}) {
+      if (fds[local ? 0 : 1].revents == 0 || crowd_of(strangers).full(now)) continue;
+      UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
+                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+      // Those that hung up while they waited are nobody's trouble.
+      if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        return errno_error("accept a peer's connection", errno);
+      }
+      if (fd && !local) {
+        auto secure = secured(std::move(fd), TlsChannel::Side::acceptor, secret);
+        if (!secure) return secure.error();
+        fd = std::move(*secure);
+      }
+      auto nonce = random_bytes(kNonceBytes);
+      if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
+      if (crowd_of(strangers).overfull()) strangers.pop_front();
+    }
+    if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};
+  }
+}
+
+void Listener::stop() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+}
+
+Result<UniqueFd> connect_unix(const std::string& name) {
+  sockaddr_un address;
+  const socklen_t size = abstract_address(name, address);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    return errno_error("connect to a rank of this host", errno);
+  }
+  return fd;
+}
+
+Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline) {
+  const auto address = best_address(endpoint.host, endpoint.port, 0);
+  if (!address) return address.error();
+  return connect_socket(address->get(), address->size, "connect to " + to_string(endpoint),
+                        deadline);
+}
+
+std::string local_address_towards(const std::string& host) {
+  const auto other = best_address(host, 9, 0);
+  if (!other) return "";
+  const auto own = address_towards(*other);
+  return own ? numeric_host(*own) : "";
+}
+
+}  // namespace dlaunch

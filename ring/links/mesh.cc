@@ -1,0 +1,495 @@
+#include "ring/links/mesh.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/codec.h"
+#include "base/failpoint.h"
+#include "base/interfaces.h"
+#include "base/quiet_thread.h"
+#include "base/rank_set.h"
+#include "base/socket.h"
+#include "base/units.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/tls_tunnel.h"
+#include "ring/links/arrivals.h"
+#include "ring/links/link_message.h"
+#include "ring/links/listener.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMaxMeshText = 256;
+// How long an address at which nobody answers is taken for a leftover that its rank will replace.
+constexpr Duration kStalePatience = std::chrono::seconds(5);
+constexpr int kRetryMs = 20;
+constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
+// How often the parent is looked at while a rank of the group may be on its way.
+constexpr int kParentMs = 2;
+
+// What a rank publishes about itself.
+struct Address {
+  std::string who;
+  int ranks = 0;  // in the world as it knows it
+  std::string plan;
+  std::string unix_name;
+  Endpoint tcp;
+};
+
+std::string encode(const Address& address) {
+  Writer out;
+  out.put_string(address.who);
+  out.put(static_cast<std::int32_t>(address.ranks));
+  out.put_string(address.plan);
+  out.put_string(address.unix_name);
+  out.put_string(address.tcp.host);
+  out.put(address.tcp.port);
+  return out.take();
+}
+
+Result<Address> decode(std::string_view bytes) {
+  Reader in(bytes);
+  Address address;
+  address.who = in.get_string(kMaxMeshText);
+  address.ranks = in.get<std::int32_t>();
+  address.plan = in.get_string(kMaxMeshText);
+  address.unix_name = in.get_string(100);
+  address.tcp.host = in.get_string(kMaxMeshText);
+  address.tcp.port = in.get<std::uint16_t>();
+  if (!in.done()) return Error{.code = Errc::protocol, .what = "a rank's address is malformed"};
+  return address;
+}
+
+std::string describe_self(int rank) {
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("rank {} (pid {} on {})", rank, ::getpid(), std::string(host).substr(0, 100));
+}
+
+std::string key_of(const std::string& prefix, int rank) {
+  return prefix + "/addr/" + std::to_string(rank);
+}
+
+// Nobody is there, or whoever was has gone.
+bool means_gone(const Error& error) {
+  return error.os_errno == ECONNREFUSED || error.os_errno == ECONNRESET ||
+         error.os_errno == EPIPE ||
+         (error.code == Errc::io && error.os_errno == 0);  // closed during the handshake
+}
+
+bool has_ended(const UniqueFd& socket) {
+  char byte;
+  const ssize_t n = ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+constexpr std::size_t kMostMore = 63;
+
+// Beside the one. A rank's sockets for data stay below some hundred.
+std::size_t more_sockets(int data, const JobView& job) {
+  if (is_unix_socket(data)) return 0;
+  if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
+  if (!leads_to_other_host(data)) return 0;
+  const int share = kAllDataSockets / (job.size - 1);
+  return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
+}
+
+class MeshBuilder {
+ public:
+  MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
+              TimePoint deadline, const AbortFlag* parent)
+      : job_(job),
+        secret_(secret),
+        store_(store),
+        prefix_(prefix),
+        deadline_(deadline),
+        parent_(parent),
+        seen_{job.rank} {
+    mesh_.peers.resize(static_cast<std::size_t>(job.size));
+  }
+
+  Result<Mesh> build();
+
+ private:
+  Result<void> publish();
+  Result<void> claim(const std::string& own);
+  Result<std::thread> start_acceptor(Result<void>& accepted, std::atomic<bool>& done);
+  Result<void> connect_all_lower();
+  Result<Address> address_of(int peer);
+  Result<void> connect_lower(int peer, Address address);
+  Result<void> try_connect(int peer, const Address& address);
+  Result<void> connect_more(int peer, const Address& address, Peer& entry);
+  Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
+  Result<void> accept_higher();
+  Result<void> connect();
+  Error not_arrived(const Error& cause);
+  std::optional<Error> word_of_others();
+  void tell_others(const Error& error);
+  Result<std::string> wait_for(const std::string& key);
+  bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
+  void stop_with_parent(const std::atomic<bool>& accepted) const;
+  HandshakeIdentity identity(Purpose purpose, int to) const {
+    return {purpose, job_.job_id + job_.group, job_.round, job_.rank, to, self().who};
+  }
+  Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
+  const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }
+
+  const JobView& job_;
+  const Secret& secret_;
+  Store& store_;
+  const std::string& prefix_;
+  const TimePoint deadline_;
+  const AbortFlag* const parent_;
+  const TimePoint started_ = steady_now();
+  std::optional<Listener> listener_;
+  Mesh mesh_;
+  RankSet seen_;      // whose addresses have been read, and this rank
+  int awaited_ = -1;  // whose address the store has been asked for in vain
+};
+
+Result<Mesh> MeshBuilder::build() {
+  peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
+  if (auto ok = publish(); !ok) return ok.error();
+  failpoint("mesh.published");
+  if (auto ok = connect(); !ok) {
+    // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
+    // the store, which may end with a rank that has waited less.
+    Error error = ok.error();
+    const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
+    if (error.rank < 0 && in_vain) error = not_arrived(error);
+    tell_others(error);
+    return error;
+  }
+  return std::move(mesh_);
+}
+
+Result<void> MeshBuilder::connect() {
+  // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
+  // two sides write different entries of the mesh.
+  Result<void> accepted;
+  std::atomic<bool> done{false};
+  auto acceptor = start_acceptor(accepted, done);
+  if (!acceptor) return acceptor.error();
+  const auto connected = connect_all_lower();
+  const bool nobody_to_come = job_.rank == job_.size - 1;
+  if (!connected || nobody_to_come) listener_->stop();
+  if (parent_ != nullptr) stop_with_parent(done);
+  acceptor->join();
+  if (parent_is_over()) return parent_->error();
+  // Those of a process whose place another one has taken.
+  for (auto& other : mesh_.peers) std::erase_if(other.more_data, has_ended);
+  return connected ? accepted : connected;
+}
+
+// A rank that was lost before it came would otherwise be waited for until the deadline.
+void MeshBuilder::stop_with_parent(const std::atomic<bool>& accepted) const {
+  while (!accepted && !parent_->raised()) ::poll(nullptr, 0, kParentMs);
+  if (!accepted) listener_->stop();
+}
+
+Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::atomic<bool>& done) {
+  return start_quiet_thread([this, &accepted, &done] {
+    try {
+      accepted = accept_higher();
+    } catch (const std::exception&) {
+      accepted = Error{.code = Errc::io, .what = "init: out of memory"};
+    }
+    done = true;
+  });
+}
+
+Result<void> MeshBuilder::publish() {
+  const auto address = listen_address(job_);
+  if (!address) return address.error();
+  auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
+  failpoint("mesh.listens");
+  return claim(encode(
+      {self().who, job_.size, job_.plan, listener_->unix_name(), listener_->tcp_endpoint()}));
+}
+
+// The rank's key is free, or holds the address of a process that has gone.
+Result<void> MeshBuilder::claim(const std::string& own) {
+  const std::string key = key_of(prefix_, job_.rank);
+  std::optional<std::string> held;
+  while (true) {
+    auto stands = store_.compare_and_set(key, held, own, deadline_);
+    if (!stands) return stands.error();
+    if (*stands == own) return {};
+    auto holder = decode(*stands);
+    if (!holder) return holder.error();
+    const auto there =
+        connect_tcp(holder->tcp, std::min(deadline_, steady_now() + kHandshakeTimeout));
+    if (there || there.error().os_errno != ECONNREFUSED) {
+      return Error{.code = Errc::usage,
+                   .what = fmt::format("init: this process (pid {}) is to be rank {}, which is "
+                                       "there already: {}",
+                                       ::getpid(), job_.rank, holder->who),
+                   .rank = job_.rank};
+    }
+    held = std::move(*stands);
+  }
+}
+
+Result<std::string> MeshBuilder::wait_for(const std::string& key) {
+  while (parent_ != nullptr) {
+    if (parent_->raised()) return parent_->error();
+    auto value = store_.try_get(key, deadline_);
+    if (!value) return value.error();
+    if (*value) return std::move(**value);
+    // The last look is a wait that ends at once, in the words for it.
+    if (steady_now() >= deadline_) break;
+    ::poll(nullptr, 0, kParentMs);
+  }
+  return store_.get(key, deadline_);
+}
+
+Result<Address> MeshBuilder::address_of(int rank) {
+  awaited_ = rank;
+  auto value = wait_for(key_of(prefix_, rank));
+  if (!value) return value.error();
+  awaited_ = -1;
+  auto address = decode(*value);
+  if (!address) return address.error();
+  if (address->ranks != job_.size) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("init: {} is one of {} ranks, {} is one of {}", self().who,
+                                     job_.size, address->who, address->ranks),
+                 .rank = rank};
+  }
+  if (address->plan != job_.plan) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("init: {} and {} have different DLAUNCH_PLAN: '{}' and '{}'",
+                                     self().who, address->who, job_.plan, address->plan),
+                 .rank = rank};
+  }
+  seen_.insert(rank);
+  return address;
+}
+
+Result<void> MeshBuilder::connect_all_lower() {
+  // All addresses first: once a rank has connected to rank 0 it needs the store no more.
+  std::vector<Address> lower;
+  for (int r = 0; r < job_.rank; ++r) {
+    auto address = address_of(r);
+    if (!address) return address.error();
+    lower.push_back(std::move(*address));
+    failpoint("mesh.address_read");
+  }
+  for (int r = 0; r < job_.rank; ++r) {
+    if (auto ok = connect_lower(r, std::move(lower[static_cast<std::size_t>(r)])); !ok) return ok;
+  }
+  return {};
+}
+
+// Tries again where the other side was too busy to keep its own time limit, or where the address
+// was that of an earlier process.
+Result<void> MeshBuilder::connect_lower(int rank, Address address) {
+  auto patience = deadline_;
+  while (true) {
+    const auto connected = try_connect(rank, address);
+    if (connected) return {};
+    Error error = connected.error();
+    const bool gone = means_gone(error);
+    if (error.os_errno == ECONNREFUSED) {
+      patience = std::min(patience, steady_now() + kStalePatience);
+    }
+    if (!gone || steady_now() >= patience || parent_is_over()) {
+      error.what = "init: connect to " + address.who + ": " + error.what;
+      error.rank = rank;
+      if (gone) error.code = Errc::peer_lost;
+      return error;
+    }
+    ::poll(nullptr, 0, kRetryMs);
+    auto fresh = address_of(rank);
+    if (!fresh) return fresh.error();
+    address = std::move(*fresh);
+  }
+}
+
+Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
+  Peer& entry = peer(rank);
+  entry.who = address.who;
+  for (const Purpose purpose : kRingPurposes) {
+    UniqueFd& slot = socket_for(entry, purpose);
+    if (slot && !has_ended(slot)) continue;
+    // The last of the three comes after all others: with it the other side has whatever is to come.
+    if (purpose == Purpose::ring_messages) {
+      if (auto ok = connect_more(rank, address, entry); !ok) return ok;
+    }
+    auto fd = connect_one(rank, address, purpose, entry.same_host);
+    if (!fd) return fd.error();
+    slot = std::move(*fd);
+    failpoint("mesh.connected");
+  }
+  return {};
+}
+
+// At the same time: each takes some round trips.
+Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& entry) {
+  std::erase_if(entry.more_data, has_ended);
+  const std::size_t wanted = more_sockets(entry.data.get(), job_);
+  std::vector<Result<UniqueFd>> made;
+  for (std::size_t i = entry.more_data.size(); i < wanted; ++i) made.emplace_back(UniqueFd());
+  std::vector<std::thread> threads;
+  for (auto& one : made) {
+    auto thread = start_quiet_thread([this, rank, &address, &one] {
+      bool is_unix = false;
+      one = connect_one(rank, address, Purpose::ring_more_data, is_unix);
+    });
+    if (!thread) one = thread.error();
+    if (thread) threads.push_back(std::move(*thread));
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& one : made) {
+    if (!one) return one.error();
+    entry.more_data.push_back(std::move(*one));
+  }
+  return {};
+}
+
+Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purpose purpose,
+                                          bool& is_unix) {
+  is_unix = false;
+  if (job_.transport != "tcp" && !address.unix_name.empty()) {
+    auto local = connect_unix(address.unix_name);
+    if (local) {
+      failpoint("mesh.before_hello");
+      auto proven = handshake_connect(local->get(), secret_, identity(purpose, rank), deadline_);
+      if (!proven) return proven.error();
+      is_unix = true;
+      return local;
+    }
+  }
+  auto fd = connect_tcp(address.tcp, deadline_);
+  if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
+  if (!fd) return fd;
+  failpoint("mesh.before_hello");
+  auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);
+  if (!proven) return proven.error();
+  return fd;
+}
+
+Result<void> MeshBuilder::accept_higher() {
+  int missing = static_cast<int>(std::size(kRingPurposes)) * (job_.size - 1 - job_.rank);
+  auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
+    if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
+    Peer& entry = peer(from.from_rank);
+    if (from.purpose == Purpose::ring_more_data) {
+      if (entry.more_data.size() < kMostMore) entry.more_data.push_back(std::move(fd));
+      return false;
+    }
+    UniqueFd& slot = socket_for(entry, from.purpose);
+    // A second claim is believed only where the first one's process has gone.
+    if (slot && !has_ended(slot)) return false;
+    missing -= slot ? 0 : 1;
+    entry.who = from.who;
+    entry.same_host = is_unix;
+    slot = std::move(fd);
+    failpoint("mesh.accepted");
+    return missing == 0;
+  };
+  HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
+  expected.from_rank = -1;
+  // The highest rank turns strangers away until it is stopped.
+  const bool nobody_to_come = missing == 0;
+  auto outcome = listener_->accept_until(secret_, expected, take, deadline_);
+  return nobody_to_come ? Result<void>() : outcome;
+}
+
+// What a rank that gave up before this one has told those it was connected to.
+std::optional<Error> MeshBuilder::word_of_others() {
+  for (const auto& other : mesh_.peers) {
+    if (!other.link) continue;
+    auto word = receive_link_message(other.link.get(), steady_now());
+    if (word && word->answer == LinkMessage::Answer::failed) return word->error;
+  }
+  return {};
+}
+
+void MeshBuilder::tell_others(const Error& error) {
+  for (const auto& other : mesh_.peers) {
+    if (!other.link) continue;
+    (void)send_link_message(other.link.get(), {LinkMessage::Answer::failed, error, {}}, {},
+                            steady_now());
+  }
+}
+
+// The store knows who has come as far as publishing an address, while it is there.
+Error MeshBuilder::not_arrived(const Error& cause) {
+  Arrivals arrivals{.ranks = job_.size, .in_group = !job_.group.empty()};
+  const auto add = [this](RankSet& set, int r) { set.insert(job_.world_rank(r)); };
+  const auto soon = steady_now() + std::chrono::seconds(2);
+  for (int r = 0; r < job_.size; ++r) {
+    const Peer& other = peer(r);
+    const bool connected = other.link && other.data && other.messages;
+    if (r == job_.rank || connected) continue;
+    if (seen_.contains(r) || other.link) {
+      add(arrivals.unconnected, r);
+      continue;
+    }
+    const auto value = store_.try_get(key_of(prefix_, r), soon);
+    // The store had not had it while it lived.
+    const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
+    if (value ? !value->has_value() : ended_waiting) {
+      add(arrivals.missing, r);
+    } else if (value) {
+      add(arrivals.unconnected, r);
+    } else {
+      add(arrivals.unknown, r);
+      arrivals.why = cause.code == Errc::io ? cause.what : value.error().what;
+    }
+  }
+  if (arrivals.missing.empty() && !arrivals.unknown.empty()) {
+    if (auto word = word_of_others()) return std::move(*word);
+  }
+  const auto waited = std::chrono::round<std::chrono::milliseconds>(steady_now() - started_);
+  std::string what = fmt::format("init: after {}: {}", format_duration(waited), describe(arrivals));
+  // Said once is enough.
+  if (cause.code == Errc::io && arrivals.unknown.empty()) what += "; " + cause.what;
+  return {.code = cause.code, .what = std::move(what)};
+}
+
+}  // namespace
+
+Result<std::string> listen_address(const JobView& job) {
+  if (!job.interface.empty()) {
+    auto chosen = choose_address(job.interface, host_addresses());
+    if (!chosen)
+      return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
+    return chosen;
+  }
+  const std::string host = store_host(job.store_url);
+  // Where none is named, whatever leads out of this one will do.
+  auto towards = local_address_towards(host.empty() ? "192.0.2.1" : host);
+  return towards.empty() ? any_address(host_addresses()) : towards;
+}
+
+UniqueFd& socket_for(Peer& peer, Purpose purpose) {
+  if (purpose == Purpose::ring_link) return peer.link;
+  return purpose == Purpose::ring_data ? peer.data : peer.messages;
+}
+
+bool Mesh::one_host() const {
+  return std::all_of(peers.begin(), peers.end(),
+                     [](const Peer& peer) { return !peer.link || peer.same_host; });
+}
+
+Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
+                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent) {
+  return MeshBuilder(job, secret, store, prefix, deadline, parent).build();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,55 @@
+// Mesh: the authenticated connections of one rank to all others, made once per communicator. Three
+// sockets per pair: a control link, one for collectives' data and one for messages. Between hosts
+// there are more for data (see ring/stream/socket_bundle.h), fewer the more ranks there are.
+// Between ranks of one host they are AF_UNIX (abstract names of 128 random bits: nothing on disk),
+// else TCP on ports that the kernel chose before anybody was told; the higher rank connects to the
+// lower.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/secret.h"
+#include "base/unique_fd.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/store.h"
+#include "ring/call/abort_flag.h"
+#include "ring/links/bootstrap.h"
+
+namespace dlaunch {
+
+struct Peer {
+  std::string who;  // "rank 3 (pid 4711 on a)"; its rank in the job, also in a group
+  UniqueFd link;    // read by the control thread
+  UniqueFd data;    // the stream plane's
+  std::vector<UniqueFd> more_data{};  // likewise; both ends have as many
+  UniqueFd messages;                  // the messenger's
+  bool same_host = false;             // connected by AF_UNIX, so that descriptors can be passed
+};
+
+UniqueFd& socket_for(Peer& peer, Purpose purpose);
+inline constexpr Purpose kRingPurposes[] = {Purpose::ring_link, Purpose::ring_data,
+                                            Purpose::ring_messages};
+
+struct Mesh {
+  std::vector<Peer> peers;  // by rank; the own entry has a name and no sockets
+  bool one_host() const;
+};
+
+// The numeric address that this rank listens on and tells the others. Errc::usage where none fits
+// DLAUNCH_INTERFACE.
+Result<std::string> listen_address(const JobView& job);
+
+// Each rank publishes its addresses in the store under `prefix`, which keeps this communicator
+// apart from others. Blocks until every pair is connected. A time-out names the ranks that have not
+// arrived, as far as is known: the store may have ended before, with a rank that gave up first.
+// Connections that do not prove the secret, the job, the round and a rank are dropped and harm
+// nobody. An address at which nobody is any more, left over from an earlier program, gives way to
+// the new one; a second living process with the same rank is refused (Errc::usage), naming the
+// first, as is one that believes in another number of ranks (Errc::mismatch). `parent`: the flag of
+// the communicator that is being split, or null; once it is raised its error comes back.
+Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
+                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent);
+
+}  // namespace dlaunch

@@ -1,0 +1,112 @@
+// Program: one rank's part in a collective as plain data: what it sends to each peer, what it takes
+// in from each peer, what it reduces or copies, and what has to wait for what. ring/plan/schedule.h
+// makes programs, ProgramRun keeps count while one is executed. Both are pure: the stream plane
+// moves the bytes between sockets, the tests between arrays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dlaunch/ring.h"
+
+namespace dlaunch {
+
+enum class Region : std::uint8_t { in, out, scratch };
+
+struct Place {
+  Region region = Region::in;
+  std::size_t offset = 0;  // bytes
+};
+
+enum class StepKind : std::uint8_t {
+  send,    // place -> peer
+  recv,    // peer -> place
+  reduce,  // operands, left to right -> place; of no operands: joins the steps that lead to it
+  copy,    // the one operand -> place
+};
+
+inline constexpr std::int32_t kNoStep = -1;
+
+struct Step {
+  StepKind kind = StepKind::send;
+  bool last = false;             // reduce: all ranks' operands are in it now (AVG divides)
+  std::int16_t peer = -1;        // send, recv
+  std::int32_t needs = kNoStep;  // send, recv: must not start before that step is done
+  std::int32_t then = kNoStep;   // the reduce that waits for this step among others
+  std::int32_t pending = 0;      // reduce: how many steps' `then` it is; it runs when all are done
+  std::uint32_t first_operand = 0;
+  std::uint32_t operand_count = 0;
+  Place place;
+  std::size_t bytes = 0;
+};
+
+struct Program {
+  std::vector<Step> steps;
+  std::vector<Place> operands;
+  // Step numbers by peer, in the order in which they go over the socket.
+  std::vector<std::vector<std::int32_t>> sends;
+  std::vector<std::vector<std::int32_t>> recvs;
+  std::size_t scratch_bytes = 0;
+  std::size_t most_to_one = 0;  // bytes sent to one peer
+};
+
+// Where a program's regions lie during one call.
+struct Buffers {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::byte* scratch = nullptr;  // Program::scratch_bytes
+};
+
+// How a program's reduce steps compute.
+struct Arithmetic {
+  dl_dtype dtype = DL_UINT8;
+  dl_op op = DL_SUM;
+  int ranks = 1;
+};
+
+// The progress of one program. The caller does what next_sends() and next_recv() offer, in that
+// order for each peer, and reports it by sent() and received(); reductions happen inside these two.
+class ProgramRun {
+ public:
+  // The program and the buffers must live until done().
+  void begin(const Program& program, const Buffers& buffers, const Arithmetic& arithmetic);
+
+  // The sends to `peer` that may leave now, in order, as far as `sends` has room; how many.
+  std::size_t next_sends(int peer, std::span<const Step*> sends) const;
+  void sent(int peer);  // the first one outstanding has left; its place may be overwritten
+  bool sends_left(int peer) const;
+
+  // The outstanding recv that the next bytes from `peer` belong to; null if none is expected.
+  const Step* next_recv(int peer) const;
+  bool may_start(const Step& step) const;  // its place is free
+  void received(int peer);
+
+  // Copies of this rank's own data need no peer: done in one go when the caller has time, at the
+  // latest before the end. False if none were left.
+  bool copy_own();
+
+  bool done() const { return left_ == 0; }
+  std::byte* at(const Place& place) const;
+
+ private:
+  bool is_done(std::int32_t step) const { return step == kNoStep || state_[step].done; }
+  void complete(std::int32_t step);
+  void perform(const Step& step);
+
+  struct State {
+    std::int32_t pending = 0;
+    bool done = false;
+  };
+  const Program* program_ = nullptr;
+  Buffers buffers_;
+  Arithmetic arithmetic_;
+  std::vector<State> state_;
+  std::vector<std::size_t> send_at_, recv_at_;  // by peer: the first one outstanding
+  std::vector<const void*> operands_;
+  std::size_t left_ = 0;
+  bool copies_left_ = false;
+};
+
+}  // namespace dlaunch

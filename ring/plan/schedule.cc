@@ -1,0 +1,210 @@
+#include "ring/plan/schedule.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "ring/plan/schedule_ways.h"
+
+namespace dlaunch {
+namespace {
+
+// As if the members were all there is, then with the numbers they have among all.
+Program make_members_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  const auto& members = shape.members;
+  const auto place = [&](int r) {
+    return static_cast<int>(std::find(members.begin(), members.end(), r) - members.begin());
+  };
+  Shape inner = shape;
+  inner.members.clear();
+  if (inner.root >= 0) inner.root = place(inner.root);
+  Program program = make_program(inner, place(rank), static_cast<int>(members.size()), tuning);
+  for (Step& step : program.steps) {
+    if (step.peer >= 0) step.peer = static_cast<std::int16_t>(members[step.peer]);
+  }
+  const auto spread = [&](std::vector<std::vector<std::int32_t>>& by_peer) {
+    std::vector<std::vector<std::int32_t>> all(ranks);
+    for (std::size_t i = 0; i < by_peer.size(); ++i) all[members[i]] = std::move(by_peer[i]);
+    by_peer = std::move(all);
+  };
+  spread(program.sends);
+  spread(program.recvs);
+  return program;
+}
+
+}  // namespace
+
+Tuning tuning_within_host(int ranks, bool crowded) {
+  constexpr std::size_t kInFlight = 1 << 20;
+  Tuning tuning;
+  if (crowded && ranks <= tuning.exchange_ranks) tuning.star_bytes = 256 << 10;
+  if (crowded) {
+    tuning.star_ranks = tuning.exchange_ranks;
+    tuning.exchange_ranks = 2;
+  }
+  if (!crowded) tuning.pair_bytes = 512 << 10;
+  const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
+  if (granule <= tuning.granule_bytes) return tuning;
+  tuning.granule_bytes = granule;
+  tuning.window = 1;
+  return tuning;
+}
+
+Tuning tuning_between_hosts(Duration round_trip) {
+  constexpr double kBytesPerSecond = 10e9 / 8;
+  constexpr std::size_t kLeast = 6, kMost = 64;  // granules
+  Tuning tuning;
+  const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
+  const double granules = held / static_cast<double>(tuning.granule_bytes);
+  tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+
+  constexpr double kSlowBytesPerSecond = 1e9 / 8, kReducedPerSecond = 1e9;
+  constexpr std::size_t kMostExchanged = 4 << 20;
+  const double latency = std::chrono::duration<double>(round_trip).count() / 2;
+  const auto at_least = [&](std::size_t least, double bytes) {
+    return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
+  };
+  tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
+  tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
+  // Frames from all to all are many, but where they are cheap beside the latency.
+  if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
+  return tuning;
+}
+
+Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
+  if (ranks == 1) return Way::copy;
+  if (tuning.forced) return *tuning.forced;
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const bool small = bytes <= tuning.small_bytes;
+  const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
+  switch (shape.collective) {
+    case Collective::all_reduce:
+      if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
+        return Way::exchange;
+      }
+      return bytes <= tuning.star_bytes ? Way::star : large;
+    case Collective::reduce:
+      return small || ranks <= tuning.star_ranks ? Way::star : large;
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      return large;
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+      return Way::direct;
+    case Collective::broadcast:
+      return small ? Way::tree : Way::chain;
+    case Collective::barrier:
+      break;
+  }
+  return Way::dissemination;
+}
+
+std::string_view way_name(Way way) {
+  switch (way) {
+    case Way::exchange:
+      return "exchange";
+    case Way::star:
+      return "star";
+    case Way::direct:
+      return "direct";
+    case Way::ring:
+      return "ring";
+    case Way::tree:
+      return "tree";
+    case Way::chain:
+      return "chain";
+    case Way::copy:
+    case Way::dissemination:
+      break;
+  }
+  return "";
+}
+
+bool has_way(Collective collective, Way way) {
+  switch (way) {
+    case Way::exchange:
+      return collective == Collective::all_reduce;
+    case Way::star:
+      return collective == Collective::all_reduce || collective == Collective::reduce;
+    case Way::direct:
+      return collective != Collective::broadcast && collective != Collective::barrier;
+    case Way::ring:
+      return traits_of(collective).reduces || collective == Collective::all_gather;
+    case Way::tree:
+    case Way::chain:
+      return collective == Collective::broadcast;
+    case Way::copy:
+    case Way::dissemination:
+      break;
+  }
+  return false;
+}
+
+namespace {
+
+std::string words_for(Way way, const Tuning& tuning) {
+  const auto pieces = fmt::format("granules of {} KiB", tuning.granule_bytes >> 10);
+  switch (way) {
+    case Way::copy:
+      return "a copy";
+    case Way::exchange:
+      return "each with each";
+    case Way::star:
+      return "all with one";
+    case Way::direct:
+      return fmt::format("straight to whoever owns a slice, {}, {} ahead", pieces, tuning.window);
+    case Way::ring:
+      return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
+    case Way::tree:
+      return "binomial tree";
+    case Way::chain:
+      return "chain, " + pieces;
+    case Way::dissemination:
+      return "dissemination";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string describe_way(Way way, const Tuning& tuning) {
+  return words_for(way, tuning) + (tuning.by_rule ? " (DLAUNCH_PLAN)" : "");
+}
+
+Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
+  ProgramBuilder b(rank, ranks);
+  copy_own_data(shape, b);
+  switch (way_of(shape, ranks, tuning)) {
+    case Way::copy:
+      break;
+    case Way::exchange:
+      exchange_all_reduce(shape, b);
+      break;
+    case Way::star:
+      star_reduction(shape, tuning, b);
+      break;
+    case Way::direct:
+      traits_of(shape.collective).reduces ? direct_reduction(shape, tuning, b)
+                                          : direct_exchange(shape, tuning, b);
+      break;
+    case Way::ring:
+      ring_schedule(shape, tuning, b);
+      break;
+    case Way::tree:
+      binomial_broadcast(shape, b);
+      break;
+    case Way::chain:
+      chain_broadcast(shape, tuning, b);
+      break;
+    case Way::dissemination:
+      dissemination_barrier(b);
+      break;
+  }
+  return b.take();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,89 @@
+// Schedules of the collectives over stream sockets: pure functions from (call, rank, ranks) to a
+// Program. All ranks compute theirs from the same arguments, so that each socket carries exactly
+// the frames both ends expect, in the same order, and no frame needs to say where it belongs.
+//
+// Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
+// values in rank order, rounding once: the result does not depend on how the data is cut.
+// - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
+//   by any other, so they do it for longer); more, or such as share cores, send to rank 0, which
+//   answers (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks
+//   than cores each frame costs a system call and often a context switch on the same few cores).
+// - Large: each rank owns a slice, takes the others' values of it and sends the results back,
+//   granule by granule, while later granules still come in. That moves the least possible bytes per
+//   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
+//   what is in flight small enough for the processor's caches: the loopback device is twice as fast
+//   then.
+// A reduce is the same with results for the root alone; two ranks, and few that share cores, send
+// the root everything, granule by granule: nothing goes to another rank and back.
+// Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
+// forwarded as soon as it is reduced. Its windows bound the buffers; see
+// ring/plan/schedule_reductions.cc.
+// What only moves data (gather, scatter, all_to_all, and all_gather up to that many ranks) goes
+// straight from rank to rank, each beginning with the next one round, so that nobody is everybody's
+// first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "ring/call/plane.h"
+#include "ring/plan/program.h"
+
+namespace dlaunch {
+
+// From this round trip on, hosts are far from each other: latency counts more than bytes.
+inline constexpr Duration kFarAway = std::chrono::milliseconds(2);
+
+// How a call is done.
+enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
+inline constexpr Way kWays[] = {Way::exchange, Way::star, Way::direct,
+                                Way::ring,     Way::tree, Way::chain};
+std::string_view way_name(Way way);  // "ring"; empty for those of which nobody has a choice
+bool has_way(Collective collective, Way way);
+
+struct Tuning {
+  std::size_t small_bytes = 64 << 10;    // reduce: see above; broadcast: a tree, above a chain
+  std::size_t star_bytes = 64 << 10;     // all_reduce: see above
+  std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
+  std::size_t window = 2;                // granules from a peer that may await their reduction
+  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
+  std::size_t exchange_bytes = 64 << 10;
+  std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
+  int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
+  int direct_ranks = 16;
+  std::optional<Way> forced = {};  // one that the collective has
+  bool by_rule = false;            // DLAUNCH_PLAN has changed this
+};
+
+// On one host system calls cost more than waiting for a whole granule, as long as those of all
+// peers together stay in the cache. Two ranks exchange up to 512 KiB: that moves as much as slices
+// do, and adds twice as much, but in one turn.
+//
+// crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
+// time, but the turn at a core that each message takes: up to four ranks are fastest with the
+// fewest messages, for as much as 256 KiB (measured with two cores; above, slices are as fast).
+Tuning tuning_within_host(int ranks, bool crowded);
+
+// Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
+// 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or
+// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go.
+//
+// The window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
+// between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to
+// a rank to which several send, until a switch has no room for it.
+Tuning tuning_between_hosts(Duration round_trip);
+
+// Decided from what all ranks know alike.
+Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
+// "direct, granules of 48 KiB, 3 ahead"
+std::string describe_way(Way way, const Tuning& tuning);
+
+// With Shape::members, `rank` must be one of them: the program is theirs, over the sockets of all
+// ranks.
+Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning);
+
+}  // namespace dlaunch

@@ -1,0 +1,95 @@
+#include "ring/plan/shm_plan.h"
+
+#include <algorithm>
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kLeastChunk = 16 << 10, kLeastExchange = 4 << 10;
+constexpr std::size_t kMostDirect = 128 << 10;
+
+struct Chunks {
+  std::size_t least, most;  // bytes
+  std::size_t blocks;       // as many as that, between these bounds
+};
+// Chunks small enough for a pipeline of some blocks, large enough to be worth their flags. What two
+// ranks exchange is handed over and back as a whole where it can be: that it overlaps pays less
+// than each hand-over costs.
+constexpr std::size_t kPipeline = 4, kWhole = 1;
+
+std::size_t longest_part(const Shape& shape) {
+  std::size_t count = shape.count;
+  for (const std::size_t c : shape.counts) count = std::max(count, c);
+  return count;
+}
+
+void cut_in_blocks(ShmPlan& plan, const Shape& shape, std::size_t ranks, Chunks chunks,
+                   const ShmWish& wish) {
+  const auto& traits = traits_of(shape.collective);
+  const std::size_t usual = std::max(plan.input_bytes / (chunks.blocks * ranks) / 64 * 64,
+                                     std::min(chunks.most, chunks.least));
+  const std::size_t bytes = std::min(wish.chunk_bytes.value_or(usual), chunks.most);
+  plan.chunk = bytes / shape.element_bytes;
+  // A block of a reduction without parts holds a chunk for each rank.
+  const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? ranks : 1);
+  plan.blocks = (longest_part(shape) + per_block - 1) / per_block;
+}
+
+ShmPlan::Way way_for(const Shape& shape, const ShmShape& layout, std::size_t bytes,
+                     const ShmWish& wish) {
+  using Way = ShmPlan::Way;
+  if (bytes <= kInlineBytes) return Way::in_entry;
+  const bool exchange = layout.exchange_bytes > 0 && has_exchange(shape.collective);
+  if (wish.way == Way::one_shot && bytes <= layout.small_bytes) return Way::one_shot;
+  if (wish.way == Way::blocks || (wish.way == Way::exchange && exchange)) return *wish.way;
+  if (bytes <= (exchange ? kExchangeAbove : layout.small_bytes)) return Way::one_shot;
+  return exchange ? Way::exchange : Way::blocks;
+}
+
+}  // namespace
+
+bool has_exchange(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce;
+}
+
+std::string_view shm_way_name(ShmPlan::Way way) {
+  switch (way) {
+    case ShmPlan::Way::one_shot:
+      return "shm-one-shot";
+    case ShmPlan::Way::blocks:
+      return "shm-blocks";
+    case ShmPlan::Way::exchange:
+      return "shm-exchange";
+    case ShmPlan::Way::in_entry:
+      break;
+  }
+  return "";
+}
+
+ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const ShmWish& wish) {
+  ShmPlan plan;
+  if (shape.collective == Collective::barrier) return plan;
+  const auto n = static_cast<std::size_t>(ranks);
+  // For scatter also on the ranks that give nothing.
+  plan.input_bytes =
+      longest_part(shape) * shape.element_bytes * (traits_of(shape.collective).in_parts ? n : 1);
+  plan.way = way_for(shape, layout, plan.input_bytes, wish);
+  plan.by_rule = plan.way == wish.way || (plan.way >= ShmPlan::Way::blocks && wish.chunk_bytes);
+  if (plan.way == ShmPlan::Way::exchange) {
+    cut_in_blocks(plan, shape, n, {kLeastExchange, layout.exchange_bytes, kWhole}, wish);
+  } else if (plan.way == ShmPlan::Way::blocks) {
+    cut_in_blocks(plan, shape, n, {kLeastChunk, layout.chunk_bytes, kPipeline}, wish);
+  }
+  return plan;
+}
+
+ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
+  ShmPlan plan = plan_shm(shape, ranks, layout);
+  plan.way = ShmPlan::Way::blocks;
+  // The inputs come from afar, the results go there: both are to find room in the cache.
+  cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks),
+                {kLeastChunk, std::min(layout.chunk_bytes, kMostDirect), kPipeline}, {});
+  return plan;
+}
+
+}  // namespace dlaunch

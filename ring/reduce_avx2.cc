@@ -1,7 +1,0 @@
-#include "ring/codec_kernels.h"
-
-namespace dlaunch {
-
-Kernels kernels_avx2() { return {reduce_any, stream, kCodecKernels}; }
-
-}  // namespace dlaunch

@@ -1,7 +1,0 @@
-#include "ring/codec_kernels.h"
-
-namespace dlaunch {
-
-Kernels kernels_avx512() { return {reduce_any, stream, kCodecKernels}; }
-
-}  // namespace dlaunch

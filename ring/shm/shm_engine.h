@@ -1,0 +1,247 @@
+// ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
+// large ones, in blocks; shm_exchange.cc: all_reduce of two ranks; shm_lend.cc: large ones that are
+// read where they lie.
+//
+// Small messages go in one shot: each rank puts its input where all can read it and, once everybody
+// has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
+// for all and wakes the others, so that each of them is switched in once.
+//
+// Large ones are cut into blocks of one chunk per rank and go through a pipeline of three stages,
+// all in memory that fits the second-level caches: copy the inputs of block i+1 into the staging
+// slots, reduce the own chunk of block i over all ranks, copy the others' results of block i-1 out.
+// The own chunk is never staged. Every element is combined in rank order by one call of reduce(),
+// so that results do not depend on how a vector is cut.
+//
+// The all_reduce, or reduce, of two ranks with a core each goes through one slot instead of two: a
+// rank stages what the other one reduces, which leaves the result in the same place. What counts
+// there is how often a cache line changes hands; with results in slots of their own each line would
+// change hands once more per direction, when its slot is written again. It is the only case in
+// which a rank writes where another one stages, hence in the control segment.
+//
+// What only moves data goes in blocks, too: the giver copies it into the staging slots, the takers
+// out of them. (One copy by process_vm_readv in place of these two takes twice as long, whatever
+// the size: the kernel looks up each page.)
+//
+// Buffers in memory of dl_alloc() are read in place: the arrival says where they are. Where all
+// ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
+// others' inputs, and they copy it from its output. Whoever lends waits until the others have read.
+//
+// A store to a line that another core's cache still holds takes two to seven times as long as one
+// to a line that it has dropped. So where each rank has a core, chunks smaller than their slot take
+// turns in it: a line is written again when what has gone through meanwhile has driven it out of
+// that cache. Ranks that share cores find it in their own cache, and use the same place again and
+// again.
+//
+// Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
+// has read what it needed, an exchange slot when its owner has taken the result out; an entry or
+// small slot kEntries calls later, when every rank has entered the call after the one it served.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.h"
+#include "ring/call/abort_flag.h"
+#include "ring/call/plane.h"
+#include "ring/shm/shm_memory.h"
+#include "ring/shm/shm_plane.h"
+#include "ring/shm/shm_regions.h"
+#include "ring/shm/shm_wait.h"
+
+namespace dlaunch {
+
+class ShmPlane : public Plane {
+ public:
+  ShmPlane(int rank, ShmMemory memory, AbortFlag& abort, const ShmOptions& options)
+      : rank_(rank),
+        n_(memory.shape.ranks),
+        memory_(std::move(memory)),
+        layout_(layout_for(memory_.shape, options)),
+        abort_(abort),
+        meet_(options.usable_cores < n_),
+        share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
+        waiter_(abort, !meet_),
+        names_(options.names),
+        regions_(options.regions),
+        rules_(options.plan_rules),
+        lent_(static_cast<std::size_t>(n_)),
+        operands_(static_cast<std::size_t>(n_)) {
+    // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
+    abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
+      for (int r = 0; r < n; ++r) ring_bell_always(ranks[r].bell);
+      ring_bell_always(header->bell);
+    });
+  }
+
+  const char* name() const override { return "shm"; }
+  Result<void> run(const Call& call) override;
+  std::string explain(const Call& call) const override;
+
+ private:
+  // Where both share a core, larger blocks have it switch less often than an exchange would.
+  static ShmShape layout_for(ShmShape shape, const ShmOptions& options) {
+    if (options.usable_cores < shape.ranks) shape.exchange_bytes = 0;
+    return shape;
+  }
+
+  ShmPlan plan(const Shape& shape) const {
+    return plan_shm(shape, n_, layout_, shm_wish_by(rules_, shape, n_));
+  }
+  std::size_t own_input() const;  // bytes
+  Result<void> await_own_entry();
+  void arrive(std::size_t inline_count);
+  void note_core();
+  Result<void> await_entry(int r);
+  Result<void> await_all_entries();
+  bool entered(int r, std::uint64_t seq) const;
+  template <class Counter>
+  Result<void> await(int r, Counter ShmRank::*counter, std::uint64_t value);
+  // After a wait in vain, for the progress of rank `awaited`; -1: of any.
+  Error failure(int awaited = -1) const;
+  int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
+
+  // shm_plane.cc: messages in one shot.
+  Result<void> one_shot();
+  Result<void> meet(bool reduce_for_all);
+  bool keeps_core();
+  Result<void> await_givers();
+  const char* small_input(int r) const;
+  void finish_one_shot();
+
+  // shm_blocks.cc: large ones.
+  Result<void> reduce_in_blocks();
+  Result<void> deliver_in_blocks();
+  Result<void> give_block(std::size_t block);
+  Result<void> take_block(std::size_t block);
+  // shm_lend.cc
+  // What a rank tells of its buffers when it arrives at a large call.
+  struct Loan {
+    std::uint64_t in_offset = 0, out_offset = 0;
+    std::uint32_t in_region = 0, out_region = 0;  // 0: not memory of dl_alloc()
+  };
+  static_assert(sizeof(Loan) <= kInlineBytes);
+  void lend();
+  Loan loan_of(int r) const;
+  Result<bool> all_in_regions();
+  Result<void> take_lent(int r, const Loan& loan, const Delivery& delivery);
+  Result<void> await_takers();
+  Error not_there(int r) const;
+  // The part of a delivery that a block holds, as elements from its start.
+  Part piece(const Delivery& delivery, std::size_t block) const;
+
+  // shm_exchange.cc
+  Result<void> exchange_in_blocks();
+  void offer(std::size_t block);
+  Result<void> combine(std::size_t block);
+  void combine_piece(const char* in, char* shared, char* out, std::size_t count);
+  Result<void> take_back(std::size_t block);
+  char* exchange_slot(int owner, std::uint64_t block) const {
+    return reinterpret_cast<char*>(memory_.header) + layout_.exchange(owner, block);
+  }
+
+  Part slice(std::size_t block, int r) const;  // a rank's share of a block that is reduced
+  bool takes_results() const;
+  Result<void> stage(std::size_t block);
+  Result<void> reduce_chunk(std::size_t block);
+  Result<void> copy_results(std::size_t block);
+  Result<void> await_free_slot(std::uint64_t block);
+  void publish(ShmCounter ShmRank::*counter, std::uint64_t blocks);
+  // Into the user's buffer.
+  void copy(void* to, const void* from, std::size_t bytes) const;
+
+  // visit(in, out, done, count) for each piece of the user's buffers that lies in one tensor, from
+  // element `first` on; `done`: elements before it.
+  template <class Visit>
+  void each_piece(std::size_t first, std::size_t count, Visit visit) const;
+  void read_input(void* to, std::size_t first, std::size_t count) const;
+  void write_output(std::size_t first, const void* from, std::size_t count) const;
+  // What rank r gives of a block's slice to this one.
+  const char* operand_of(int r, std::uint64_t block, const Part& slice) const {
+    if (direct_) return lent_[static_cast<std::size_t>(r)].in + slice.first * element_;
+    return staged_by(r, block, rank_);
+  }
+  // What rank r has reduced of it.
+  const char* result_of(int r, std::uint64_t block, const Part& slice) const {
+    const auto i = static_cast<std::size_t>(r);
+    if (direct_ && call_.collective == Collective::all_reduce) {
+      return lent_[i].out + slice.first * element_;
+    }
+    return memory_.data[i] + layout_.result(block) + turn(block);
+  }
+  const char* staged_by(int r, std::uint64_t block, int chunk) const {
+    return memory_.data[static_cast<std::size_t>(r)] + staging(block, chunk);
+  }
+  // Of a data segment.
+  std::size_t staging(std::uint64_t block, int chunk) const {
+    return layout_.staging(block, chunk) + turn(block);
+  }
+  std::size_t turn(std::uint64_t block) const;
+  ShmRank& own() const { return memory_.ranks[rank_]; }
+
+  const int rank_;
+  const int n_;
+  const ShmMemory memory_;
+  const ShmShape layout_;
+  AbortFlag& abort_;
+  const bool meet_;  // more ranks than cores
+  const int share_;  // of a core
+  Waiter waiter_;
+  const std::vector<int> names_;
+  const std::shared_ptr<const ShmRegions> regions_;
+  const PlanRules rules_;
+
+  // A rank's buffers in regions, as mapped here; of this call, where all are.
+  struct Lent {
+    const char* in = nullptr;
+    const char* out = nullptr;
+  };
+  std::vector<Lent> lent_;
+  Call call_;  // the one being run
+  std::size_t element_ = 1;
+  bool streaming_ = false;
+  CallSignature signature_;
+  Shape shape_;
+  ShmPlan plan_;
+  std::vector<bool> verified_;         // whose entry of this call was compared with ours
+  std::vector<const void*> operands_;  // scratch, in rank order
+  std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
+  std::uint64_t base_ = 0;             // blocks of all calls before this one
+  std::uint64_t meetings_ = 0;
+  int core_ = -1;        // as told to the others
+  bool lends_ = false;   // in this call
+  bool direct_ = false;  // all reduce from regions, in this call
+};
+
+template <class Visit>
+void ShmPlane::each_piece(std::size_t first, std::size_t count, Visit visit) const {
+  if (count == 0) return;
+  const auto at = [&](const void* base, std::size_t element) {
+    return static_cast<const char*>(base) + element * element_;
+  };
+  const auto writable = [](const char* p) { return const_cast<char*>(p); };
+  if (call_.list == nullptr) {
+    return visit(at(call_.in, first), writable(at(call_.out, first)), std::size_t{0}, count);
+  }
+  const auto& list = *call_.list;
+  auto tensor = static_cast<std::size_t>(
+      std::upper_bound(list.ends.begin(), list.ends.end(), first) - list.ends.begin());
+  for (std::size_t done = 0; done < count; ++tensor) {
+    const std::size_t begin = tensor == 0 ? 0 : list.ends[tensor - 1], from = first + done - begin;
+    const std::size_t here = std::min(list.ends[tensor] - begin - from, count - done);
+    visit(at(list.in[tensor], from), writable(at(list.out[tensor], from)), done, here);
+    done += here;
+  }
+}
+
+template <class Counter>
+Result<void> ShmPlane::await(int r, Counter ShmRank::*counter, std::uint64_t value) {
+  if (auto there = await_entry(r); !there) return there;
+  const auto& blocks = (memory_.ranks[r].*counter).blocks;
+  if (waiter_.wait(memory_.ranks[r].bell, call_.deadline,
+                   [&] { return blocks.load(std::memory_order_acquire) >= value; })) {
+    return {};
+  }
+  return failure(r);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,195 @@
+#include "ring/shm/shm_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+#include <string>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace dlaunch {
+namespace {
+
+// Above this, n ranks reading n inputs each costs more than the second hand-over of a slice.
+constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
+constexpr int kSmallSlots = 4;
+// What is in flight, four chunks of each rank, leaves most of a second-level cache to the buffers.
+constexpr std::size_t kExchangeChunk = 64 << 10;
+
+std::size_t second_level_cache() {
+  const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
+}
+
+constexpr std::size_t kLargeSegment = 16 << 20;
+
+// What can be had without taking it from anybody.
+std::size_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    if (line.starts_with("MemAvailable:")) return std::strtoull(&line[13], nullptr, 10) << 10;
+  }
+  // Without /proc: what is free, which is less.
+  return static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return errno_error("shared memory: memfd_create", errno);
+  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. Of a
+  // large segment it would first push everything else out.
+  if (bytes > kLargeSegment && bytes > available_memory()) {
+    return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
+  }
+  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);
+  }
+  ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  return fd;
+}
+
+Result<std::shared_ptr<void>> map(int fd, std::size_t bytes, int protection, bool populate = true) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0 || static_cast<std::size_t>(st.st_size) < bytes) {
+    return Error{.code = Errc::protocol, .what = "shared memory: a peer's segment is too small"};
+  }
+  void* address =
+      ::mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+  if (address == MAP_FAILED) return errno_error("shared memory: map", errno);
+  return std::shared_ptr<void>(address, [bytes](void* p) { ::munmap(p, bytes); });
+}
+
+}  // namespace
+
+ShmShape shape_for(int ranks) {
+  const std::size_t share = second_level_cache() / (2 * static_cast<std::size_t>(ranks));
+  // Many ranks have many slots: smaller chunks keep the staging of all ranks together bounded.
+  const std::size_t least = ranks <= 64 ? 16 << 10 : 4 << 10;
+  const std::size_t chunk = std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096;
+  return {.ranks = ranks,
+          .chunk_bytes = chunk,
+          .small_bytes = small_limit(ranks),
+          .exchange_bytes = ranks == 2 ? std::min(chunk, kExchangeChunk) : 0};
+}
+
+std::size_t ShmShape::control_bytes() const { return exchange(ranks, 0); }
+std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
+  const std::size_t first = (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
+  return first + (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
+}
+std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
+  return (block % kSlots * ranks + chunk) * chunk_bytes;
+}
+std::size_t ShmShape::result(std::uint64_t block) const {
+  return (std::size_t{kSlots} * ranks + block % kSlots) * chunk_bytes;
+}
+std::size_t ShmShape::small(std::uint64_t seq) const {
+  return std::size_t{kSlots} * (ranks + 1) * chunk_bytes + seq % kSmallSlots * small_bytes;
+}
+std::size_t ShmShape::small_result(std::uint64_t seq) const {
+  return small(0) + (kSmallSlots + seq % kSmallSlots) * small_bytes;
+}
+std::size_t ShmShape::data_bytes() const { return small(0) + 2 * kSmallSlots * small_bytes; }
+
+Result<UniqueFd> make_shm_control(int ranks) {
+  const ShmShape shape = shape_for(ranks);
+  auto fd = make_memfd("dlring-control", shape.control_bytes());
+  if (!fd) return fd.error();
+  auto mapping = map(fd->get(), shape.control_bytes(), PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  auto* header = new (mapping->get()) ShmHeader;  // NOLINT: placement
+  header->ranks = static_cast<std::uint32_t>(ranks);
+  header->chunk_bytes = shape.chunk_bytes;
+  header->small_bytes = shape.small_bytes;
+  header->exchange_bytes = shape.exchange_bytes;
+  return fd;
+}
+
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes) {
+  auto fd = make_memfd(name, bytes);
+  if (!fd) return fd.error();
+  auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
+  // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
+  // same.
+  ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+  return ShmData{std::move(*fd), std::move(*mapping), bytes};
+}
+
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes) {
+  return map(fd.get(), bytes, PROT_READ);
+}
+
+Result<ShmData> make_shm_data(int ranks) {
+  const ShmShape shape = shape_for(ranks);
+  return make_shm_segment("dlring-data", shape.data_bytes());
+}
+
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
+                          const std::vector<UniqueFd>& peer_data) {
+  ShmMemory memory;
+  memory.shape = shape_for(ranks);
+  auto mapping = map(control.get(), memory.shape.control_bytes(), PROT_READ | PROT_WRITE);
+  if (!mapping) return mapping.error();
+  memory.header = static_cast<ShmHeader*>(mapping->get());
+  memory.ranks = reinterpret_cast<ShmRank*>(memory.header + 1);
+  memory.keep.push_back(std::move(*mapping));
+  if (memory.header->ranks != static_cast<std::uint32_t>(ranks) ||
+      memory.header->chunk_bytes != memory.shape.chunk_bytes ||
+      memory.header->small_bytes != memory.shape.small_bytes ||
+      memory.header->exchange_bytes != memory.shape.exchange_bytes) {
+    return Error{.code = Errc::protocol,
+                 .what =
+                     "shared memory: the ranks disagree on the layout; do all run the same "
+                     "version of libdlring?"};
+  }
+  memory.own = static_cast<char*>(own.writable.get());
+  memory.keep.push_back(std::move(own.writable));
+  for (int r = 0; r < ranks; ++r) {
+    if (r == rank) {
+      memory.data.push_back(memory.own);
+      continue;
+    }
+    // Page tables of all peers' segments at once are worth it for few ranks only.
+    auto peer = map(peer_data[r].get(), memory.shape.data_bytes(), PROT_READ, ranks <= 16);
+    if (!peer) return peer.error();
+    memory.data.push_back(static_cast<const char*>(peer->get()));
+    memory.keep.push_back(std::move(*peer));
+  }
+  return memory;
+}
+
+Result<Lives> map_lives(const UniqueFd& control, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  auto mapping =
+      map(control.get(), sizeof(ShmHeader) + n * sizeof(ShmRank), PROT_READ | PROT_WRITE, false);
+  if (!mapping) return mapping.error();
+  Lives lives;
+  auto* const all = reinterpret_cast<ShmRank*>(static_cast<ShmHeader*>(mapping->get()) + 1);
+  for (std::size_t r = 0; r < n; ++r) lives.words.push_back(&all[r].life);
+  lives.keep = std::move(*mapping);
+  return lives;
+}
+
+Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
+                                              ShmData own, std::vector<UniqueFd> peer_data,
+                                              AbortFlag& abort, const ShmOptions& options) {
+  auto memory = map_shm(rank, ranks, control, std::move(own), peer_data);
+  if (!memory) return memory.error();
+  return make_shm_plane(rank, std::move(*memory), abort, options);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,91 @@
+// The segments of the shared-memory plane and where things stand in them.
+//
+// control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
+//                   there are just two, kSlots exchange slots of each
+// data segment      one per rank, writable only by its owner (memfd sealed against future writable
+//                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
+//                   chunks, then kSmallSlots small messages, then a ReadProbe
+//
+// All are memfds: no names that could collide or be left behind, no quota of /dev/shm. Memory is
+// allocated when a segment is made, so that a shortage is an Error and not a SIGBUS later.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/plan/shm_plan.h"
+#include "ring/shm/shm_plane.h"
+#include "ring/shm/shm_wait.h"
+
+namespace dlaunch {
+
+inline constexpr int kSlots = 4;
+inline constexpr int kEntries = 4;
+
+// A rank's arrival at one collective: who reads `seq` may read the rest. The payload of a tiny
+// message travels in the same cache line.
+struct alignas(64) ShmEntry {
+  std::atomic<std::uint32_t> seq{0};  // low half of the call's number
+  std::uint32_t packed = 0;           // CallSignature's
+  std::uint64_t count = 0;
+  char payload[kInlineBytes] = {};
+};
+static_assert(sizeof(ShmEntry) == 64);
+
+struct alignas(64) ShmCounter {
+  std::atomic<std::uint64_t> blocks{0};
+};
+
+// Written by its rank alone, but for the bell.
+struct ShmRank {
+  ShmEntry entries[kEntries];  // call number modulo kEntries
+  ShmCounter staged;           // blocks whose input is in the staging slots
+  ShmCounter reduced;          // blocks whose result chunk is there
+  ShmCounter done;             // blocks of which nothing will be read any more
+  Bell bell;
+  alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/links/death_watch.h
+};
+
+struct alignas(64) ShmHeader {
+  std::uint32_t ranks = 0;
+  std::uint64_t chunk_bytes = 0;  // the largest chunk
+  std::uint64_t small_bytes = 0;  // the largest message that goes in one shot
+  std::uint64_t exchange_bytes = 0;
+  // Meeting point where ranks outnumber cores: the last to arrive does the work, the rest sleep.
+  alignas(64) std::atomic<std::uint64_t> arrivals{0};
+  alignas(64) std::atomic<std::uint64_t> released{0};  // call number << 8 | rank with the result
+  Bell bell;
+};
+
+// The shape for so many ranks on this machine: chunks that let all staged data of a block stay in
+// the second-level caches.
+ShmShape shape_for(int ranks);
+
+// A segment of so many bytes of this rank, mapped writable here and by nobody else.
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes);
+// Another rank's, read-only.
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes);
+
+// Mappings of one rank. Freed together.
+struct ShmMemory {
+  ShmShape shape;
+  ShmHeader* header = nullptr;
+  ShmRank* ranks = nullptr;
+  char* own = nullptr;                      // own data segment, writable
+  std::vector<const char*> data;            // data[r]: rank r's segment
+  std::vector<std::shared_ptr<void>> keep;  // what unmaps them
+};
+
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
+                          const std::vector<UniqueFd>& peer_data);
+
+// The plane over memory that is there already: map_shm's, or in tests one heap for all threads.
+std::unique_ptr<Plane> make_shm_plane(int rank, ShmMemory memory, AbortFlag& abort,
+                                      const ShmOptions& options);
+
+}  // namespace dlaunch

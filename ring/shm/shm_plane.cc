@@ -1,0 +1,279 @@
+#include "ring/shm/shm_plane.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/failpoint.h"
+#include "base/rank_set.h"
+#include "ring/kernels/reduce.h"
+#include "ring/shm/shm_engine.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kStreamingBytes = 4 << 20;
+
+}  // namespace
+
+Result<void> ShmPlane::run(const Call& call) {
+  if (abort_.raised()) return abort_.error();
+  call_ = call;
+  element_ = dtype_bytes(call.dtype);
+  signature_ = signature_of(call, n_);
+  shape_ = shape_of(call, n_);
+  verified_.assign(static_cast<std::size_t>(n_), false);
+  verified_[static_cast<std::size_t>(rank_)] = true;
+  direct_ = false;
+  if (auto free = await_own_entry(); !free) return free;
+  plan_ = plan(shape_);
+  if (plan_.way < ShmPlan::Way::blocks) return one_shot();
+  streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
+  lend();
+  arrive(0);
+  if (!traits_of(call.collective).reduces) return deliver_in_blocks();
+  const auto direct = all_in_regions();
+  if (!direct) return direct.error();
+  direct_ = *direct;
+  if (direct_) plan_ = plan_direct(shape_, n_, layout_);
+  return plan_.way == ShmPlan::Way::exchange ? exchange_in_blocks() : reduce_in_blocks();
+}
+
+std::string ShmPlane::explain(const Call& call) const {
+  const Shape shape = shape_of(call, n_);
+  const ShmPlan plan = this->plan(shape);
+  const char* const by = plan.by_rule ? " (DLAUNCH_PLAN)" : "";
+  const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
+  switch (plan.way) {
+    case ShmPlan::Way::in_entry:
+      return "shm: in the cache line of the arrival";
+    case ShmPlan::Way::one_shot:
+      return fmt::format("shm: one shot{}", by);
+    case ShmPlan::Way::blocks:
+      return fmt::format("shm: {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
+    case ShmPlan::Way::exchange:
+      return fmt::format("shm: exchange, {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
+  }
+  return "";
+}
+
+std::size_t ShmPlane::own_input() const {
+  if (call_.collective == Collective::barrier) return 0;
+  const bool gives = call_.collective != Collective::broadcast || call_.root == rank_;
+  return gives ? in_count(shape_, rank_, n_) * element_ : 0;
+}
+
+void ShmPlane::read_input(void* to, std::size_t first, std::size_t count) const {
+  each_piece(first, count, [&](const char* from, char*, std::size_t done, std::size_t n) {
+    std::memcpy(static_cast<char*>(to) + done * element_, from, n * element_);
+  });
+}
+
+void ShmPlane::write_output(std::size_t first, const void* from, std::size_t count) const {
+  each_piece(first, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
+    copy(to, static_cast<const char*>(from) + done * element_, n * element_);
+  });
+}
+
+void ShmPlane::copy(void* to, const void* from, std::size_t bytes) const {
+  if (bytes == 0 || to == from) return;
+  if (streaming_)
+    copy_streaming(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+// -- Arrival
+
+// The call number's low half, compared in a way that survives its wrapping.
+bool ShmPlane::entered(int r, std::uint64_t seq) const {
+  const auto& entry = memory_.ranks[r].entries[seq % kEntries];
+  const auto seen = entry.seq.load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(seen - static_cast<std::uint32_t>(seq)) >= 0;
+}
+
+// This call's entry and small slot served a call kEntries ago: everybody must have left that one.
+Result<void> ShmPlane::await_own_entry() {
+  if (call_.seq <= all_entered_ + kEntries - 1) return {};
+  const std::uint64_t needed = call_.seq - (kEntries - 1);
+  for (int r = 0; r < n_; ++r) {
+    if (r != rank_ &&
+        !waiter_.wait(memory_.ranks[r].bell, call_.deadline, [&] { return entered(r, needed); })) {
+      return failure();
+    }
+  }
+  all_entered_ = needed;
+  return {};
+}
+
+// Tells the others what this rank has called, with so much of its input.
+void ShmPlane::arrive(std::size_t inline_count) {
+  ShmEntry& entry = own().entries[call_.seq % kEntries];
+  note_core();
+  entry.packed = signature_.packed;
+  entry.count = signature_.count;
+  if (inline_count > 0) read_input(entry.payload, 0, inline_count);
+  failpoint("shm.arrives");
+  entry.seq.store(signature_.seq, std::memory_order_release);
+  failpoint("shm.arrived");
+  // An offer follows at once, and wakes whoever sleeps for either.
+  if (plan_.way != ShmPlan::Way::exchange || lends_) ring_bell(own().bell);
+}
+
+// A store only when it has changed: the others read that line.
+void ShmPlane::note_core() {
+  const int core = current_core();
+  if (core == core_) return;
+  core_ = core;
+  own().bell.core.store(core, std::memory_order_relaxed);
+}
+
+Result<void> ShmPlane::await_entry(int r) {
+  if (verified_[static_cast<std::size_t>(r)]) return {};
+  if (!waiter_.wait(memory_.ranks[r].bell, call_.deadline, [&] { return entered(r, call_.seq); })) {
+    return failure();
+  }
+  const ShmEntry& entry = memory_.ranks[r].entries[call_.seq % kEntries];
+  const CallSignature theirs{entry.count, entry.packed, entry.seq.load(std::memory_order_relaxed)};
+  if (!(theirs == signature_))
+    return mismatch_error(name_of(rank_), signature_, name_of(r), theirs);
+  verified_[static_cast<std::size_t>(r)] = true;
+  return {};
+}
+
+Result<void> ShmPlane::await_all_entries() {
+  for (int r = 0; r < n_; ++r) {
+    if (auto there = await_entry(r); !there) return there;
+  }
+  all_entered_ = call_.seq;
+  return {};
+}
+
+Error ShmPlane::failure(int awaited) const {
+  if (abort_.raised()) return abort_.error();
+  RankSet arrived, missing;
+  for (int r = 0; r < n_; ++r) {
+    (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(name_of(r));
+  }
+  if (missing.empty()) {
+    // All have begun: then the one whose progress is awaited, or whoever of them it may be.
+    for (int r = 0; r < n_; ++r) {
+      if (r != rank_ && (awaited < 0 || r == awaited)) missing.insert(name_of(r));
+    }
+    for (const int r : missing) arrived.erase(r);
+  }
+  return op_timeout_error(call_, waited_in(call_, steady_now()), format_rank_set(missing),
+                          format_rank_set(arrived));
+}
+
+// -- One shot
+
+const char* ShmPlane::small_input(int r) const {
+  if (r == rank_ && call_.list == nullptr) return static_cast<const char*>(call_.in);
+  if (plan_.way == ShmPlan::Way::in_entry)
+    return memory_.ranks[r].entries[call_.seq % kEntries].payload;
+  return memory_.data[static_cast<std::size_t>(r)] + layout_.small(call_.seq);
+}
+
+Result<void> ShmPlane::one_shot() {
+  const std::size_t count = own_input() / element_;
+  const bool travels_inline = plan_.way == ShmPlan::Way::in_entry;
+  streaming_ = false;
+  if (!travels_inline) read_input(memory_.own + layout_.small(call_.seq), 0, count);
+  arrive(travels_inline ? count : 0);
+  const auto& traits = traits_of(call_.collective);
+  if (meet_ && !traits.rooted) {
+    return meet(call_.collective == Collective::all_reduce && call_.count > 0);
+  }
+  if (auto there = await_givers(); !there) return there;
+  failpoint("shm.givers_there");
+  finish_one_shot();
+  return {};
+}
+
+// Those whose input this rank's result depends on. The root of a broadcast or scatter does not wait
+// for anybody, nor does anybody but the root of a reduce or gather.
+Result<void> ShmPlane::await_givers() {
+  const auto& traits = traits_of(call_.collective);
+  if (!traits.rooted || (traits.out_at_root && call_.root == rank_)) return await_all_entries();
+  return traits.out_at_root ? Result<void>() : await_entry(call_.root);
+}
+
+// Everybody this rank needs is here: it makes its own result.
+void ShmPlane::finish_one_shot() {
+  const std::size_t count = out_count(shape_, rank_, n_);
+  if (count == 0 || call_.collective == Collective::barrier) return;
+  if (!traits_of(call_.collective).reduces) {
+    for (int r = 0; r < n_; ++r) {
+      const Delivery d = delivery(shape_, r, rank_);
+      if (d.exists && d.count > 0) {
+        write_output(d.to, small_input(r) + d.from * element_, d.count);
+      }
+    }
+    return;
+  }
+  const bool scatter = call_.collective == Collective::reduce_scatter;
+  const std::size_t offset = scatter ? static_cast<std::size_t>(rank_) * count * element_ : 0;
+  each_piece(0, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
+    for (int r = 0; r < n_; ++r) {
+      operands_[static_cast<std::size_t>(r)] = small_input(r) + offset + done * element_;
+    }
+    reduce(operands_, to, n, call_.dtype, call_.op, n_);
+  });
+}
+
+bool ShmPlane::keeps_core() {
+  const auto core_of = [this](int r) {
+    return memory_.ranks[r].bell.core.load(std::memory_order_relaxed);
+  };
+  const auto has_come = [this](int r) { return entered(r, call_.seq); };
+  const Core core = while_waiting(rank_, n_, share_, core_of, has_come);
+  if (core == Core::leave) waiter_.leave(core_);
+  return core == Core::keep;
+}
+
+// The meeting point. `reduce_for_all`: the last to arrive reduces, the others copy its result.
+Result<void> ShmPlane::meet(bool reduce_for_all) {
+  ShmHeader& header = *memory_.header;
+  ++meetings_;
+  const auto arrivals = header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (arrivals == meetings_ * static_cast<std::uint64_t>(n_)) {
+    failpoint("shm.last_arrived");
+    if (auto all = await_all_entries(); !all) return all;
+    finish_one_shot();
+    if (reduce_for_all) {
+      each_piece(0, call_.count, [&](const char*, char* from, std::size_t done, std::size_t n) {
+        std::memcpy(memory_.own + layout_.small_result(call_.seq) + done * element_, from,
+                    n * element_);
+      });
+    }
+    failpoint("shm.releases");
+    header.released.store(call_.seq << 16 | static_cast<std::uint64_t>(rank_),
+                          std::memory_order_release);
+    ring_bell(header.bell);
+    return {};
+  }
+  std::uint64_t released = 0;
+  const auto is_released = [&] {
+    released = header.released.load(std::memory_order_acquire);
+    return released >> 16 >= call_.seq;
+  };
+  if (!waiter_.wait(header.bell, call_.deadline, is_released, keeps_core())) {
+    return failure();
+  }
+  all_entered_ = call_.seq;
+  if (reduce_for_all) {
+    const auto reducer = released & 0xffff;
+    write_output(0, memory_.data[reducer] + layout_.small_result(call_.seq), call_.count);
+  } else {
+    finish_one_shot();
+  }
+  return {};
+}
+
+std::unique_ptr<Plane> make_shm_plane(int rank, ShmMemory memory, AbortFlag& abort,
+                                      const ShmOptions& options) {
+  return std::make_unique<ShmPlane>(rank, std::move(memory), abort, options);
+}
+
+}  // namespace dlaunch

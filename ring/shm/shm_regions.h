@@ -1,0 +1,68 @@
+// Memory of dl_alloc(): a region is a piece of shared memory of each rank, writable by its owner
+// and read by the others where it lies. The regions of a communicator are numbered alike on all
+// its ranks, so that a rank says where a buffer of its own is by number and offset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/call/abort_flag.h"
+#include "ring/shm/shm_memory.h"
+
+namespace dlaunch {
+
+struct ShmRegion {
+  std::vector<std::shared_ptr<void>> ranks;  // by rank, all but the own one read-only
+  std::vector<std::size_t> bytes;
+};
+
+// Thread-safe: one thread allocates and frees while another one carries out collectives.
+class ShmRegions {
+ public:
+  struct Place {
+    std::uint32_t region = 0;  // 0: in none
+    std::uint64_t offset = 0;
+  };
+
+  explicit ShmRegions(int rank) : rank_(static_cast<std::size_t>(rank)) {}
+
+  void add(ShmRegion region);
+  void remove(const void* own);  // begins there; nothing happens if none does
+  bool empty() const;
+  // Where this rank's own memory [begin, begin + bytes) lies, if all of it is in one region.
+  Place find(const void* begin, std::size_t bytes) const;
+  // The memory of rank r at its place; null if it is not there.
+  const char* at(Place place, std::size_t r, std::size_t bytes) const;
+
+ private:
+  const std::size_t rank_;
+  mutable std::mutex mutex_;
+  std::uint32_t last_ = 0;
+  std::map<std::uint32_t, ShmRegion> regions_;
+};
+
+// Passes descriptors among ranks of one host, over sockets of their own.
+class ShmExchange {
+ public:
+  // sockets[r] leads to rank r by AF_UNIX; sockets[rank] is empty. The flag must outlive the
+  // object.
+  ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort);
+
+  // All ranks at the same time. bytes[r]: of rank r's segment. Errc::io: this rank cannot have the
+  // others' descriptors or map them; any other error: a rank was lost or does not answer.
+  Result<ShmRegion> exchange(ShmData own, const std::vector<std::size_t>& bytes,
+                             TimePoint deadline);
+
+ private:
+  const std::size_t rank_;
+  AbortFlag& abort_;
+  std::shared_ptr<std::vector<UniqueFd>> sockets_;  // shared with the flag's waker
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,86 @@
+#include "ring/stream/frame.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace dlaunch {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x316e6c64;  // "dln1"
+
+struct Layout {
+  std::uint32_t magic;
+  std::uint8_t kind;
+  std::uint8_t zero[3];
+  std::uint64_t round;
+  std::uint64_t bytes;
+  std::uint64_t count;
+  std::uint32_t what;
+  std::uint32_t number;
+};
+static_assert(sizeof(Layout) == kFrameHeaderBytes);
+
+Error malformed(std::string what) { return Error{.code = Errc::protocol, .what = std::move(what)}; }
+
+Result<FrameHeader> checked_message(const FrameHeader& header) {
+  const std::size_t element = dtype_bytes(header.message_dtype());
+  if (element == 0) return malformed(fmt::format("a message of unknown dtype {}", header.what));
+  if (header.message_tag() < 0) return malformed("a message with a negative tag");
+  if (header.count > kMaxMessageBytes / element || header.bytes != header.count * element) {
+    return malformed(
+        fmt::format("a message of {} elements in {} bytes", header.count, header.bytes));
+  }
+  return header;
+}
+
+}  // namespace
+
+FrameHeader collective_frame(const CallSignature& signature, std::size_t bytes) {
+  return {.kind = FrameKind::collective,
+          .bytes = bytes,
+          .count = signature.count,
+          .what = signature.packed,
+          .number = signature.seq};
+}
+
+FrameHeader message_frame(std::size_t count, dl_dtype dtype, int tag) {
+  return {.kind = FrameKind::message,
+          .bytes = count * dtype_bytes(dtype),
+          .count = count,
+          .what = static_cast<std::uint32_t>(dtype),
+          .number = static_cast<std::uint32_t>(tag)};
+}
+
+void encode_frame(const FrameHeader& header, std::uint64_t round, FrameBytes out) {
+  const Layout layout{.magic = kMagic,
+                      .kind = static_cast<std::uint8_t>(header.kind),
+                      .zero = {},
+                      .round = round,
+                      .bytes = header.bytes,
+                      .count = header.count,
+                      .what = header.what,
+                      .number = header.number};
+  std::memcpy(out.data(), &layout, sizeof layout);
+}
+
+Result<FrameHeader> decode_frame(ConstFrameBytes bytes, std::uint64_t round) {
+  Layout layout;
+  std::memcpy(&layout, bytes.data(), sizeof layout);
+  if (layout.magic != kMagic || (layout.zero[0] | layout.zero[1] | layout.zero[2]) != 0) {
+    return malformed("bytes that are no frame");
+  }
+  if (layout.round != round) {
+    return malformed(fmt::format("a frame of round {}, this is round {}", layout.round, round));
+  }
+  const FrameHeader header{.kind = static_cast<FrameKind>(layout.kind),
+                           .bytes = layout.bytes,
+                           .count = layout.count,
+                           .what = layout.what,
+                           .number = layout.number};
+  if (header.kind == FrameKind::collective) return header;
+  if (header.kind == FrameKind::message) return checked_message(header);
+  return malformed(fmt::format("a frame of unknown kind {}", layout.kind));
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,79 @@
+// Messenger: point-to-point messages over one stream socket per peer, its own and not the
+// collectives', so that neither stands in the other's way. Any number of sends and receives may be
+// under way at once. Messages that nobody has asked for yet go to a bounded inbox.
+//
+// Not thread-safe: either one thread calls transfer(), or one serves the queue of what others
+// start.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ring/call/operation.h"
+#include "ring/stream/inbox.h"
+#include "ring/stream/socket_group.h"
+
+namespace dlaunch {
+
+class Messenger {
+ public:
+  explicit Messenger(std::unique_ptr<SocketGroup> sockets)
+      : sockets_(std::move(sockets)),
+        inbox_(sockets_->ranks()),
+        sends_(static_cast<std::size_t>(sockets_->ranks())),
+        coming_(static_cast<std::size_t>(sockets_->ranks())) {}
+
+  // Blocks until the message has been handed over. Errors are final for the messenger.
+  Result<void> transfer(Message& message);
+  // Takes operations, all of them messages, from the queue, also while others are under way, and
+  // finishes each. Returns when none is left and the queue is empty.
+  void serve(OperationQueue& queue);
+
+ private:
+  // One message under way.
+  struct Transfer {
+    Message* message = nullptr;
+    std::shared_ptr<Operation> operation;  // null: transfer()'s
+    bool done = false;
+  };
+  using TransferPtr = std::shared_ptr<Transfer>;
+
+  void post(const TransferPtr& transfer);
+  bool take_from_inbox(Message& message, Error& wrong);
+  Result<bool> advance();
+  Result<void> push(int peer, bool& moved);
+  Result<void> pull(int peer, bool& moved);
+  Result<bool> admit(int peer);
+  Result<void> received(int peer);
+  std::list<TransferPtr>::iterator find_posted(int peer, int tag);
+  static void end(const TransferPtr& transfer, Result<void> outcome);
+  void finish(const TransferPtr& transfer);
+  SocketGroup::Interest interest(int peer) const;
+  bool expects(int peer) const;
+  bool awaits_any() const;
+  bool all_ended() const;
+  TimePoint next_deadline() const;
+  Error timed_out();
+  Error lost(int peer, int os_errno);
+  std::string activity_with(int peer) const;
+  Result<void> wait(int extra);
+  void fail(const Error& error);
+  bool idle() const { return under_way_ == 0; }
+
+  std::unique_ptr<SocketGroup> sockets_;
+  Inbox inbox_;
+  std::vector<std::deque<TransferPtr>> sends_;  // by peer, in order
+  std::list<TransferPtr> receives_;             // those that no message has begun to fill, in order
+  std::vector<TransferPtr> coming_;  // by peer: whom the payload that is coming in is for; null:
+                                     // the inbox
+  std::size_t under_way_ = 0;
+  std::optional<Error> failed_;
+};
+
+}  // namespace dlaunch

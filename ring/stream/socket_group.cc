@@ -1,0 +1,154 @@
+#include "ring/stream/socket_group.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/cpus.h"
+#include "base/round_trip.h"
+#include "base/socket.h"
+
+namespace dlaunch {
+namespace {
+
+// What waits in a socket for its turn cannot go by another one.
+void hold_back_little(int fd) {
+  constexpr int kBytes = 16 << 10;
+  const Carrier carrier(fd);
+  setsockopt(carrier.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kBytes, sizeof kBytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std::uint64_t round,
+                                                       std::vector<UniqueFd> sockets,
+                                                       AbortFlag& abort,
+                                                       const StreamOptions& options,
+                                                       std::vector<std::vector<UniqueFd>> more) {
+  DL_ASSERT(rank >= 0 && rank < ranks && sockets.size() == static_cast<std::size_t>(ranks));
+  const int local_ranks = options.local_ranks > 0 ? options.local_ranks : ranks;
+  const int cores =
+      options.usable_cores > 0 ? options.usable_cores : std::max(1, count_cpus(own_cpus()));
+  const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
+  std::unique_ptr<SocketGroup> group(
+      new SocketGroup(rank, ranks, abort, local_ranks <= cores, agreed));
+  group->peers_.resize(sockets.size());
+  for (int r = 0; r < ranks; ++r) {
+    if (r == rank) continue;
+    const auto at = static_cast<std::size_t>(r);
+    if (auto ok = group->prepare(r, sockets[at].get()); !ok) return ok.error();
+    group->peers_[at] = std::make_unique<StreamPeer>(std::move(sockets[at]), round);
+    if (more.empty()) continue;
+    if (!more[at].empty()) hold_back_little(group->peers_[at]->sockets().fd());
+    for (UniqueFd& socket : more[at]) {
+      hold_back_little(socket.get());
+      if (auto ok = group->prepare(r, socket.get()); !ok) return ok.error();
+      group->peers_[at]->sockets().add(std::move(socket));
+    }
+  }
+  // Shared with the flag, which keeps its wakers for ever.
+  group->wake_ = std::make_shared<UniqueFd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!*group->wake_) return errno_error("eventfd", errno);
+  abort.on_raise([wake = group->wake_] { eventfd_write(wake->get(), 1); });
+  return group;
+}
+
+Result<void> SocketGroup::prepare(int peer, int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return errno_error(fmt::format("make the socket to rank {} non-blocking", peer), errno);
+  }
+  // Fails on AF_UNIX, which does not delay anyway.
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  leaves_host_ |= leads_to_other_host(fd);
+  return {};
+}
+
+Duration SocketGroup::round_trip() const {
+  Duration longest{};
+  for (const auto& peer : peers_) {
+    if (!peer || !leads_to_other_host(peer->sockets().fd())) continue;
+    longest = std::max(longest, shortest_round_trip(peer->sockets().fd()));
+  }
+  return longest;
+}
+
+std::size_t SocketGroup::sockets_each() const {
+  std::size_t most = 1;
+  for (const auto& peer : peers_) {
+    if (peer) most = std::max(most, peer->sockets().sockets());
+  }
+  return most;
+}
+
+void SocketGroup::use(std::size_t sockets) {
+  for (const auto& peer : peers_) {
+    if (peer) peer->sockets().use(sockets);
+  }
+}
+
+void SocketGroup::begin() { started_ = idle_since_ = {}; }
+
+bool SocketGroup::may_poll_on(TimePoint now) {
+  if (started_ == TimePoint{}) started_ = now;
+  if (idle_since_ == TimePoint{}) {
+    idle_since_ = now;
+    turns_ = 0;
+  }
+  if (now - idle_since_ > kSpin || !spin_.pays()) return false;
+  // Whoever is waited for, or a thread of this rank's own, may want this very core.
+  if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core())) offer_core();
+  return true;
+}
+
+// A packet from a rank of this host is handed to its receiver on the sender's core.
+bool SocketGroup::leave_shared_core() {
+  for (int d = 1; d < ranks_; ++d) {
+    int core = -1;
+    socklen_t size = sizeof core;
+    const int fd = (*this)[at_distance(d)].sockets().fd();
+    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
+    if (spread_.move_away_from(core)) return true;
+  }
+  return false;
+}
+
+void SocketGroup::watch(int peer, Interest interest) {
+  const StreamPeer& from = (*this)[peer];
+  // A header that could not be admitted stays; reading on behind it would not help.
+  const bool reads = !from.has_header() && !from.ended();
+  for (std::size_t i = 0; i < from.sockets().sockets(); ++i) {
+    short events = 0;
+    if (reads && from.sockets().awaits(i)) events |= POLLIN;
+    if (interest.writes && from.sockets().blocked(i)) events |= POLLOUT;
+    if (events == 0) continue;
+    poll_.push_back({.fd = from.sockets().fd(i), .events = events, .revents = 0});
+    polled_.push_back({peer, i});
+  }
+}
+
+Result<SocketGroup::Waited> SocketGroup::sleep(TimePoint now, TimePoint deadline, int extra) {
+  poll_.push_back({.fd = wake_->get(), .events = POLLIN, .revents = 0});
+  poll_.push_back({.fd = extra, .events = POLLIN, .revents = 0});
+  if (poll(poll_.data(), poll_.size(), poll_timeout_ms(now, deadline)) < 0 && errno != EINTR) {
+    return errno_error("poll", errno);
+  }
+  for (std::size_t i = 0; i < polled_.size(); ++i) {
+    const short events = poll_[i].revents;
+    const bool broken = (events & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+    (*this)[polled_[i].peer].sockets().mark(polled_[i].socket, broken || (events & POLLIN) != 0,
+                                            broken || (events & POLLOUT) != 0);
+  }
+  return Waited::ready;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,157 @@
+// SocketGroup: one stream socket, or several, to each peer, and how to wait for them. It polls for
+// some time (where ranks outnumber cores it offers its core to the others before each look) and
+// sleeps after that. What goes over the sockets is for the plane or the messenger that owns the
+// group. Not thread-safe.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "ring/call/abort_flag.h"
+#include "ring/call/spread.h"
+#include "ring/stream/spin_policy.h"
+#include "ring/stream/stream_errors.h"
+#include "ring/stream/stream_peer.h"
+
+namespace dlaunch {
+
+struct StreamOptions {
+  // Ranks of this host, and the cores they may use together. 0: all ranks of the communicator; the
+  // cores that this process may run on.
+  int local_ranks = 0;
+  int usable_cores = 0;
+  // A number of cores that is the same on all ranks; 0: usable_cores is.
+  int agreed_cores = 0;
+};
+
+class SocketGroup {
+ public:
+  // sockets[r] leads to rank r; sockets[rank] is empty. more[r]: further ones to rank r, there as
+  // many. round fences frames of other rounds. Sets the sockets non-blocking and TCP_NODELAY. The
+  // flag must outlive the group.
+  static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
+                                                   std::vector<UniqueFd> sockets, AbortFlag& abort,
+                                                   const StreamOptions& options,
+                                                   std::vector<std::vector<UniqueFd>> more = {});
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  // The peer `distance` ranks further round.
+  int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
+  StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
+  AbortFlag& abort() { return abort_; }
+  // Some peer is on another host, as far as addresses tell. All ranks see it alike: where there are
+  // several hosts, each rank has peers on another.
+  bool leaves_host() const { return leaves_host_; }
+  // All ranks are on one host, with fewer cores than ranks. All see it alike.
+  bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }
+
+  // The longest round trip to a peer on another host, as the kernel has seen it so far at its
+  // shortest; zero if there is none.
+  Duration round_trip() const;
+
+  // The most that lead to one peer, and how many of them to send over from now on.
+  std::size_t sockets_each() const;
+  void use(std::size_t sockets);
+
+  // A call begins: nothing has been waited for yet.
+  void begin();
+  // Something has moved since the last wait.
+  void moved() {
+    if (leaves_host_ && idle_since_ != TimePoint{}) spin_.waited(steady_now() - idle_since_);
+    idle_since_ = {};
+  }
+
+  // Reads what has come from the peer. admit() -> Result<bool> says whether the frame whose header
+  // is there can be taken in now, and has then set its place; received() -> Result<bool> is told
+  // that its payload has come, and says whether to read on. `moved` becomes true if anything came.
+  template <class Admit, class Received>
+  Result<void> read(int peer, bool& moved, Admit admit, Received received) {
+    StreamPeer& from = (*this)[peer];
+    while (true) {
+      if (from.has_header()) {
+        const Result<bool> admitted = admit();
+        if (!admitted) return admitted.error();
+        if (!*admitted) return {};
+      }
+      const auto got = from.receive();
+      if (!got) return bad_frame(peer, got.error().what);
+      if (*got == StreamPeer::Got::nothing) return {};
+      moved = true;
+      if (*got != StreamPeer::Got::payload) continue;
+      const Result<bool> more = received();
+      if (!more) return more.error();
+      if (!*more) return {};
+    }
+  }
+
+  struct Interest {
+    bool reads = false;   // nothing can be done without bytes from this peer
+    bool writes = false;  // there is something to send to it
+  };
+  enum class Waited { ready, deadline };
+  // One wait, short or long; ready may be a false alarm. interest(peer) -> Interest. `extra`: a
+  // descriptor that ends the wait when it is readable, or -1.
+  template <class InterestOf>
+  Result<Waited> wait(TimePoint deadline, int extra, InterestOf interest) {
+    const TimePoint now = steady_now();
+    if (may_poll_on(now)) {
+      for (int d = 1; d < ranks_; ++d) {
+        const int r = at_distance(d);
+        if (interest(r).reads) (*this)[r].mark_readable();
+      }
+      return Waited::ready;
+    }
+    if (now >= deadline) return Waited::deadline;
+    poll_.clear();
+    polled_.clear();
+    for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
+    return sleep(now, deadline, extra);
+  }
+  // Since when nothing has moved, at the last deadline.
+  Duration waited() const { return steady_now() - started_; }
+
+ private:
+  SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core, int agreed_cores)
+      : rank_(rank),
+        ranks_(ranks),
+        abort_(abort),
+        own_core_(own_core),
+        agreed_cores_(agreed_cores) {}
+  bool may_poll_on(TimePoint now);
+  bool leave_shared_core();
+  Result<void> prepare(int peer, int fd);
+  void watch(int peer, Interest interest);
+  Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
+
+  // As in ring/shm/shm_wait.h: a sleep costs both sides some 50 us, and makes others sleep, too.
+  static constexpr Duration kSpin = std::chrono::microseconds(300);
+  static constexpr int kTurnsPerLook = 8;  // at the cores of the others
+
+  const int rank_, ranks_;
+  AbortFlag& abort_;
+  const bool own_core_;
+  const int agreed_cores_;
+  bool leaves_host_ = false;
+  std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
+  std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
+  struct Polled {
+    int peer = -1;
+    std::size_t socket = 0;
+  };
+  std::vector<pollfd> poll_;    // of one sleep; behind those of the peers wake_ and `extra`
+  std::vector<Polled> polled_;  // whose they are
+  TimePoint idle_since_{};      // zero while the call moves
+  SpinPolicy spin_;             // between hosts
+  int turns_ = 0;               // of polling since then
+  Spread spread_;
+  TimePoint started_{};  // the first sleep of the call
+};
+
+}  // namespace dlaunch
