@@ -25,8 +25,7 @@
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
 #include "launcher/process/port_reservation.h"
-#include "launcher/ssh/host_discovery.h"
-#include "launcher/ssh/ssh_starter.h"
+#include "launcher/ssh/started_hosts.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {
@@ -52,8 +51,6 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   bool set_up();
   bool start_hosts();
   void let_go();
-  void on_hosts_answered(std::vector<HostFailure> failures);
-  void on_hosts_failed(const std::vector<HostFailure>& failures);
   Result<void> open_store();
   void begin();
   std::vector<std::string> hosts_in_words() const;
@@ -91,14 +88,11 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::optional<NodeCare> node_care_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
-  Office* office_ = nullptr;         // where the journal goes
-  std::unique_ptr<SshStarter> ssh_;  // where we start the other hosts
-  std::unique_ptr<HostDiscovery> discovery_;
-  std::set<int> leaving_;  // nodes
+  Office* office_ = nullptr;             // where the journal goes
+  std::optional<StartedHosts> started_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
   JobStory story_;
-  std::set<int> hosts_failed_;  // nodes, at the start
   bool led_elsewhere_ = false;
   bool ending_ = false;
   bool interrupted_ = false;
@@ -140,7 +134,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                  [this](Slot slot, const SpawnError& error) {
                    story_.start_failed(job().rank_of(slot), error);
                  },
-             .expected = [this](int login) { return !ssh_ || ssh_->runs(login); },
+             .expected = [this](int login) { return !started_ || started_->runs(login); },
              .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
@@ -217,65 +211,21 @@ Result<void> Agent::open_store() {
 
 bool Agent::start_hosts() {
   if (plan_.nodes.hosts.empty()) return true;
-  const auto answered = [this](const auto& failures) { on_hosts_answered(failures); };
-  const auto lost = [this](const HostFailure& failure, bool again) {
-    if (again) return;
-    if (!driver_) return on_hosts_failed({failure});
-    log_warn("host {}: {}", ssh_->name(failure.node), failure.what);
-  };
-  const auto leave = [this](int node) {
-    leaving_.insert(node);
+  const auto leaves = [this](int node) {
     if (driver_) feed(JobCore::NodeDrain{node});
     let_go();
   };
-  ssh_ = std::make_unique<SshStarter>(loop_, plan_, *hub_, helpers_,
-                                      SshStarter::Listener{answered, lost, leave});
-  auto started = ssh_->start(secret_, to_string(store_->endpoint()));
-  if (!started) return failed(kExitRendezvous, started.error());
-  if (plan_.nodes.discovery.empty()) return true;
-  discovery_ = std::make_unique<HostDiscovery>(
-      loop_, plan_.nodes.discovery, helpers_,
-      [this](const std::vector<HostEntry>& hosts) { ssh_->list(hosts); });
-  discovery_->start();
-  return true;
+  started_.emplace(
+      loop_, plan_, *hub_, helpers_,
+      StartedHosts::Listener{.too_few = [this](int exit_code) { end(exit_code, "", {}); },
+                             .leaves = leaves,
+                             .gone = [this](int node) { crew_.release(node); }});
+  auto started = started_->start(secret_, to_string(store_->endpoint()));
+  return started ? true : failed(kExitRendezvous, started.error());
 }
 
-// Hosts that are to leave, once nothing of the job is there.
 void Agent::let_go() {
-  for (auto node = leaving_.begin(); node != leaving_.end();) {
-    const bool needed = driver_ && !ending_ && !job().nobody_on(*node);
-    if (needed) {
-      ++node;
-      continue;
-    }
-    crew_.release(*node);
-    ssh_->end_host(*node);
-    node = leaving_.erase(node);
-  }
-}
-
-void Agent::on_hosts_answered(std::vector<HostFailure> failures) {
-  const int own = plan_.nodes.own_number();
-  const SpawnError error = own >= 0 ? WorkerStarter::foresee_failure(plan_) : SpawnError();
-  if (error.stage != Stage::none) {
-    failures.push_back({own, start_exit_code(error.stage, error.os_errno), error.what});
-  }
-  if (!failures.empty()) on_hosts_failed(failures);
-}
-
-// All hosts are needed, or as many as --nnodes says, ours among them.
-void Agent::on_hosts_failed(const std::vector<HostFailure>& failures) {
-  if (ending_) return;
-  const auto& hosts = plan_.nodes.hosts;
-  for (const auto& failure : failures) hosts_failed_.insert(failure.node);
-  const int own = plan_.nodes.own_number();
-  const bool enough =
-      hosts.size() >= hosts_failed_.size() + static_cast<std::size_t>(plan_.nodes.min) &&
-      std::none_of(failures.begin(), failures.end(), [=](const auto& f) { return f.node == own; });
-  for (const auto& line : failure_table(failures, hosts)) {
-    log_line(enough ? LogLevel::warn : LogLevel::error, line);
-  }
-  if (!enough) end(exit_code_of(failures), "", {});
+  started_->let_go([this](int node) { return job().nobody_on(node); });
 }
 
 // All hosts are there.
@@ -284,6 +234,7 @@ void Agent::begin() {
   JobConfig config = crew_.shape(job_config(plan_));
   if (job_ends_at_ != kNever) config.timeout = std::max(job_ends_at_ - steady_now(), Duration(1));
   driver_.emplace(config, pump_, hands);
+  if (started_) started_->begin();
   const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
   care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
   auto node = open_node(crew_.own_slots(), node_listener());
@@ -304,11 +255,7 @@ void Agent::begin() {
 // What is not as it should be with the hosts that we start, and those that come to us.
 std::vector<std::string> Agent::hosts_in_words() const {
   std::vector<std::string> lines;
-  for (std::size_t node = 0; ssh_ && node < plan_.nodes.hosts.size(); ++node) {
-    const int number = static_cast<int>(node);
-    const std::string words = ssh_->words(number);
-    if (!words.empty()) lines.push_back(fmt::format("{}: {}", ssh_->name(number), words));
-  }
+  if (started_) lines = started_->in_words();
   for (auto& line : crew_.newcomers()) lines.push_back(std::move(line));
   return lines;
 }
@@ -342,13 +289,10 @@ void Agent::end(int exit_code, const std::string& why, const std::vector<std::st
     leave(exit_code);
   };
   std::set<int> linked;
-  for (std::size_t node = 0; ssh_ && node < plan_.nodes.hosts.size(); ++node) {
-    if (crew_.is_here(static_cast<int>(node))) linked.insert(static_cast<int>(node));
-  }
+  for (const int node : crew_.others_here()) linked.insert(node);
   crew_.finish(exit_code, why);
-  discovery_.reset();
-  if (!ssh_) return leave_last();
-  ssh_->finish([linked](int node) { return linked.contains(node); }, leave_last);
+  if (!started_) return leave_last();
+  started_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
 
 Node::Listener Agent::node_listener() {
@@ -380,7 +324,7 @@ void Agent::on_signal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
-  if (!leaving_.empty()) let_go();
+  if (started_ && started_->some_leave()) let_go();
   arm_timer(std::min({job().deadline().value_or(kNever),
                       node_->driver().deadline().value_or(kNever), end_signal_at_}));
 }
