@@ -154,7 +154,7 @@ void fields(A& a, M& m) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
-    a(m.by_chaos);
+    a(m.by_chaos), a(m.stderr_log);
   } else if constexpr (std::is_same_v<T, NodeFound>) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {

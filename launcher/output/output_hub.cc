@@ -101,7 +101,12 @@ struct OutputHub::Impl {
   StdinPump stdin_pump;
   std::unique_ptr<char[]> read_buffer;              // one for all streams
   std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
-  std::map<int, StreamTail> tails;                  // by slot: of streams whose worker has ended
+  // Of the stderr of a slot's worker that has ended.
+  struct LastWords {
+    StreamTail tail;
+    std::string log;
+  };
+  std::map<int, LastWords> last_words;
   std::array<LineMerger, 2> mergers;
   TimePoint read_at{};    // what this turn shows was read then
   TimePoint passed_at{};  // what is passed on was last read then
@@ -240,7 +245,7 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
   if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
-  if (stream->error()) tails[stream->slot()] = stream->tail;
+  if (stream->error()) last_words[stream->slot()] = {stream->tail, stream->log()};
   if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
   stream->reaped = true;
 }
@@ -407,7 +412,7 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
     }
     impl_->streams.erase(old);
   }
-  impl_->tails.erase(slot);
+  impl_->last_words.erase(slot);
   auto in = impl_->open_stdin(rank);
   if (!in) return in.error();
   auto out = impl_->open_stream(round, slot, rank, false);
@@ -465,8 +470,14 @@ void OutputHub::flush(Duration limit, std::function<void()> done) {
 }
 
 std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) const {
-  const auto it = impl_->tails.find(slot);
-  return it == impl_->tails.end() ? std::vector<std::string>() : it->second.lines(lines);
+  const auto it = impl_->last_words.find(slot);
+  if (it == impl_->last_words.end()) return {};
+  return it->second.tail.lines(lines);
+}
+
+std::string OutputHub::stderr_log(int slot) const {
+  const auto it = impl_->last_words.find(slot);
+  return it == impl_->last_words.end() ? "" : it->second.log;
 }
 
 void OutputHub::close_stdin() { impl_->stdin_pump.close(); }

@@ -77,6 +77,8 @@ class OutputHub {
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.
   std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;
+  // The log file that has all of it; "": none, or not to the end.
+  std::string stderr_log(int slot) const;
 
   // Stops reading our stdin (at the end of a job).
   void close_stdin();

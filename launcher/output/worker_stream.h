@@ -49,6 +49,8 @@ class WorkerStream {
   Result<void> adopt(UniqueFd reading);
   // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
   Result<void> open_log(const std::string& folder, int round);
+  // "": none, or it was given up.
+  std::string log() const { return log_ ? log_path_ : ""; }
   void close();
 
   // read(2) without waiting: < 0 with errno where nothing is there, 0 at the end.

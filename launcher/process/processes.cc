@@ -167,6 +167,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   // What it had heard of others before somebody killed it explains nothing.
   if (end.signal == SIGKILL) end.peer_lost = -1;
   end.stderr_tail = hub_.stderr_tail(slot, kTailLines);
+  end.stderr_log = hub_.stderr_log(slot);
   return end;
 }
 

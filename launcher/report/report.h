@@ -32,6 +32,7 @@ struct WorkerEnd {
   bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
+  std::string stderr_log;           // the file of --log-dir that has all of it; "": none
   std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
   std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none

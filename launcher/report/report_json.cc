@@ -65,6 +65,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
   if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);
   if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
+  if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
   if (!worker.error_file.empty()) {
     const auto parsed = json::parse(worker.error_file, nullptr, false);
     out["error"] = parsed.is_discarded() ? json(worker.error_file) : parsed;

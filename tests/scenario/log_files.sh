@@ -13,6 +13,10 @@ run dlaunch --nproc 1 --log-dir logs echo again
 [ "$(cat logs/1/0/stdout)" = $'out 0\nno newlineagain' ] || fail "the first job's log: $(cat logs/1/0/stdout)"
 run dlaunch --nproc 2 --output files --log-dir quiet sh -c 'echo x; echo y >&2'
 expect_code 0; [ ! -s out ] && [ ! -s err ] || fail "files mode shows something"
+# The report says where the rest is.
+run dlaunch --nproc 2 --log-dir deep sh -c 'seq 100 >&2; exit $((RANK * 9))'
+expect_code 9; expect_err '^dlaunch:   all of its stderr: deep/1/1/stderr$'
+[ "$(wc -l <deep/1/1/stderr)" = 100 ] || fail "not all of it"
 run dlaunch --nproc 2 --log-dir /proc/none true
 expect_code 73; expect_err '/proc/none'
 

@@ -38,6 +38,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.oom_text = "oom";
   end.stderr_tail = {"one", "two"};
   end.error_file = "{}";
+  end.stderr_log = "logs/1/5/stderr";
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
   end.peer_lost = 7;
   const WorkerEnd got = over(ended).end;
@@ -53,6 +54,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.by_chaos);
   CHECK(got.stderr_tail == end.stderr_tail);
   CHECK(got.error_file == "{}");
+  CHECK(got.stderr_log == "logs/1/5/stderr");
   REQUIRE(got.flight.size() == 1);
   CHECK(got.flight[0].what == "all_reduce #1");
   CHECK(got.flight[0].state == FlightState::failed);

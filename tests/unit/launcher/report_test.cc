@@ -46,6 +46,15 @@ TEST_CASE("a failure with everything that may follow it") {
             "  the other 3 workers were sent SIGTERM",
         });
   CHECK(text(facts({}, JobEnd::succeeded)).empty());
+  auto logged = says(exited(2, 1203, 7), {"disk on fire"});
+  logged.stderr_log = "logs/1/2/stderr";
+  CHECK(text(facts({logged})) ==
+        Lines{
+            "rank 2 (pid 102 on host h) failed first: exit code 7 after 1.203 s",
+            "  last lines of its stderr:",
+            "    disk on fire",
+            "  all of its stderr: logs/1/2/stderr",
+        });
 }
 
 TEST_CASE("how it ended") {
