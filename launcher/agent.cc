@@ -157,7 +157,11 @@ bool Agent::set_up() {
     led_elsewhere_ =
         plan_.nodes.lead == NodesPlan::Lead::if_free && ok.error().os_errno == EADDRINUSE;
     if (led_elsewhere_) return false;
-    return failed(ok.error().code == Errc::usage ? kExitUsage : kExitRendezvous, ok.error());
+    Error error = ok.error();
+    if (error.os_errno == EADDRINUSE) {
+      error.what += "; another job or program has that port ('ss -ltnp' tells which)";
+    }
+    return failed(error.code == Errc::usage ? kExitUsage : kExitRendezvous, error);
   }
   auto control = JobControl::open(loop_, job_dir_.path(), plan_,
                                   {.who_is_here = [this] { return crew_.who_is_here(); },

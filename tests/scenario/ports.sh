@@ -25,7 +25,7 @@ run dlaunch --nproc 1 --master-port "$(cat port)" true
 expect_code 69; expect_err "MASTER_PORT: bind to 127.0.0.1:$(cat port): Address already in use"
 [ "$(wc -l < err)" = 1 ] || fail "one line expected"
 run dlaunch --nproc 1 --rdzv-endpoint "127.0.0.1:$(cat port)" true
-expect_code 69; expect_err "listen on 127.0.0.1:$(cat port): Address already in use"
+expect_code 69; expect_err "listen on 127.0.0.1:$(cat port): Address already in use"; expect_err "has that port"
 
 for i in 1 2 3 4; do
   dlaunch --standalone --nproc 2 python3 -c 'import os; print(os.environ["MASTER_PORT"])' > "job$i" 2>&1 &
