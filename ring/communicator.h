@@ -112,7 +112,10 @@ class Communicator : private ProcessEvents {
  private:
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
+  struct Sockets;
   Result<void> connect(const AbortFlag* parent);
+  Sockets take_sockets(std::vector<Peer>& peers);
+  Result<void> open_planes(Met& met, Sockets& sockets);
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   std::optional<Error> absent(const Call& call, Duration waited) const;

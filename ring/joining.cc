@@ -72,6 +72,28 @@ Communicator::~Communicator() {
   links_.reset();
 }
 
+// The sockets to all peers, by what they are for.
+struct Communicator::Sockets {
+  std::vector<Links::Peer> links;
+  std::vector<UniqueFd> data, messages;
+  std::vector<std::vector<UniqueFd>> more_data;
+};
+
+Communicator::Sockets Communicator::take_sockets(std::vector<Peer>& peers) {
+  Sockets taken;
+  for (auto& peer : peers) {
+    data_sockets_.push_back(peer.data.get());
+    data_sockets_.push_back(peer.messages.get());
+    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
+    who_.push_back(peer.who);
+    taken.links.push_back({std::move(peer.who), std::move(peer.link)});
+    taken.data.push_back(std::move(peer.data));
+    taken.more_data.push_back(std::move(peer.more_data));
+    taken.messages.push_back(std::move(peer.messages));
+  }
+  return taken;
+}
+
 Result<void> Communicator::connect(const AbortFlag* parent) {
   allow_descriptors(job_);
   const std::string& folder = job_.round_dir;
@@ -79,62 +101,15 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
   auto met = meet(job_, abort_, parent);
   if (!met) return met.error();
-  const bool one_host = met->mesh.one_host();
-  std::vector<Links::Peer> links;
-  std::vector<UniqueFd> data, messages;
-  std::vector<std::vector<UniqueFd>> more_data;
-  for (auto& peer : met->mesh.peers) {
-    data_sockets_.push_back(peer.data.get());
-    data_sockets_.push_back(peer.messages.get());
-    who_.push_back(peer.who);
-    links.push_back({std::move(peer.who), std::move(peer.link)});
-    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
-    data.push_back(std::move(peer.data));
-    more_data.push_back(std::move(peer.more_data));
-    messages.push_back(std::move(peer.messages));
-  }
+  job_.local_cores = met->cores;  // groups go by it, too
   locals_ = met->locals;
   if (job_.transport == "tcp") {  // which hides who they are: perhaps all
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }
-  job_.local_cores = met->cores;  // groups go by it, too
-  const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
-                              .usable_cores = met->cores,
-                              .agreed_cores = met->least_cores};
-  const auto open = [&](std::vector<UniqueFd> sockets,
-                        std::vector<std::vector<UniqueFd>> more = {}) {
-    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(sockets), abort_, options,
-                             std::move(more));
-  };
-  auto for_messages = open(std::move(messages));
-  if (!for_messages) return for_messages.error();
-  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  StreamPlane* between = nullptr;
-  if (met->shared && one_host) {
-    plane_ = std::move(met->shm);
-    regions_ = std::move(met->regions);
-    exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(data), abort_);
-  } else {
-    auto for_data = open(std::move(data), std::move(more_data));
-    if (!for_data) return for_data.error();
-    auto stream =
-        make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
-    between = stream.get();
-    if (group_hash_ == 0) {
-      stream->tell_links([flight = flight_](int peer, std::uint64_t bytes, Duration time) {
-        flight->received(peer, bytes, time);
-      });
-    }
-    plane_ = std::move(stream);
-  }
-  if (!one_host) {
-    // Before the links are watched: a rank that is done with this may leave or abort at once, and
-    // what it told is there all the same for those that are not.
-    auto layered = layer(met->locals, met->shared, std::move(met->shm), *between);
-    if (!layered) return named_in_job(layered.error());
-  }
-  auto watched = Links::start(job_.rank, std::move(links), abort_, job_.link_timeout,
+  Sockets sockets = take_sockets(met->mesh.peers);
+  if (auto ok = open_planes(*met, sockets); !ok) return ok;
+  auto watched = Links::start(job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
                               [this](Error error) { return named_in_job(std::move(error)); });
   if (!watched) return watched.error();
   links_ = std::move(*watched);
@@ -144,6 +119,44 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   }
   failpoint("communicator.joined");
   return {};
+}
+
+// That of messages, and of collectives: shared memory, sockets, or both where there are several
+// hosts.
+Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
+  const bool one_host = met.mesh.one_host();
+  const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
+                              .usable_cores = met.cores,
+                              .agreed_cores = met.least_cores};
+  const auto open = [&](std::vector<UniqueFd> ends, std::vector<std::vector<UniqueFd>> more = {}) {
+    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(ends), abort_, options,
+                             std::move(more));
+  };
+  auto for_messages = open(std::move(sockets.messages));
+  if (!for_messages) return for_messages.error();
+  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
+  if (met.shared && one_host) {
+    plane_ = std::move(met.shm);
+    regions_ = std::move(met.regions);
+    exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(sockets.data), abort_);
+    return {};
+  }
+  auto for_data = open(std::move(sockets.data), std::move(sockets.more_data));
+  if (!for_data) return for_data.error();
+  auto stream =
+      make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
+  if (group_hash_ == 0) {
+    stream->tell_links([flight = flight_](int peer, std::uint64_t bytes, Duration time) {
+      flight->received(peer, bytes, time);
+    });
+  }
+  StreamPlane& between = *stream;
+  plane_ = std::move(stream);
+  if (one_host) return {};
+  // Before the links are watched: a rank that is done with this may leave or abort at once, and
+  // what it told is there all the same for those that are not.
+  auto layered = layer(met.locals, met.shared, std::move(met.shm), between);
+  return layered ? Result<void>() : named_in_job(layered.error());
 }
 
 void Communicator::watch_for_deaths(const std::vector<int>& locals, Lives lives) {
