@@ -1,0 +1,129 @@
+// JobCore: jobs that grow and shrink at a word, and members that finish meanwhile.
+#include <doctest/doctest.h>
+
+#include "elastic/job_core.h"
+#include "tests/unit/elastic/job_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
+  JobConfig config = of(4, 1);
+  config.min_size = 1;
+  JobWorld world(config);
+  world.feed(JobCore::Resize{2});
+  world.rejoin(3);
+  world.rejoin(0);
+  CHECK(world.stopped.empty());  // the others may need what it commits
+  world.rejoin(1);
+  CHECK(world.announced == std::vector<int>{1});
+  world.rejoin(2);
+  CHECK(world.roster == Slots{0, 1, 2});  // one at a time: its neighbour has its part of the state
+  CHECK(world.stopped == Slots{3});
+  CHECK(world.core.target_size() == 2);
+  CHECK(world.fences == std::vector<int>{2});  // nobody has anything of the new cut yet
+  world.feed(JobCore::Progress{2, 7});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.stopped == Slots{3, 2});
+  world.mute = {3};
+  world.feed(JobCore::Resize{4});
+  CHECK(world.running.size() == 4);
+  CHECK(world.core.state() == JobState::active);  // nobody waits for them
+  world.feed(JobCore::Ready{3, 0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
+  JobConfig config = of(4, 1);
+  config.min_size = 1;
+  JobWorld world(config);
+  world.feed(JobCore::Resize{3});
+  world.feed(JobCore::Resize{4});
+  for (const Slot slot : {3, 0, 1, 2}) world.rejoin(slot);
+  CHECK(world.stopped.empty());
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+}
+
+TEST_CASE("whoever finished early is started again where the others still need it") {
+  JobWorld world(of(3, 2));
+  world.succeed(0);
+  world.rejoin(1);
+  CHECK(world.core.restarts_used() == 1);
+  CHECK(world.running.contains(0));
+  world.rejoin(2);
+  CHECK(world.roster == Slots{0, 1, 2});
+}
+
+TEST_CASE("a member that leaves after a peer has finished ends a job without restarts") {
+  JobWorld world(of(2));
+  world.succeed(0);
+  world.rejoin(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+}
+
+TEST_CASE("who finishes without having been in the round others wait for is started again") {
+  JobWorld world(of(3, 1));
+  world.mute = {1};
+  world.fail(1);
+  world.rejoin_all();
+  world.succeed(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+
+  // Before anybody waits it may be a program that does not ask for rounds.
+  JobWorld early(of(2, 1), false);
+  early.succeed(0);
+  CHECK(early.core.restarts_used() == 0);
+  early.feed(JobCore::Ready{1, 0});
+  CHECK(early.core.restarts_used() == 1);
+  CHECK(early.running.contains(0));
+}
+
+TEST_CASE("the loss of one that a resize leaves out is told to those that are still with it") {
+  for (const bool hangs : {false, true}) {
+    JobWorld world(of(3, 1));
+    world.feed(JobCore::Resize{2});
+    CHECK(world.losts == std::vector<int>{-1});
+    hangs ? world.feed(JobCore::Replace{2}) : world.fail(2);
+    CHECK(world.losts == std::vector<int>{-1, 2});
+    CHECK(world.fences == std::vector<int>{2, 2});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1});
+    CHECK(world.running.size() == 2);
+    CHECK(world.core.restarts_used() == 0);
+  }
+}
+
+TEST_CASE("members that finish while a resize waits for their next commit have finished") {
+  JobWorld world(of(3));
+  world.feed(JobCore::Resize{2});
+  for (const Slot slot : {2, 0, 1}) world.succeed(slot);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::succeeded);
+
+  // Others may not get as far.
+  JobWorld halfway(of(3, 1));
+  halfway.feed(JobCore::Resize{2});
+  halfway.succeed(0);
+  CHECK(halfway.core.restarts_used() == 0);
+  halfway.rejoin(1);
+  CHECK(halfway.core.restarts_used() == 1);
+  CHECK(halfway.announced == std::vector<int>{1, 3});
+}
+
+TEST_CASE("resizing goes as low as one, also below the least size for losses") {
+  JobConfig config = of(4);
+  config.min_size = 3;
+  JobWorld world(config);
+  world.feed(JobCore::Resize{0});
+  for (int round = 2; round <= 4; ++round) {
+    world.rejoin_all();
+    world.now += 5s;  // no commit is reported
+    world.feed(JobCore::Clock{});
+  }
+  CHECK(world.roster == Slots{0});
+}
