@@ -190,9 +190,14 @@ void JobCore::on(const Signal& event) {
     if (state_ == JobState::ending) return stop_all(event.number);
     return end(JobEnding::interrupted, event.number);
   }
-  if (event.number == stop_signal_ && now_ - stopped_at_ < kSameWish) return;
-  // A closing terminal and its shell send a SIGHUP each.
-  stop_all(event.number == SIGHUP ? SIGHUP : SIGKILL);
+  if (now_ - stopped_at_ < kSameWish) return;
+  // A closing terminal and its shell send a SIGHUP each, and a service manager its SIGTERM, too:
+  // nobody has lost patience yet.
+  if (event.number == SIGHUP) return stop_all(SIGHUP);
+  if (stop_signal_ != SIGHUP) return stop_all(SIGKILL);
+  stop_signal_ = event.number;
+  stopped_at_ = now_;
+  stop_all(event.number);
 }
 
 void JobCore::on(const Resize& event) {

@@ -377,7 +377,7 @@ void Agent::perform(const JobCore::Fence& fence) {
 }
 
 void Agent::perform(const JobCore::Announce& announce) {
-  if (!crew_.announce(announce)) return;
+  crew_.announce(announce);
   const int size = static_cast<int>(announce.slots.size());
   story_.begin_round(announce.round, size);
   care_->begin_round(announce.round, size, fenced_);

@@ -96,8 +96,7 @@ class Crew {
   void stop(const JobCore::StopWorkers& stop);
   void hand_on(const JobCore::HandOn& pass);
   void fence(const JobCore::Fence& fence);
-  // False: it cannot be announced.
-  bool announce(const JobCore::Announce& announce);
+  void announce(const JobCore::Announce& announce);
   // A piece of our stdin; "": its end.
   void give_input(int node, const std::string& bytes);
   void finish(int exit_code, const std::string& why);

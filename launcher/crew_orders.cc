@@ -80,7 +80,7 @@ void Crew::fence(const JobCore::Fence& fence) {
   own_->fence(fence.round, fence.lost);
 }
 
-bool Crew::announce(const JobCore::Announce& announce) {
+void Crew::announce(const JobCore::Announce& announce) {
   const int size = static_cast<int>(announce.slots.size());
   for (const int node : own_last()) {
     NodeAnnounce to{announce.round, size, {}};
@@ -91,10 +91,9 @@ bool Crew::announce(const JobCore::Announce& announce) {
     if (to.places.empty()) continue;
     if (node != own())
       order(node, to);
-    else if (!own_->announce(to))
-      return false;
+    else
+      own_->announce(to);
   }
-  return true;
 }
 
 // What fails on the own node stops the others.

@@ -271,7 +271,7 @@ void Follower::take(const NodeMessage& message) {
     node_->fence(fence->round, fence->lost);
   } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
     note(*announce);
-    (void)node_->announce(*announce);
+    node_->announce(*announce);
   } else if (const auto* input = std::get_if<NodeInput>(&message)) {
     hub_->stdin_pump().feed(input->bytes);
   } else {

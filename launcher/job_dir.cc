@@ -67,6 +67,8 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
     return errno_error("make a folder for the job in " + tmp + " (set TMPDIR to another place)",
                        errno);
   }
+  dir.folder_.reset(::open(dir.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir.folder_) (void)::flock(dir.folder_.get(), LOCK_SH | LOCK_NB);
   // Locked before it gets its name: a sweeper leaves a folder without that file alone.
   const std::string lock = dir.path_ + "/lock", fresh = lock + ".new";
   dir.lock_.reset(::open(fresh.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -74,7 +76,8 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
       ::rename(fresh.c_str(), lock.c_str()) != 0) {
     const int err = errno;
     dir.remove();
-    return errno_error("lock the job's folder " + dir.path_, err);
+    return errno_error("lock the job's folder " + dir.path_ + " (set TMPDIR to another place)",
+                       err);
   }
   return dir;
 }

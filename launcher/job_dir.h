@@ -35,6 +35,9 @@ class JobDir {
  private:
   std::string path_;
   UniqueFd lock_;  // inherited by fork: held as long as keeper or agent lives
+  // Locked, too: whoever clears old files out of /tmp leaves such a folder alone
+  // (systemd-tmpfiles).
+  UniqueFd folder_;
 };
 
 }  // namespace dlaunch

@@ -93,36 +93,30 @@ void Node::fence(int round, int lost) {
   }
 }
 
-bool Node::announce(const NodeAnnounce& announce) {
-  auto dir = round_dir(announce.round);
-  if (!dir) {
-    const Slot first = announce.places.at(0).slot;
-    listener_.start_failed(first, {Stage::stdio, 0, dir.error().what});
-    driver_.never_ran(first);
-    return false;
-  }
+void Node::announce(const NodeAnnounce& announce) {
+  const std::string dir = round_dir(announce.round);
   for (const auto& place : announce.places) {
     if (!processes_.running(place.slot)) continue;
-    processes_.move(place.slot, place.rank, announce.round, *dir);
+    processes_.move(place.slot, place.rank, announce.round, dir);
     channel_->send(processes_.place(place.slot).worker,
                    RoundNotice{.round = announce.round,
                                .rank = place.rank,
                                .size = announce.size,
                                .local_cores = common_.usable_cores,
                                .store_url = common_.store_url,
-                               .round_dir = *dir});
+                               .round_dir = dir});
   }
-  return true;
 }
 
-Result<std::string> Node::round_dir(int round) {
+// "": there is none. It has evidence of failures only, and no round is worth less for want of that.
+std::string Node::round_dir(int round) {
   if (round != last_round_dir_) {
-    auto made = job_dir_.make_round_dir(round);
-    if (!made) return made;
     last_round_dir_ = round;
-    return made;
+    auto made = job_dir_.make_round_dir(round);
+    has_round_dir_ = static_cast<bool>(made);
+    if (!made) log_warn("{}; what this round's failures leave there is lost", made.error().what);
   }
-  return job_dir_.path() + "/" + std::to_string(round);
+  return has_round_dir_ ? job_dir_.path() + "/" + std::to_string(round) : "";
 }
 
 // Nobody writes there any more. Slow on some file systems: not while somebody waits for a round.
@@ -131,21 +125,17 @@ void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - 
 // -- What is done here
 
 bool Node::spawn(Slot slot, int rank, int round) {
-  const auto failed = [&](const SpawnError& error) {
-    listener_.start_failed(slot, error);
-    return false;
-  };
-  auto dir = round_dir(round);
-  if (!dir) return failed({Stage::stdio, dir.error().os_errno, dir.error().what});
   WorkerPlace place = common_;
   place.round = round;
   place.rank = rank;
   place.local_rank = local_ranks_[slot];
   place.worker = ++last_worker_;
-  place.round_dir = *dir;
+  place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
   const auto error = processes_.start(slot, place);
-  return error.stage == Stage::none || failed(error);
+  if (error.stage == Stage::none) return true;
+  listener_.start_failed(slot, error);
+  return false;
 }
 
 void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }

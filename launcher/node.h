@@ -55,8 +55,7 @@ class Node final : private NodeDriver::Hands {
   void set_store(const std::string& url) { common_.store_url = url; }
   // Every round before that is over; lost: the rank that is the reason, or -1.
   void fence(int round, int lost);
-  // False: it cannot be announced here.
-  bool announce(const NodeAnnounce& announce);
+  void announce(const NodeAnnounce& announce);
 
   // SIGKILL for what workers that have ended left behind.
   void kill_leftovers() { processes_.kill_leftovers(); }
@@ -69,7 +68,7 @@ class Node final : private NodeDriver::Hands {
   void on_progress(const ProgressNotice& progress);
   void on_cut_off(int worker);
   void on_ended(Slot slot, const WorkerEnd& end);
-  Result<std::string> round_dir(int round);
+  std::string round_dir(int round);
 
   // -- NodeDriver::Hands
   TimePoint now() override { return steady_now(); }
@@ -86,6 +85,7 @@ class Node final : private NodeDriver::Hands {
   std::map<Slot, int> local_ranks_;  // of those that are being started
   int last_worker_ = 0;
   int last_round_dir_ = 0;
+  bool has_round_dir_ = false;
 };
 
 }  // namespace dlaunch

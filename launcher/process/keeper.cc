@@ -33,7 +33,7 @@ OriginalSignals note_original() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (::isatty(STDIN_FILENO) == 0) ::setpgid(0, 0);
   for (const int signal : kRelayed) ::signal(signal, SIG_IGN);
-  for (const int signal : {SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(signal, SIG_IGN);
+  for (const int signal : {SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &old_mask, nullptr);
   const int code = agent(std::move(signals), original);
   finish_tunnels();

@@ -24,7 +24,7 @@ struct WorkerPlace {
   std::string store_url;  // "tcp://127.0.0.1:40000"
   std::string secret_file;
   std::string agent_socket;
-  std::string round_dir;   // private folder of this round
+  std::string round_dir;   // private folder of this round; "": there is none
   std::string error_file;  // TORCHELASTIC_ERROR_FILE
 };
 

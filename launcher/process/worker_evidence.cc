@@ -26,6 +26,7 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
 
 void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
   end.error_file = read_left_file(place.error_file);
+  if (place.round_dir.empty()) return;
   end.flight = read_flight(flight_record_of(place));
   const std::string note =
       read_left_file(place.round_dir + "/peer_lost." + std::to_string(place.rank));
@@ -36,6 +37,7 @@ void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
 }
 
 std::string flight_record_of(const WorkerPlace& place) {
+  if (place.round_dir.empty()) return "";
   return read_left_file(flight_file(place.round_dir, place.rank));
 }
 

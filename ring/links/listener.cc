@@ -112,6 +112,7 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix, Port
   if (!tcp) return tcp.error();
   listener.tcp_ = std::move(*tcp);
   listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!listener.stop_) return errno_error("listen: make an eventfd", errno);
   if (!with_unix) return listener;
   auto hex = random_hex(16);
   if (!hex) return hex.error();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,11 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   // large segment it would first push everything else out.
   if (bytes > kLargeSegment && bytes > available_memory()) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
+  }
+  // Memory counts as a file there, and who passes that limit is killed.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    return errno_error("shared memory: the limit of file sizes (ulimit -f)", EFBIG);
   }
   if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);

@@ -325,6 +325,28 @@ TEST_CASE("the user's signals end the job, the second one at once") {
   CHECK(world.finish->signal == SIGINT);
 }
 
+TEST_CASE("signals that come together are one wish, whichever they are") {
+  for (const auto& [first, second] :
+       {std::pair(SIGTERM, SIGHUP), {SIGHUP, SIGTERM}, {SIGTERM, SIGINT}}) {
+    JobWorld world(of(2, 3));
+    world.stubborn = {0, 1};
+    world.feed(JobCore::Signal{first});
+    world.feed(JobCore::Signal{second});
+    CHECK_FALSE(world.finish);
+  }
+  // A terminal that was closed is no haste; who is asked twice after that is in haste.
+  JobWorld closed(of(2, 3));
+  closed.stubborn = {0, 1};
+  closed.feed(JobCore::Signal{SIGHUP});
+  closed.now += 1s;
+  closed.feed(JobCore::Signal{SIGTERM});
+  CHECK_FALSE(closed.finish);
+  closed.now += 1s;
+  closed.feed(JobCore::Signal{SIGTERM});
+  REQUIRE(closed.finish);
+  CHECK(closed.finish->signal == SIGTERM);
+}
+
 TEST_CASE("the job's time-out ends it") {
   JobConfig config = of(2);
   config.timeout = 30s;

@@ -1,5 +1,7 @@
 #include "launcher/job_dir.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +36,9 @@ TEST_CASE("a job's folder is private, holds its secret, and is gone when removed
   const auto made = Secret::random();
   REQUIRE(made);
   const Secret& secret = *made;
+  // Whoever clears old files out of /tmp asks for its lock first.
+  const UniqueFd cleaner(::open(dir->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  CHECK(::flock(cleaner.get(), LOCK_EX | LOCK_NB) != 0);
   auto file = dir->write_secret(secret);
   REQUIRE(file);
   CHECK(mode_of(*file) == 0600);
