@@ -362,7 +362,7 @@ void Agent::perform(const JobCore::StartWorkers& start) {
     if (start.round > crew_.first_round()) {
       story_.tell_restart(job());
       all_start_again_ = true;
-      node_->kill_leftovers();
+      node_->end_leftovers();
     }
     story_.begin_round(start.round, job().size());
     care_->begin_round(start.round, job().size(), std::nullopt);
@@ -414,7 +414,7 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
                       .exact = signature_of(end, true),
                       .ran = end.ended - end.started});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
-  node_->kill_leftovers();
+  node_->end_leftovers();
   if (well || all_start_again_) return;  // of which the start has told
   if (job().some_stay()) return tell_loss(slot, end, size_before);
   const std::string pause = pause_before(slot);
@@ -446,7 +446,7 @@ void Agent::perform(const JobCore::Finish& how) {
   interrupted_ = how.end == JobEnding::interrupted;
   care_->stop();
   node_care_->stop();
-  node_->kill_leftovers();
+  node_->end_leftovers();
   std::vector<int> left;
   const Processes& processes = node_->processes();
   for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);

@@ -287,7 +287,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
                  .ended =
                      [this](Slot slot, const WorkerEnd& end) {
                        report(NodeEnded{slot, end});
-                       node_->kill_leftovers();
+                       node_->end_leftovers();
                        join();
                      },
                  .start_failed = [this](Slot slot,
@@ -327,7 +327,7 @@ void Follower::show_the_way(const std::string& leader) {
 
 void Follower::finished(const NodeFinish& finish) {
   if (care_) care_->stop();
-  if (node_) node_->kill_leftovers();
+  if (node_) node_->end_leftovers();
   // By the one that started us, by the leading one, or by our own candidate, to the same user.
   const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));

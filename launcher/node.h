@@ -57,8 +57,8 @@ class Node final : private NodeDriver::Hands {
   void fence(int round, int lost);
   void announce(const NodeAnnounce& announce);
 
-  // SIGKILL for what workers that have ended left behind.
-  void kill_leftovers() { processes_.kill_leftovers(); }
+  // Ends what workers that have ended left behind; see Processes.
+  void end_leftovers() { processes_.end_leftovers(); }
   void drop_old_round_dirs();
   Processes& processes() { return processes_; }
 

@@ -203,6 +203,12 @@ bool is_ending(pid_t pid) {
   return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
 }
 
+std::string name_of_process(pid_t pid) {
+  std::string name = read_proc("/proc/" + std::to_string(pid) + "/comm");
+  if (name.ends_with('\n')) name.pop_back();
+  return name;
+}
+
 std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
   const std::string all = '\0' + read_proc("/proc/" + std::to_string(pid) + "/environ");
   const auto at = all.find('\0' + name + "=");

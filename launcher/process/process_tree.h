@@ -37,6 +37,9 @@ std::optional<ProcessUse> use_of_process(pid_t pid);
 // It has begun to end, or has gone.
 bool is_ending(pid_t pid);
 
+// As ps shows it, 15 characters at most; "": it has gone.
+std::string name_of_process(pid_t pid);
+
 // A variable of the environment that a process was started with; nullopt: it has none, or has gone.
 std::optional<std::string> environment_of(pid_t pid, const std::string& name);
 

@@ -1,12 +1,16 @@
 #include "launcher/process/processes.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/exit_code.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "elastic/job_core.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/worker_evidence.h"
@@ -15,6 +19,7 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kTailLines = 20;
+constexpr Duration kCleanUp = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -26,6 +31,7 @@ Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& star
       helpers_(helpers),
       listener_(std::move(listener)),
       children_(loop),
+      leftovers_(loop),
       oom_before_(read_oom_counter()),
       processes_(static_cast<std::size_t>(slots)) {
   asio::error_code ec;
@@ -94,6 +100,7 @@ SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
   const auto error = starter_.start(place, *stdio, spawned);
   if (error.stage != Stage::none) return error;
   process->pid = spawned.pid;
+  ended_groups_.erase(spawned.pid);
   process->gpus = std::move(spawned.gpus);
   process->running = true;
   asio::error_code ec;
@@ -131,9 +138,11 @@ bool Processes::reap(Slot slot) {
   if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return false;
   }
-  // While its zombie keeps the number of the group from others.
-  ::kill(-process.pid, SIGKILL);
   ::waitid(P_PID, id, &info, WEXITED | WNOHANG);
+  ended_groups_.insert(process.pid);
+  if (info.si_code == CLD_EXITED && info.si_status == 0) {
+    ranks_of_done_[process.place.worker] = process.place.rank;
+  }
   process.running = false;
   asio::error_code ec;
   process.exited.close(ec);
@@ -180,27 +189,69 @@ void Processes::signal(Slot slot, int number) {
   if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);
 }
 
-void Processes::kill_leftovers() {
-  if (running_slots().empty() && helpers_.empty()) return static_cast<void>(kill_descendants());
-  // What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
-  // looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
-  // thread, slow to end.
-  for (const pid_t child : children()) {
-    if (stays(child)) continue;
-    auto tree = descendants_of(child);
-    tree.push_back(child);  // last: until then it is their ancestor
-    for (const pid_t pid : tree) kill_leftover(pid);
+void Processes::end_leftovers() {
+  if (!running_slots().empty()) return kill_later();
+  await_orphans();
+  for (const pid_t child : orphans()) tell_of_leftover(child);
+  helpers_.empty() ? static_cast<void>(kill_descendants()) : kill_leftovers();
+}
+
+// Whoever cleans up after a worker hears of its end when we do.
+void Processes::await_orphans() {
+  for (const auto until = steady_now() + kCleanUp; !orphans().empty() && steady_now() < until;) {
+    ::poll(nullptr, 0, 2);
+    reap_orphans();
   }
 }
 
-// Whose it was stands in its environment, wherever it has moved.
-void Processes::kill_leftover(pid_t pid) {
+void Processes::kill_later() {
+  if (kills_later_ || orphans().empty()) return;
+  kills_later_ = true;
+  leftovers_.expires_after(kCleanUp);
+  leftovers_.async_wait([this](asio::error_code error) {
+    if (error) return;
+    kills_later_ = false;
+    kill_leftovers();
+  });
+}
+
+// What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
+// looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
+// thread, slow to end.
+void Processes::kill_leftovers() {
+  for (const pid_t child : orphans()) {
+    if (is_leftover(child)) tell_of_leftover(child);
+    auto tree = descendants_of(child);
+    tree.push_back(child);  // last: until then it is their ancestor
+    for (const pid_t pid : tree) {
+      if (is_leftover(pid)) ::kill(pid, SIGKILL);
+    }
+  }
+}
+
+// Whose it was stands in its environment, wherever it has moved; one that has another environment
+// may be in the worker's group still.
+bool Processes::is_leftover(pid_t pid) const {
   const auto worker = environment_of(pid, "DLAUNCH_WORKER");
-  if (!worker) return;
-  const bool runs = find([&](const Process& process) {
-                      return std::to_string(process.place.worker) == *worker;
-                    }).has_value();
-  if (!runs) ::kill(pid, SIGKILL);
+  if (!worker) return ended_groups_.contains(::getpgid(pid));
+  return !find([&](const Process& process) {
+            return std::to_string(process.place.worker) == *worker;
+          }).has_value();
+}
+
+// Of a worker that has failed nobody asks what else is ended.
+void Processes::tell_of_leftover(pid_t pid) const {
+  const auto worker = environment_of(pid, "DLAUNCH_WORKER");
+  const auto done = ranks_of_done_.find(worker ? std::atoi(worker->c_str()) : 0);
+  if (done == ranks_of_done_.end()) return;
+  log_warn("rank {} has ended and left {} (pid {}) behind, which is killed", done->second,
+           escaped(name_of_process(pid)), pid);
+}
+
+std::vector<pid_t> Processes::orphans() const {
+  std::vector<pid_t> found = children();
+  std::erase_if(found, [this](pid_t child) { return stays(child) || !state_of_process(child); });
+  return found;
 }
 
 bool Processes::stays(pid_t child) const {

@@ -1,9 +1,10 @@
 // Processes: the worker processes of this node. Starts them, learns of their end by pidfd, reaps
-// them and says how they ended; signals them, and kills what they leave behind. Orphans that come
+// them and says how they ended; signals them, and ends what they leave behind. Orphans that come
 // back to this process, a subreaper, are reaped, too. One thread, the loop's.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 
 #include "elastic/agent_core.h"
 #include "launcher/output/output_hub.h"
@@ -43,9 +45,10 @@ class Processes {
   void signal(Slot slot, int number);
   // Reaps it at once if it has ended already, which calls the listener.
   void reap_if_ended(Slot slot);
-  // SIGKILL for what workers that have ended left behind. Where no child is to stay, blocks until
-  // it is gone, but for no more than 2 s.
-  void kill_leftovers();
+  // What workers that have ended left behind has a moment to go by itself, as those do that clean
+  // up after a process (Python's resource_tracker), and is killed then. Where no worker runs,
+  // blocks until it is gone, but for no more than 3 s; otherwise returns at once.
+  void end_leftovers();
 
   bool running(Slot slot) const;
   pid_t pid(Slot slot) const;
@@ -91,7 +94,12 @@ class Processes {
   template <class Pred>
   std::optional<Slot> find(Pred is_meant) const;
   bool stays(pid_t child) const;
-  void kill_leftover(pid_t pid);
+  std::vector<pid_t> orphans() const;
+  bool is_leftover(pid_t pid) const;
+  void await_orphans();
+  void kill_later();
+  void kill_leftovers();
+  void tell_of_leftover(pid_t pid) const;
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);
   Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
 
@@ -101,6 +109,10 @@ class Processes {
   const std::set<pid_t>& helpers_;
   Listener listener_;
   asio::signal_set children_;
+  asio::steady_timer leftovers_;  // for what is left while other workers run
+  bool kills_later_ = false;
+  std::set<pid_t> ended_groups_;      // of workers
+  std::map<int, int> ranks_of_done_;  // workers that have ended with code 0, by their number
   OomCounter oom_before_;
   std::vector<std::unique_ptr<Process>> processes_;  // by slot; null: never used
 };

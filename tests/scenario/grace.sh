@@ -9,3 +9,23 @@ expect_err '1 had to be killed after the grace of 1 s'
 run dlaunch --nproc 2 --timeout 0.5 sleep 60
 expect_code 75; expect_under 7000
 expect_err 'timeout'
+
+# What cleans up after a worker gets to it, also where the worker is killed.
+cat >shared.py <<'P'
+import os, signal, sys, time
+from multiprocessing import shared_memory
+print(shared_memory.SharedMemory(create=True, size=4096).name, file=open("names", "a"), flush=True)
+if sys.argv[1] == "killed" and os.environ["RANK"] == "0":
+    os.kill(os.getpid(), signal.SIGKILL)
+os._exit(0)
+P
+for how in done killed; do
+  run dlaunch --nproc 2 --max-restarts 1 shared.py $how
+  while read -r name; do [ ! -e "/dev/shm/$name" ] || fail "$how: $name is left in /dev/shm"; done <names
+done
+[ "$(wc -l <names)" -ge 4 ] || fail "not run: $(cat err)"
+
+# What does not go by itself is killed, and told of where nothing had failed.
+run dlaunch --nproc 2 bash -c 'setsid sleep 1000 & echo $! >pid.$RANK'
+expect_code 0; expect_err 'rank 1 has ended and left sleep \(pid [0-9]+\) behind, which is killed'
+for rank in 0 1; do ! kill -0 "$(cat pid.$rank)" 2>/dev/null || fail "the sleep of rank $rank runs"; done
