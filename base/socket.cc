@@ -202,9 +202,11 @@ void end_when_silent(int fd, Duration silence) {
 }
 
 void retry_steadily(int fd) {
+  constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS, since Linux 6.15
   const Carrier carrier(fd);
-  const int on = 1;
+  const int on = 1, longest_ms = 1000;
   (void)::setsockopt(carrier.fd(), IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
+  (void)::setsockopt(carrier.fd(), IPPROTO_TCP, kRtoMaxMs, &longest_ms, sizeof longest_ms);
 }
 
 }  // namespace dlaunch

@@ -72,8 +72,9 @@ bool leads_to_other_host(int fd);
 // are.
 void end_when_silent(int fd, Duration silence);
 
-// What is lost of a few small messages is sent again every 200 ms or so for a while, not after ever
-// longer pauses: a cut of a second is over a second later, not three.
+// What is lost of a few small messages is sent again every 200 ms or so for a while, and every
+// second from then on where the kernel can be told so, not after ever longer pauses: a cut of a
+// second is over soon after, not two seconds later.
 void retry_steadily(int fd);
 
 }  // namespace dlaunch
