@@ -114,7 +114,7 @@ class Communicator : private ProcessEvents {
 
   struct Sockets;
   Result<void> connect(const AbortFlag* parent);
-  Sockets take_sockets(std::vector<Peer>& peers);
+  Sockets take_sockets(Mesh& mesh);
   Result<void> open_planes(Met& met, Sockets& sockets);
   CallRoll call_roll();
   Error blame_silent(Error error) const;

@@ -77,11 +77,13 @@ struct Communicator::Sockets {
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data, messages;
   std::vector<std::vector<UniqueFd>> more_data;
+  bool one_host = false;
 };
 
-Communicator::Sockets Communicator::take_sockets(std::vector<Peer>& peers) {
+Communicator::Sockets Communicator::take_sockets(Mesh& mesh) {
   Sockets taken;
-  for (auto& peer : peers) {
+  taken.one_host = mesh.one_host();
+  for (auto& peer : mesh.peers) {
     data_sockets_.push_back(peer.data.get());
     data_sockets_.push_back(peer.messages.get());
     for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
@@ -107,7 +109,7 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }
-  Sockets sockets = take_sockets(met->mesh.peers);
+  Sockets sockets = take_sockets(met->mesh);
   if (auto ok = open_planes(*met, sockets); !ok) return ok;
   auto watched = Links::start(job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
                               [this](Error error) { return named_in_job(std::move(error)); });
@@ -124,7 +126,6 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
 // That of messages, and of collectives: shared memory, sockets, or both where there are several
 // hosts.
 Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
-  const bool one_host = met.mesh.one_host();
   const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
                               .usable_cores = met.cores,
                               .agreed_cores = met.least_cores};
@@ -135,7 +136,7 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   auto for_messages = open(std::move(sockets.messages));
   if (!for_messages) return for_messages.error();
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  if (met.shared && one_host) {
+  if (met.shared && sockets.one_host) {
     plane_ = std::move(met.shm);
     regions_ = std::move(met.regions);
     exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(sockets.data), abort_);
@@ -152,7 +153,7 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   }
   StreamPlane& between = *stream;
   plane_ = std::move(stream);
-  if (one_host) return {};
+  if (sockets.one_host) return {};
   // Before the links are watched: a rank that is done with this may leave or abort at once, and
   // what it told is there all the same for those that are not.
   auto layered = layer(met.locals, met.shared, std::move(met.shm), between);

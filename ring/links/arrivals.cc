@@ -27,9 +27,9 @@ std::string describe(const Arrivals& a) {
     return fmt::format("{} {} not connected; whether {} arrived is not known{}", who(unknown),
                        have(a.unknown), they_have, why);
   }
-  return fmt::format("all {} ranks{} have arrived, but {}rank {} {} not connected", a.ranks,
-                     a.in_group ? " of the group" : "", the_jobs, format_rank_set(a.unconnected),
-                     have(a.unconnected));
+  return fmt::format("all {} ranks{} have arrived, but {}rank {} {} not connected (a firewall?)",
+                     a.ranks, a.in_group ? " of the group" : "", the_jobs,
+                     format_rank_set(a.unconnected), have(a.unconnected));
 }
 
 }  // namespace dlaunch

@@ -17,6 +17,7 @@
 #include "base/codec.h"
 #include "base/failpoint.h"
 #include "base/interfaces.h"
+#include "base/log.h"
 #include "base/quiet_thread.h"
 #include "base/rank_set.h"
 #include "base/socket.h"
@@ -35,6 +36,8 @@ constexpr std::size_t kMaxMeshText = 256;
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
 constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
+// Longer than a few lost packets take, shorter than users wait without a word.
+constexpr Duration kTellNoAnswer = std::chrono::seconds(5);
 // How often the parent is looked at while a rank of the group may be on its way.
 constexpr int kParentMs = 2;
 
@@ -130,6 +133,7 @@ class MeshBuilder {
   Result<void> connect_lower(int peer, Address address);
   Result<void> try_connect(int peer, const Address& address);
   Result<void> connect_more(int peer, const Address& address, Peer& entry);
+  Result<UniqueFd> connect_patiently(const Address& address);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
   Result<void> connect();
@@ -360,6 +364,18 @@ Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& e
   return {};
 }
 
+// Who drops packets answers nothing: the user hears of it long before the time is up.
+Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
+  const TimePoint tell_at = steady_now() + kTellNoAnswer;
+  auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
+  if (fd || fd.error().os_errno != ETIMEDOUT || tell_at >= deadline_) return fd;
+  log_warn(
+      "{} does not answer at {}: does a firewall let rank {} connect? DLAUNCH_PORT_RANGE "
+      "(--port-range) chooses the ports that ranks listen on",
+      address.who, to_string(address.tcp), job_.world_rank(job_.rank));
+  return connect_tcp(address.tcp, deadline_);
+}
+
 Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purpose purpose,
                                           bool& is_unix) {
   is_unix = false;
@@ -373,7 +389,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
       return local;
     }
   }
-  auto fd = connect_tcp(address.tcp, deadline_);
+  auto fd = connect_patiently(address);
   if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
   if (!fd) return fd;
   failpoint("mesh.before_hello");

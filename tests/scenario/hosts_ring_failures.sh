@@ -18,6 +18,15 @@ begin 4 4; host_kill 3; ranks_end 10; at_once; ranks_told "0 1 3" "rank 2 .*$los
 begin 4 4; host_kill 1; ranks_end 10; at_once; ranks_told "1 2 3" "rank 0 .*$lost"
 begin 4 2; host_kill 2; ranks_end 10; at_once; ranks_told "0 1" "rank [23] .*$lost"
 
+# A firewall that drops what comes to any port but the store's: told before the time is up.
+wall() { nsenter --net=/run/netns/host1 nft "$@"; }
+wall 'table inet wall { chain in { type filter hook input priority 0; iifname "lo" accept;
+  tcp dport 29500 accept; tcp flags & (syn|ack) == syn drop; }; }'
+DLAUNCH_INIT_TIMEOUT=8s start_ranks 2 2 dlaunch-bench all_reduce -b 8 -e 8
+ranks_end 16; wall 'delete table inet wall'
+ranks_told 0 'rank 1 has not connected \(a firewall\?\)'
+ranks_told 1 'rank 0 .* does not answer at .*: does a firewall let rank 1 connect\? DLAUNCH_PORT_RANGE'
+
 # Silence: only the time limit can tell.
 begin 2 2; link_cut 2 drop; ranks_end 10; in_time
 ranks_told 0 'timed out after.*waiting for rank 1'; ranks_told 1 'timed out after.*for rank 0'

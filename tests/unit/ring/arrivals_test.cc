@@ -13,9 +13,10 @@ TEST_CASE("arrivals: says what is known and no more") {
   CHECK(describe({.ranks = 4, .unknown = {3}, .why = "no store", .unconnected = {2}}) ==
         "rank 3 of 4 has not connected; whether it has arrived is not known: no store");
   CHECK(describe({.ranks = 4, .unconnected = {2, 3}}) ==
-        "all 4 ranks have arrived, but rank 2-3 have not connected");
+        "all 4 ranks have arrived, but rank 2-3 have not connected (a firewall?)");
   CHECK(describe({.ranks = 2, .in_group = true, .missing = {7}}) ==
         "of a group of 2 the job's rank 7 has not arrived");
   CHECK(describe({.ranks = 4, .in_group = true, .unconnected = {2, 3}}) ==
-        "all 4 ranks of the group have arrived, but the job's rank 2-3 have not connected");
+        "all 4 ranks of the group have arrived, but the job's rank 2-3 have not connected (a "
+        "firewall?)");
 }
