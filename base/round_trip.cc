@@ -12,14 +12,29 @@
 
 namespace dlaunch {
 
-Duration shortest_round_trip(int fd) {
+namespace {
+
+// All zero where it is no such socket.
+tcp_info info_of(int fd) {
   const Carrier carrier(fd);
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(carrier.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  return info;
+}
+
+}  // namespace
+
+Duration shortest_round_trip(int fd) {
+  const tcp_info info = info_of(fd);
   // Until the first sample, and on kernels that do not tell.
   if (info.tcpi_min_rtt == UINT32_MAX) return {};
   return std::chrono::microseconds(info.tcpi_min_rtt);
+}
+
+bool resends_in_vain(int fd) {
+  const tcp_info info = info_of(fd);
+  return info.tcpi_unacked > 0 && info.tcpi_backoff >= 4;
 }
 
 }  // namespace dlaunch

@@ -116,6 +116,7 @@ class Communicator : private ProcessEvents {
   Result<void> connect(const AbortFlag* parent);
   Sockets take_sockets(Mesh& mesh);
   Result<void> open_planes(Met& met, Sockets& sockets);
+  void tell_of_loss(int peer) const;
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   std::optional<Error> absent(const Call& call, Duration waited) const;

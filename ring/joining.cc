@@ -123,12 +123,21 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   return {};
 }
 
+void Communicator::tell_of_loss(int peer) const {
+  const std::string& who = who_[static_cast<std::size_t>(peer)];
+  log_warn(
+      "what was sent to {} is not acknowledged: its host is cut off, or large packets are lost on "
+      "the way ('dlaunch doctor' looks for unequal MTUs)",
+      who);
+}
+
 // That of messages, and of collectives: shared memory, sockets, or both where there are several
 // hosts.
 Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
                               .usable_cores = met.cores,
-                              .agreed_cores = met.least_cores};
+                              .agreed_cores = met.least_cores,
+                              .sent_in_vain = [this](int peer) { tell_of_loss(peer); }};
   const auto open = [&](std::vector<UniqueFd> ends, std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(ends), abort_, options,
                              std::move(more));

@@ -19,6 +19,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kLookAfter = std::chrono::seconds(5);
+
 // What waits in a socket for its turn cannot go by another one.
 void hold_back_little(int fd) {
   constexpr int kBytes = 16 << 10;
@@ -40,6 +42,7 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
   std::unique_ptr<SocketGroup> group(
       new SocketGroup(rank, ranks, abort, local_ranks <= cores, agreed));
+  group->sent_in_vain_ = options.sent_in_vain;
   group->peers_.resize(sockets.size());
   for (int r = 0; r < ranks; ++r) {
     if (r == rank) continue;
@@ -103,6 +106,7 @@ bool SocketGroup::may_poll_on(TimePoint now) {
   if (idle_since_ == TimePoint{}) {
     idle_since_ = now;
     turns_ = 0;
+    looked_ = false;
   }
   if (now - idle_since_ > kSpin || !spin_.pays()) return false;
   // Whoever is waited for, or a thread of this rank's own, may want this very core.
@@ -136,12 +140,31 @@ void SocketGroup::watch(int peer, Interest interest) {
   }
 }
 
+TimePoint SocketGroup::look_at() const {
+  return leaves_host_ && sent_in_vain_ && !looked_ ? idle_since_ + kLookAfter : kNever;
+}
+
+// Small packets may come through where large ones do not, and then nothing else would tell.
+void SocketGroup::look_for_losses(TimePoint now) {
+  if (now < look_at()) return;
+  looked_ = true;
+  for (int r = 0; r < ranks_; ++r) {
+    if (r == rank_ || in_vain_.contains(r)) continue;
+    const SocketBundle& sockets = (*this)[r].sockets();
+    for (std::size_t i = 0; i < sockets.sockets(); ++i) {
+      if (resends_in_vain(sockets.fd(i)) && in_vain_.insert(r).second) sent_in_vain_(r);
+    }
+  }
+}
+
 Result<SocketGroup::Waited> SocketGroup::sleep(TimePoint now, TimePoint deadline, int extra) {
   poll_.push_back({.fd = wake_->get(), .events = POLLIN, .revents = 0});
   poll_.push_back({.fd = extra, .events = POLLIN, .revents = 0});
-  if (poll(poll_.data(), poll_.size(), poll_timeout_ms(now, deadline)) < 0 && errno != EINTR) {
+  const TimePoint until = std::min(deadline, look_at());
+  if (poll(poll_.data(), poll_.size(), poll_timeout_ms(now, until)) < 0 && errno != EINTR) {
     return errno_error("poll", errno);
   }
+  if (until < deadline) look_for_losses(steady_now());
   for (std::size_t i = 0; i < polled_.size(); ++i) {
     const short events = poll_[i].revents;
     const bool broken = (events & (POLLERR | POLLHUP | POLLNVAL)) != 0;

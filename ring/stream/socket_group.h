@@ -7,7 +7,9 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,6 +30,8 @@ struct StreamOptions {
   int usable_cores = 0;
   // A number of cores that is the same on all ranks; 0: usable_cores is.
   int agreed_cores = 0;
+  // A call has stood for 5 s, and what was sent to this peer in vain may be why. Once for each.
+  std::function<void(int peer)> sent_in_vain = {};
 };
 
 class SocketGroup {
@@ -128,6 +132,8 @@ class SocketGroup {
   bool leave_shared_core();
   Result<void> prepare(int peer, int fd);
   void watch(int peer, Interest interest);
+  TimePoint look_at() const;
+  void look_for_losses(TimePoint now);
   Result<Waited> sleep(TimePoint now, TimePoint deadline, int extra);
 
   // As in ring/shm/shm_wait.h: a sleep costs both sides some 50 us, and makes others sleep, too.
@@ -147,9 +153,12 @@ class SocketGroup {
   };
   std::vector<pollfd> poll_;    // of one sleep; behind those of the peers wake_ and `extra`
   std::vector<Polled> polled_;  // whose they are
-  TimePoint idle_since_{};      // zero while the call moves
-  SpinPolicy spin_;             // between hosts
-  int turns_ = 0;               // of polling since then
+  std::function<void(int peer)> sent_in_vain_;
+  std::set<int> in_vain_;   // of whom that was told
+  TimePoint idle_since_{};  // zero while the call moves
+  bool looked_ = false;     // for losses, since then
+  SpinPolicy spin_;         // between hosts
+  int turns_ = 0;           // of polling since then
   Spread spread_;
   TimePoint started_{};  // the first sleep of the call
 };
