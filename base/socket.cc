@@ -75,17 +75,21 @@ socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
 
 namespace {
 
-// sockaddr_un holds about 100 bytes: longer paths are reached through their folder's descriptor.
+// sockaddr_un holds about 100 bytes: longer paths are reached through their folder's descriptor,
+// and /proc.
 template <class Call>
 Result<UniqueFd> at_unix_path(const std::string& path, int type, Call call) {
-  const auto slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const UniqueFd at(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!at) return errno_error(folder, errno);
-  const std::string here =
-      "/proc/self/fd/" + std::to_string(at.get()) + "/" + path.substr(slash + 1);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
+  UniqueFd folder;
+  std::string here = path;
+  if (path.size() >= sizeof address.sun_path) {
+    const auto slash = path.rfind('/');
+    const std::string name = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    folder.reset(::open(name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!folder) return errno_error(name, errno);
+    here = "/proc/self/fd/" + std::to_string(folder.get()) + "/" + path.substr(slash + 1);
+  }
   DL_ASSERT(here.size() < sizeof address.sun_path);
   std::memcpy(address.sun_path, here.data(), here.size());
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));

@@ -247,6 +247,9 @@ Result<UniqueFd> attempt(const Endpoint& endpoint, const StoreOptions& options,
   std::string tried;
   for (const auto& address : *addresses) {
     auto fd = connect_to(address, deadline);
+    if (!fd && fd.error().os_errno == ENETUNREACH && is_loopback(address.get())) {
+      return Error{.code = Errc::unsupported, .what = fd.error().what + ": is 'lo' up?"};
+    }
     if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, options.secret);
     if (fd) {
       HandshakeIdentity self{
@@ -274,8 +277,8 @@ Result<std::unique_ptr<Store>> open_tcp_store(const Endpoint& endpoint, const St
     auto fd = attempt(endpoint, options, deadline);
     if (fd) return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(*fd), endpoint));
     const auto where = "store at " + to_string(endpoint) + ": ";
-    if (fd.error().code == Errc::auth) {
-      return Error{.code = Errc::auth, .what = where + fd.error().what};
+    if (fd.error().code != Errc::io) {
+      return Error{.code = fd.error().code, .what = where + fd.error().what};
     }
     const auto now = steady_now();
     if (now >= deadline) {

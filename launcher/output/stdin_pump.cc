@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,11 +17,12 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kChunk = 64 << 10;
+constexpr Duration kForegroundLook = std::chrono::milliseconds(250);
 
 }  // namespace
 
 StdinPump::StdinPump(asio::io_context& loop, int source)
-    : loop_(loop), source_(source), descriptor_(loop), continued_(loop) {
+    : loop_(loop), source_(source), descriptor_(loop), again_(loop) {
   if (fed()) return;
   struct stat st {};
   ended_ = ::fstat(source, &st) != 0;
@@ -59,7 +59,7 @@ void StdinPump::close() {
   ended_ = true;
   asio::error_code ec;
   descriptor_.close(ec);
-  continued_.cancel(ec);
+  again_.cancel();
   for (const auto& taker : takers_) taker->pipe.close(ec);
   takers_.clear();
   for (const auto& [host, asked] : std::exchange(hosts_, {})) give_(host, "");
@@ -149,12 +149,11 @@ bool StdinPump::all_served() const {
          std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second; });
 }
 
+// A shell's `fg` of a job that is stopped sends SIGCONT, of one that runs nothing.
 void StdinPump::wait_for_foreground() {
-  asio::error_code ec;
-  continued_.add(SIGCONT, ec);
-  if (ec) return close();
   reading_ = true;
-  continued_.async_wait([this](asio::error_code error, int) {
+  again_.expires_after(kForegroundLook);
+  again_.async_wait([this](asio::error_code error) {
     if (error) return;
     reading_ = false;
     read_more();

@@ -7,7 +7,7 @@
 // that is not wanted, and the slowest taker of all hosts is the measure.
 //
 // In a terminal's background a job may not read the terminal. With SIGTTIN ignored that read fails
-// with EIO; we then wait for the SIGCONT that comes with the shell's `fg`.
+// with EIO; we then try again every 250 ms.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,9 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -77,7 +78,7 @@ class StdinPump {
   bool reading_ = false;
   bool ended_ = false;
   asio::posix::stream_descriptor descriptor_;
-  asio::signal_set continued_;
+  asio::steady_timer again_;
   std::list<TakerPtr> takers_;
   std::string chunk_;
   std::map<int, bool> hosts_;  // with takers: whether it has asked

@@ -33,6 +33,9 @@ constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM
 // Settings a user of those launchers may well have made for the workers themselves.
 constexpr std::array kKeptPrefixes = {"OMPI_MCA_", "HOROVOD_FUSION", "HOROVOD_CYCLE", "HOROVOD_LOG",
                                       "HOROVOD_TIMELINE"};
+// What mpirun says there of itself: a program would look for that one.
+constexpr std::array kStaleSettings = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
+                                       "OMPI_MCA_initial_wdir"};
 
 template <std::size_t N>
 bool begins_with_any(std::string_view name, const std::array<const char*, N>& prefixes) {
@@ -41,6 +44,7 @@ bool begins_with_any(std::string_view name, const std::array<const char*, N>& pr
 }
 
 bool stale(std::string_view name) {
+  if (begins_with_any(name, kStaleSettings)) return true;
   if (begins_with_any(name, kKeptPrefixes)) return false;
   return begins_with_any(name, kStalePrefixes) ||
          std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end();

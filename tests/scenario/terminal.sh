@@ -53,7 +53,7 @@ if pid == 0:  # the session's leader, as a shell would be
     os.setpgid(job, job)
     os.write(1, b"job %d;" % job)
     os.write(ready, b"x")
-    signal.signal(signal.SIGUSR1, lambda *_: (os.tcsetpgrp(0, job), os.killpg(job, signal.SIGCONT)))
+    signal.signal(signal.SIGUSR1, lambda *_: os.tcsetpgrp(0, job))  # as bash's fg of a job that runs
     while True:
         try:
             ended, status = os.waitpid(job, os.WUNTRACED)
@@ -77,15 +77,14 @@ def read_until(*words):
 read_until(b"[0] up", b"\x1b[0m up")
 os.write(master, b"typed\n")
 read_until(b"typed")  # the terminal's echo: it is there to be read
-# dlaunch has tried to read it, was refused, and waits for SIGCONT: it catches that signal now.
+# dlaunch has tried to read it, was refused, and tries again.
 job = seen.split(b"job ")[1].split(b";")[0].decode()
-def waits_for_sigcont():
-    for agent in open(f"/proc/{job}/task/{job}/children").read().split():
-        for line in open(f"/proc/{agent}/status"):
-            if line.startswith("SigCgt:"):
-                return int(line.split()[1], 16) >> (signal.SIGCONT - 1) & 1
+agent = open(f"/proc/{job}/task/{job}/children").read().split()[0]
+def reads():
+    return int(open(f"/proc/{agent}/io").read().split("syscr: ")[1].split()[0])
+enough = reads() + 2
 deadline = time.monotonic() + 20
-while not waits_for_sigcont():
+while reads() < enough:
     if time.monotonic() > deadline:
         sys.exit("dlaunch does not wait for the foreground")
     select.select([], [], [], 0.01)

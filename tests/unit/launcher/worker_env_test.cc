@@ -49,7 +49,8 @@ const WorkerPlace kPlace{.round = 2,
 TEST_CASE("torchrun's contract is there, stale variables are not, --env comes last") {
   const auto env = worker_environment(
       plan(), kPlace,
-      {"HOME=/root", "PMI_RANK=3", "OMPI_MCA_btl=self", "OMPI_UNIVERSE_SIZE=2", "WORLD_SIZE=99",
+      {"HOME=/root", "PMI_RANK=3", "OMPI_MCA_btl=self", "OMPI_MCA_ess=^singleton",
+       "OMPI_MCA_orte_app_num=0", "OMPI_UNIVERSE_SIZE=2", "WORLD_SIZE=99",
        "TORCHELASTIC_RUN_ID=old", "SLURM_CPU_BIND_LIST=0x1", "SLURM_JOB_ID=7", "EMPTY="});
   for (const char* item : {"LOCAL_RANK=1",
                            "WORLD_SIZE=4",
