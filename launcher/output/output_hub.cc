@@ -13,6 +13,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "base/log.h"
+#include "launcher/output/file_writer.h"
 #include "launcher/output/line_merger.h"
 #include "launcher/output/output_printer.h"
 #include "launcher/output/output_sink.h"
@@ -49,7 +50,7 @@ struct OutputHub::Impl {
   // first. (epoll would put those first whose workers write again soonest.)
   struct Target {
     Target(Impl& hub, int fd, const char* name)
-        : sink(hub.loop, fd, name,
+        : sink(hub.loop, hub.files, fd, name,
                {[this, &hub] { hub.on_drained(*this); },
                 [&hub](const Error& e) { hub.on_sink_failed(e); }}),
           printer(hub.plan, sink) {}
@@ -86,15 +87,19 @@ struct OutputHub::Impl {
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
   void on_drained(Target& to);
+  void on_files_drained();
   void on_sink_failed(const Error& error);
   void own_line(std::string_view line);
   void arm_timer();
   void on_timer();
+  bool all_written() const;
   void check_flushed();
 
   asio::io_context& loop;
   const Plan& plan;
   const OwnDescriptors own;
+  FileWriter files;
+  std::deque<StreamPtr> waiting_for_files;  // whose log files have no room
   const bool one_target;  // stdout and stderr are the same: one queue keeps lines whole
   Target out, err;
   asio::steady_timer timer, flush_timer;
@@ -117,6 +122,8 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
     : loop(l),
       plan(p),
       own(own_fds),
+      files(l, {.drained = [this] { on_files_drained(); },
+                .failed = [](const Error& error) { log_warn("{}", error.what); }}),
       one_target(same_target(own.out, own.err)),
       out(*this, own.out, "stdout"),
       err(*this, own.err, "stderr"),
@@ -190,10 +197,11 @@ void OutputHub::Impl::arm(const StreamPtr& stream) {
   });
 }
 
+// Back-pressure: the worker's pipe fills, and its writes block.
 void OutputHub::Impl::on_readable(const StreamPtr& stream) {
+  if (stream->log_file() && files.full()) return waiting_for_files.push_back(stream);
   if (stream->shown) {
     Target& to = target(stream->error());
-    // Back-pressure: the worker's pipe fills, and its writes block.
     if (to.sink.full() || !to.waiting.empty()) return to.waiting.push_back(stream);
   }
   take_turn(stream);
@@ -205,6 +213,7 @@ void OutputHub::Impl::take_turn(const StreamPtr& stream) {
     flush_sinks();
     if (n < kReadBytes / 4) break;  // probably empty, or to be read in step with the others
     if (stream->shown && sink(stream->error()).full()) break;
+    if (stream->log_file() && files.full()) break;
   }
   arm_timer();
   if (stream->is_open()) return arm(stream);
@@ -225,9 +234,7 @@ std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
 
 void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
   if (stream.error() && !stream.reaped) stream.tail.append(bytes);
-  if (auto ok = stream.write_log(bytes); !ok) {
-    log_warn("{}; the job goes on without this file", ok.error().what);
-  }
+  if (stream.log_file()) files.write(stream.log_file(), bytes);
   if (!stream.shown) return;
   stream.lines.feed(read_at, bytes,
                     [&](std::string_view line, bool continued) { show(stream, line, continued); });
@@ -332,7 +339,15 @@ void OutputHub::Impl::on_drained(Target& to) {
   if (on_flushed) check_flushed();
 }
 
-// A full disk, say. The job goes on, and so do the log files and the report.
+void OutputHub::Impl::on_files_drained() {
+  for (auto waiting = std::exchange(waiting_for_files, {}); !waiting.empty(); waiting.pop_front()) {
+    if (waiting.front()->is_open()) on_readable(waiting.front());
+  }
+  on_drained(out);
+  if (!one_target) on_drained(err);
+}
+
+// The job goes on, and so do the log files and the report.
 void OutputHub::Impl::on_sink_failed(const Error& error) {
   own_line("dlaunch: warning: " + error.what + "; nothing more is shown there");
 }
@@ -389,11 +404,19 @@ void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
       read_at, [&](std::string_view line, bool continued) { show(stream, line, continued); });
 }
 
-void OutputHub::Impl::check_flushed() {
+bool OutputHub::Impl::all_written() const {
   const auto done = [](const OutputSink& sink) { return sink.empty() || sink.gone(); };
-  if (!done(out.sink) || (!one_target && !done(err.sink))) return;
-  flush_timer.cancel();
-  asio::post(loop, std::exchange(on_flushed, nullptr));
+  return done(out.sink) && (one_target || done(err.sink)) && files.empty();
+}
+
+// Twice: what the writer has to tell of the last bytes, which may be more to write, comes between.
+void OutputHub::Impl::check_flushed() {
+  if (!all_written()) return;
+  asio::post(loop, [this] {
+    if (!on_flushed || !all_written()) return;
+    flush_timer.cancel();
+    std::exchange(on_flushed, nullptr)();
+  });
 }
 
 // -- The public face
@@ -448,7 +471,8 @@ void OutputHub::pass_on(UniqueFd from, bool error, std::string_view begun,
 }
 
 TimePoint OutputHub::passed_at() const {
-  const bool held_up = !impl_->out.waiting.empty() || !impl_->err.waiting.empty();
+  const bool held_up = !impl_->out.waiting.empty() || !impl_->err.waiting.empty() ||
+                       !impl_->waiting_for_files.empty();
   return held_up ? steady_now() : impl_->passed_at;
 }
 

@@ -19,9 +19,11 @@ constexpr std::size_t kPiece = 1 << 20;
 
 }  // namespace
 
-OutputSink::OutputSink(asio::io_context& loop, int fd, std::string name, Handlers handlers)
-    : name_(std::move(name)), descriptor_(loop), handlers_(std::move(handlers)) {
+OutputSink::OutputSink(asio::io_context& loop, FileWriter& files, int fd, std::string name,
+                       Handlers handlers)
+    : files_(files), name_(std::move(name)), descriptor_(loop), handlers_(std::move(handlers)) {
   UniqueFd own = open_own(fd);
+  if (file_) return;
   asio::error_code ec;
   if (own) descriptor_.assign(own.get(), ec);
   gone_ = !own || ec;  // closed before we were started, or no descriptor left
@@ -33,8 +35,11 @@ UniqueFd OutputSink::open_own(int fd) {
   if (::fstat(fd, &st) != 0) return {};
   terminal_ = ::isatty(fd) != 0;
   if (S_ISREG(st.st_mode)) {
-    kind_ = Kind::file;
-  } else if (S_ISSOCK(st.st_mode)) {
+    UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (own) file_ = std::make_shared<FileWriter::File>(std::move(own), "to our " + name_);
+    return {};
+  }
+  if (S_ISSOCK(st.st_mode)) {
     kind_ = Kind::socket;
   } else {
     UniqueFd own = open_anew(fd, O_WRONLY);
@@ -63,6 +68,10 @@ long OutputSink::write_some() {
 }
 
 void OutputSink::flush() {
+  if (file_) {
+    files_.write(file_, waiting_);
+    return waiting_.clear();
+  }
   if (pending_) return;
   while (!gone_ && !empty()) {
     const long n = write_some();

@@ -2,7 +2,7 @@
 // loop for long and never changes the flags of a descriptor that we share with other programs:
 // - pipes and terminals are opened anew through /proc/self/fd, non-blocking;
 // - sockets are written with MSG_DONTWAIT;
-// - files and devices that cannot be waited for are written as they are;
+// - files are left to the FileWriter;
 // - what cannot be opened anew (a terminal of another user) is written in small pieces, each only
 //   when poll(2) says that there is room.
 //
@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/output/file_writer.h"
 
 namespace dlaunch {
 
@@ -29,8 +30,10 @@ class OutputSink {
     std::function<void(const Error&)> failed;  // the sink is gone, and not because of its reader
   };
 
-  // `fd` stays open and is not closed by us. `name` is for messages: "stdout".
-  OutputSink(asio::io_context& loop, int fd, std::string name, Handlers handlers);
+  // `fd` stays open and is not closed by us. `name` is for messages: "stdout". The writer must
+  // outlive the sink, and says itself what fails and when it has room.
+  OutputSink(asio::io_context& loop, FileWriter& files, int fd, std::string name,
+             Handlers handlers);
 
   void append(std::string_view bytes) { waiting_.append(bytes); }
   void append(char c) { waiting_ += c; }
@@ -38,15 +41,15 @@ class OutputSink {
   void flush();
 
   // Producers should stop until `drained`.
-  bool full() const { return waiting_.size() - written_ >= kHighWater; }
-  bool empty() const { return waiting_.size() == written_; }
-  bool gone() const { return gone_; }
+  bool full() const { return waiting_.size() - written_ >= kHighWater || (file_ && files_.full()); }
+  bool empty() const { return waiting_.size() == written_ && (!file_ || files_.empty()); }
+  bool gone() const { return file_ ? file_->gone.load() : gone_; }
   bool is_terminal() const { return terminal_; }
 
  private:
   static constexpr std::size_t kHighWater = 1 << 20;
   static constexpr std::size_t kLowWater = 256 << 10;
-  enum class Kind { file, socket, reopened, shared };
+  enum class Kind { socket, reopened, shared };
 
   UniqueFd open_own(int fd);
   long write_some();
@@ -54,7 +57,9 @@ class OutputSink {
   void drop_written();
   void fail(int err);
 
+  FileWriter& files_;
   const std::string name_;
+  FileWriter::FilePtr file_;
   Kind kind_ = Kind::shared;
   asio::posix::stream_descriptor descriptor_;
   Handlers handlers_;

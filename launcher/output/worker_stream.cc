@@ -65,10 +65,11 @@ Result<void> WorkerStream::open_log(const std::string& folder, int round) {
   std::error_code ec;
   fs::create_directories(own, ec);
   if (ec) return errno_error("--log-dir: make " + own.string(), ec.value());
-  log_path_ = (own / (error_ ? "stderr" : "stdout")).string();
+  const std::string path = (own / (error_ ? "stderr" : "stdout")).string();
   // What an earlier job has left there is not ours to destroy.
-  log_.reset(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!log_) return errno_error("--log-dir: write " + log_path_, errno);
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return errno_error("--log-dir: write " + path, errno);
+  log_ = std::make_shared<FileWriter::File>(std::move(file), path);
   return {};
 }
 
@@ -89,20 +90,6 @@ std::size_t WorkerStream::held() {
   int bytes = 0;
   const bool known = ::ioctl(pipe_.native_handle(), FIONREAD, &bytes) == 0;
   return known && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
-}
-
-Result<void> WorkerStream::write_log(std::string_view bytes) {
-  while (log_ && !bytes.empty()) {
-    const ssize_t n = ::write(log_.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int err = n < 0 ? errno : EIO;
-      log_.reset();
-      return errno_error("write " + log_path_, err);
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
 }
 
 }  // namespace dlaunch

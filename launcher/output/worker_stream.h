@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/output/file_writer.h"
 #include "launcher/output/line_splitter.h"
 
 namespace dlaunch {
@@ -50,7 +51,9 @@ class WorkerStream {
   // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
   Result<void> open_log(const std::string& folder, int round);
   // "": none, or it was given up.
-  std::string log() const { return log_ ? log_path_ : ""; }
+  std::string log() const { return log_ && !log_->gone ? log_->name : ""; }
+  // The log file; null: there is none.
+  const FileWriter::FilePtr& log_file() const { return log_; }
   void close();
 
   // read(2) without waiting: < 0 with errno where nothing is there, 0 at the end.
@@ -63,9 +66,6 @@ class WorkerStream {
     pipe_.async_wait(asio::posix::stream_descriptor::wait_read, std::move(handler));
   }
 
-  // Into the log file, if there is one. When that fails, the file is given up and told as an Error.
-  Result<void> write_log(std::string_view bytes);
-
   int rank;                         // -1: a spare
   bool shown = false;               // on our own output
   bool reaped = false;              // the worker has ended; who still writes is nobody we wait for
@@ -77,8 +77,7 @@ class WorkerStream {
   const int slot_;
   const bool error_;
   asio::posix::stream_descriptor pipe_;
-  UniqueFd log_;
-  std::string log_path_;
+  FileWriter::FilePtr log_;
 };
 
 }  // namespace dlaunch

@@ -159,7 +159,8 @@ void add_evidence(Lines& out, const WorkerEnd& root) {
     out.push_back("  last lines of its stderr:");
     quote(out, tail, kShownTail);
   }
-  if (!root.stderr_log.empty()) out.push_back("  all of its stderr: " + root.stderr_log);
+  if (!tail.empty() && !root.stderr_log.empty())
+    out.push_back("  all of its stderr: " + root.stderr_log);
 }
 
 std::string first_failure(const JobFacts& facts, const Verdict& verdict, const WorkerEnd& root) {

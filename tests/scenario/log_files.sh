@@ -23,5 +23,18 @@ expect_code 73; expect_err '/proc/none'
 [ "$(id -u)" = 0 ] || exit 0
 mkdir full && mount -t tmpfs -o size=64k none full 2>/dev/null || exit 0
 run dlaunch --nproc 1 --log-dir full sh -c 'head -c 1000000 /dev/zero | tr "\0" x | fold; echo; echo end'
-umount full
-expect_code 0; expect_out '^\[0\] end$'; expect_err 'No space left.*goes on without this file'
+expect_full() { expect_code 0; expect_err 'write full/1/0/stdout: No space left.*; what does not fit is lost'; }
+(expect_full; expect_out '^\[0\] end$') || { umount full; exit 1; }
+
+# Once there is room again the file goes on, and says what it lacks.
+rm -r full/*; rm err; head -c 60000 /dev/zero >full/hog
+dlaunch --nproc 1 --log-dir full --redirects 3 bash -c "$never"'seq 4000
+  while [ ! -e freed ]; do read -rt 0.05 -u 9; done; echo late' >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 10 grep -qs "No space left" err
+rm full/hog; touch freed
+wait "$keeper"; code=$?
+tail -n 2 full/1/0/stdout >last; umount full
+expect_full
+grep -qE '^dlaunch: [0-9]+ bytes were lost here: no space was left$' last || fail "no word of the loss: $(cat last)"
+[ "$(tail -n 1 last)" = late ] || fail "it does not go on: $(cat last)"

@@ -47,11 +47,10 @@ TEST_CASE("a reader that has gone away harms nobody, and is told of") {
         "dlaunch: warning: our stdout has lost its reader; nothing more is shown there\n"
         "[0] still here\n");
   h.hub->worker_ended(0);
-  CHECK((file_text(dir.path / "1" / "0" / "stdout") == all));
   bool done = false;
   h.hub->flush(Duration::max(), [&] { done = true; });
-  h.turn();
-  CHECK(done);
+  h.turn_until([&] { return done; });
+  CHECK((file_text(dir.path / "1" / "0" / "stdout") == all));
 }
 
 TEST_CASE("an output that cannot be written is told once") {
@@ -82,14 +81,16 @@ TEST_CASE("a log file that cannot be written costs one warning with its name") {
   small = before;
   small.rlim_cur = 10;
   ::setrlimit(RLIMIT_FSIZE, &small);
-  for (int i = 0; i < 3; ++i) {
-    put(a.out, "0123456\n");
-    h.turn();
-  }
+  std::string told;
+  put(a.out, "0123456\n0123456\n");
+  h.turn_until([&] { return (told += available(h.err.reading)).ends_with('\n'); });
+  put(a.out, "0123456\n");
+  h.hub->worker_ended(0);
   ::setrlimit(RLIMIT_FSIZE, &before);
   const auto path = (dir.path / "1" / "0" / "stdout").string();
-  CHECK(available(h.err.reading) == "dlaunch: warning: write " + path +
-                                        ": File too large; the job goes on without this file\n");
+  CHECK(told ==
+        "dlaunch: warning: write " + path + ": File too large; the job goes on without it\n");
+  CHECK(h.hub->stderr_log(0) == (dir.path / "1" / "0" / "stderr").string());
   CHECK(file_text(path) == "0123456\n01");
   CHECK(h.shown().empty());
 }
@@ -111,8 +112,8 @@ TEST_CASE("files get raw bytes of every rank; the filter and --tee choose what i
   CHECK(available(h.err.reading) == "[11] warn\n");
   h.hub->worker_ended(3);
   CHECK(h.hub->stderr_tail(3, 9) == std::vector<std::string>{"warn"});
-  CHECK(file_text(dir.path / "7" / "3" / "stdout") == "bar\rbaz");
-  CHECK(file_text(dir.path / "7" / "11" / "stderr") == "warn\n");
+  h.turn_until([&] { return file_text(dir.path / "7" / "3" / "stdout") == "bar\rbaz"; });
+  h.turn_until([&] { return file_text(dir.path / "7" / "11" / "stderr") == "warn\n"; });
 }
 
 TEST_CASE("a log folder that cannot be made is an error that names it") {

@@ -1,0 +1,171 @@
+#include "launcher/output/file_writer.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include "base/quiet_thread.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kFullBytes = 8 << 20;
+constexpr std::size_t kPieceBytes = 1 << 20;  // of one file, that go together
+
+// How much was taken, and why not all: 0 or an errno.
+std::pair<std::size_t, int> write_all(int fd, std::string_view bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return {done, n < 0 ? errno : EIO};
+    done += static_cast<std::size_t>(n);
+  }
+  return {done, 0};
+}
+
+}  // namespace
+
+// Shared with the thread, which outlives the writer where the file system does not answer.
+struct FileWriter::Desk : std::enable_shared_from_this<Desk> {
+  Desk(asio::io_context& l, Handlers h) : loop(&l), handlers(std::move(h)) {}
+
+  struct Piece {
+    FilePtr file;
+    std::string bytes;
+  };
+
+  void run();
+  void write(const Piece& piece);
+  void fail(File& file, int err, const char* what_next);
+  void tell(std::function<void()> what);
+  bool told_of_loss(File& file) const;
+
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Piece> pieces;
+  std::size_t waiting = 0;  // bytes, with what is being written
+  bool was_full = false;
+  bool closed = false;
+  asio::io_context* loop;  // null: the writer is gone
+  const Handlers handlers;
+};
+
+FileWriter::FileWriter(asio::io_context& loop, Handlers handlers)
+    : desk_(std::make_shared<Desk>(loop, std::move(handlers))) {}
+
+FileWriter::~FileWriter() {
+  const std::lock_guard lock(desk_->mutex);
+  desk_->closed = true;
+  desk_->loop = nullptr;
+  desk_->wake.notify_one();
+}
+
+void FileWriter::write(const FilePtr& file, std::string_view bytes) {
+  if (file->gone || bytes.empty()) return;
+  if (!std::exchange(started_, true)) {
+    auto thread = start_quiet_thread([desk = desk_] { desk->run(); });
+    if (!thread) {
+      file->gone = true;
+      started_ = false;
+      return desk_->handlers.failed(
+          {.code = Errc::io, .what = "write " + file->name + ": " + thread.error().what});
+    }
+    thread->detach();
+  }
+  const std::lock_guard lock(desk_->mutex);
+  auto& pieces = desk_->pieces;
+  if (pieces.empty() || pieces.back().file != file || pieces.back().bytes.size() > kPieceBytes) {
+    pieces.push_back({file, {}});
+  }
+  pieces.back().bytes += bytes;
+  desk_->waiting += bytes.size();
+  desk_->was_full |= desk_->waiting >= kFullBytes;
+  desk_->wake.notify_one();
+}
+
+bool FileWriter::full() const {
+  const std::lock_guard lock(desk_->mutex);
+  return desk_->waiting >= kFullBytes;
+}
+
+bool FileWriter::empty() const {
+  const std::lock_guard lock(desk_->mutex);
+  return desk_->waiting == 0;
+}
+
+void FileWriter::Desk::run() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    wake.wait(lock, [this] { return !pieces.empty() || closed; });
+    if (pieces.empty()) return;
+    const Piece piece = std::move(pieces.front());
+    pieces.pop_front();
+    lock.unlock();
+    write(piece);
+    lock.lock();
+    waiting -= piece.bytes.size();
+    const bool room = waiting == 0 || (was_full && waiting < kFullBytes / 2);
+    if (!room) continue;
+    was_full = false;
+    tell(handlers.drained);
+  }
+}
+
+void FileWriter::Desk::write(const Piece& piece) {
+  File& file = *piece.file;
+  if (file.gone) return;
+  const std::size_t lost_before = file.lost;
+  if (!told_of_loss(file)) {
+    file.lost += piece.bytes.size();
+    return;
+  }
+  const auto [done, err] = write_all(file.fd.get(), piece.bytes);
+  if (err == 0) return;
+  if (err != ENOSPC && err != EDQUOT) {
+    file.gone = true;
+    return fail(file, err, "the job goes on without it");
+  }
+  file.lost += piece.bytes.size() - done;
+  if (lost_before == 0) fail(file, err, "what does not fit is lost");
+}
+
+// Nothing was lost, or the file says so now.
+bool FileWriter::Desk::told_of_loss(File& file) const {
+  if (file.lost == 0) return true;
+  const auto note =
+      fmt::format("\ndlaunch: {} bytes were lost here: no space was left\n", file.lost);
+  if (write_all(file.fd.get(), note).second != 0) return false;
+  file.lost = 0;
+  return true;
+}
+
+void FileWriter::Desk::fail(File& file, int err, const char* what_next) {
+  Error error = errno_error("write " + file.name, err);
+  error.what += fmt::format("; {}", what_next);
+  const std::lock_guard lock(mutex);
+  tell([this, error] { handlers.failed(error); });
+}
+
+// Under the lock; to the loop, as long as the writer is there.
+void FileWriter::Desk::tell(std::function<void()> what) {
+  if (loop == nullptr) return;
+  asio::post(*loop, [desk = shared_from_this(), what = std::move(what)] {
+    {
+      const std::lock_guard lock(desk->mutex);
+      if (desk->loop == nullptr) return;
+    }
+    what();
+  });
+}
+
+}  // namespace dlaunch
