@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kTailLines = 20;
 constexpr Duration kCleanUp = std::chrono::seconds(1);
+constexpr Duration kLook = std::chrono::milliseconds(10);  // at a group whose leader has ended
 
 }  // namespace
 
@@ -126,17 +127,37 @@ void Processes::watch(Slot slot) {
                              });
 }
 
+// Of a worker that was told to end its group was: a shell ends at once, and what it runs may be
+// saving a checkpoint. It counts as running until that has ended, too.
+bool Processes::group_lives(const Process& process) const {
+  if (!ends_the_job(process.signal_sent)) return false;
+  const auto all = orphans();
+  return std::any_of(all.begin(), all.end(),
+                     [&](pid_t child) { return ::getpgid(child) == process.pid; });
+}
+
+void Processes::look_again(Slot slot) {
+  at(slot).look.expires_after(kLook);
+  at(slot).look.async_wait([this, slot](asio::error_code error) {
+    if (!error) watch(slot);
+  });
+}
+
 void Processes::reap_if_ended(Slot slot) {
   if (running(slot)) (void)reap(slot);
 }
 
-// False: it has not ended.
+// False: it has not ended. It may be left as a zombie for now, which keeps its number.
 bool Processes::reap(Slot slot) {
   Process& process = at(slot);
   siginfo_t info{};
   const auto id = static_cast<id_t>(process.pid);
   if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return false;
+  }
+  if (group_lives(process)) {
+    look_again(slot);
+    return true;
   }
   ::waitid(P_PID, id, &info, WEXITED | WNOHANG);
   ended_groups_.insert(process.pid);

@@ -74,12 +74,13 @@ class Processes {
 
  private:
   struct Process {
-    explicit Process(asio::io_context& loop) : exited(loop) {}
+    explicit Process(asio::io_context& loop) : exited(loop), look(loop) {}
     pid_t pid = -1;
     pid_t program_pid = -1;
     std::string hung;
     bool by_chaos = false;
     asio::posix::stream_descriptor exited;  // the pidfd
+    asio::steady_timer look;                // at what is left of its group
     TimePoint started{};
     int signal_sent = 0;
     bool running = false;
@@ -89,6 +90,8 @@ class Processes {
   };
   void watch(Slot slot);
   bool reap(Slot slot);
+  bool group_lives(const Process& process) const;
+  void look_again(Slot slot);
   void watch_orphans();
   void reap_orphans();
   template <class Pred>

@@ -10,6 +10,19 @@ run dlaunch --nproc 2 --timeout 0.5 sleep 60
 expect_code 75; expect_under 7000
 expect_err 'timeout'
 
+# A shell ends at once, what it runs has its grace all the same.
+cat >saves.sh <<'P'
+exec 9<> <(:)
+trap 'read -rt 1.5 -u 9; echo "$RANK saved"; exit 0' TERM
+echo "$RANK runs"
+while :; do read -rt 0.05 -u 9; done
+P
+dlaunch --nproc 2 --grace 20 sh -c 'bash saves.sh; echo not reached' >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 10 eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
+began=$(now_ms); kill -TERM "$keeper"; wait "$keeper"; code=$?; ms=$(($(now_ms) - began))
+expect_code 143; expect_out '^\[0\] 0 saved$'; expect_out '^\[1\] 1 saved$'; expect_under 10000
+
 # What cleans up after a worker gets to it, also where the worker is killed.
 cat >shared.py <<'P'
 import os, signal, sys, time
