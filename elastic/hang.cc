@@ -100,8 +100,10 @@ void HangJudge::tell_of_stops(const RankSet& before) {
                                  ? "the others wait"
                                  : fmt::format("{} replaced after {}", they_are(stopped),
                                                format_duration(config_.stop_limit));
-    actions_.push_back(Warn{*stopped.begin(), fmt::format("{} {} stopped (SIGSTOP or SIGTSTP); {}",
-                                                          in_words(stopped), is(stopped), then)});
+    actions_.push_back(
+        Warn{*stopped.begin(),
+             fmt::format("{} {} stopped (SIGSTOP, SIGTSTP, or it reads the terminal); {}",
+                         in_words(stopped), is(stopped), then)});
   }
   if (!continued.empty()) {
     actions_.push_back(Warn{*continued.begin(), fmt::format("{} {} no longer stopped",
@@ -146,7 +148,8 @@ std::vector<Hang> HangJudge::find(TimePoint now) const {
                      return entry.second.state != ProcessState::stopped;
                    })->first;
     hang.waited = now - ranks_.at(rank).stopped_since;
-    hang.sentence = fmt::format("rank {} is stopped (SIGSTOP or SIGTSTP)", rank);
+    hang.sentence =
+        fmt::format("rank {} is stopped (SIGSTOP, SIGTSTP, or it reads the terminal)", rank);
     hangs.push_back(std::move(hang));
   }
   return hangs;

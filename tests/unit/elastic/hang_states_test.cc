@@ -11,12 +11,14 @@ TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement
   world.run(10s);
   world.set(3, ProcessState::stopped);
   world.run(100s);
-  CHECK(world.take_log() == Log{
-                                "10.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
-                                "replaced after 30 s",
-                                "38.25 dump 0,3",
-                                "40.25 replace 3: rank 3 is stopped (SIGSTOP or SIGTSTP), for 30 s",
-                            });
+  CHECK(world.take_log() ==
+        Log{
+            "10.25 warn 3: rank 3 is stopped (SIGSTOP, SIGTSTP, or it reads the terminal); it is "
+            "replaced after 30 s",
+            "38.25 dump 0,3",
+            "40.25 replace 3: rank 3 is stopped (SIGSTOP, SIGTSTP, or it reads the terminal), for "
+            "30 s",
+        });
 }
 
 TEST_CASE("a stopped rank that is continued begins anew") {
@@ -25,11 +27,12 @@ TEST_CASE("a stopped rank that is continued begins anew") {
   world.run(27s);
   world.set(3, ProcessState::running);
   world.run(29s);
-  CHECK(world.take_log() == Log{
-                                "0.25 warn 3: rank 3 is stopped (SIGSTOP or SIGTSTP); it is "
-                                "replaced after 30 s",
-                                "27.25 warn 3: rank 3 is no longer stopped",
-                            });
+  CHECK(world.take_log() ==
+        Log{
+            "0.25 warn 3: rank 3 is stopped (SIGSTOP, SIGTSTP, or it reads the terminal); it is "
+            "replaced after 30 s",
+            "27.25 warn 3: rank 3 is no longer stopped",
+        });
   world.run(35s);
   const Log log = world.take_log();
   REQUIRE(log.size() == 3);
@@ -43,8 +46,8 @@ TEST_CASE("a rank may stand stopped for ever where that is allowed") {
   world.put(1, 16, false);
   world.set(1, ProcessState::stopped);
   world.run(1s);
-  CHECK(world.take_log() ==
-        Log{"0.25 warn 1: rank 1 is stopped (SIGSTOP or SIGTSTP); the others wait"});
+  CHECK(world.take_log() == Log{"0.25 warn 1: rank 1 is stopped (SIGSTOP, SIGTSTP, or it reads the "
+                                "terminal); the others wait"});
   check_quiet(world, 3600s);
 }
 
@@ -66,7 +69,8 @@ TEST_CASE("a job that is suspended as a whole is not touched") {
   world.run(10s);
   for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::stopped);
   world.run(3600s);
-  CHECK(world.take_log() == Log{"10.25 warn 0: rank 0-3 are stopped (SIGSTOP or SIGTSTP); they are "
+  CHECK(world.take_log() == Log{"10.25 warn 0: rank 0-3 are stopped (SIGSTOP, SIGTSTP, or it reads "
+                                "the terminal); they are "
                                 "replaced after 30 s"});
   for (int rank = 0; rank < 4; ++rank) world.set(rank, ProcessState::running);
   world.run(10s);
