@@ -58,11 +58,12 @@ struct Watcher {
 };
 
 // A process that has its watch once this returns, and comes to its end when it is told to.
-struct Rank {
+struct MortalRank {
   pid_t pid = -1;
   int go = -1;
 
-  Rank(int own, const Lives& lives, const std::function<void(std::unique_ptr<DeathWatch>&)>& end) {
+  MortalRank(int own, const Lives& lives,
+             const std::function<void(std::unique_ptr<DeathWatch>&)>& end) {
     int up[2], down[2];
     REQUIRE(::pipe(up) == 0);
     REQUIRE(::pipe(down) == 0);
@@ -94,7 +95,7 @@ struct Rank {
 
 TEST_CASE("death watch: all hear of a process that is killed, and hear it once") {
   const Lives lives = shared_lives();
-  Rank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
+  MortalRank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
   Watcher a(0, lives), b(1, lives);
   if (!a.supported()) return victim.end();
   victim.end();
@@ -106,7 +107,7 @@ TEST_CASE("death watch: all hear of a process that is killed, and hear it once")
 
 TEST_CASE("death watch: one that begins after the death is told, too") {
   const Lives lives = shared_lives();
-  Rank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
+  MortalRank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
   victim.end();
   Watcher late(0, lives);
   if (!late.supported()) return;
@@ -116,8 +117,8 @@ TEST_CASE("death watch: one that begins after the death is told, too") {
 
 TEST_CASE("death watch: who exits with its watch there is dead; who has ended it has left") {
   const Lives lives = shared_lives();
-  Rank leaves(1, lives, [](auto& watch) { watch.reset(); });
-  Rank exits(2, lives, [](auto&) {});
+  MortalRank leaves(1, lives, [](auto& watch) { watch.reset(); });
+  MortalRank exits(2, lives, [](auto&) {});
   Watcher watcher(0, lives);
   if (!watcher.supported()) return;
   leaves.end();
