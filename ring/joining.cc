@@ -64,10 +64,11 @@ std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
 Communicator::~Communicator() {
   remove_process_events(*this);
   if (device_) (void)device_->settle();
-  // Nobody can wait for what is still under way.
+  // What is still under way ends now: its buffers may not outlive this.
   if (completions_.under_way() > 0) abort();
-  collectives_.stop();
-  messages_.stop();
+  const Error over = abort_.raised() ? abort_.error() : Error{};  // of what was under way
+  collectives_.stop(over);
+  messages_.stop(over);
   deaths_.reset();
   links_.reset();
 }

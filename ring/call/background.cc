@@ -6,9 +6,12 @@
 
 namespace dlaunch {
 
-void Background::stop() {
-  if (queue_) queue_->close();
+void Background::stop(const Error& why) {
+  if (!queue_) return;
+  queue_->close();
   if (thread_.joinable()) thread_.join();
+  // It may have seen the end before it saw these; somebody may still wait for them.
+  while (const auto left = queue_->take()) left->finish(why);
 }
 
 Result<void> Background::push(std::shared_ptr<Operation> operation) {

@@ -16,9 +16,10 @@ class Background {
   // serve(queue) takes operations, finishes each, and returns when none is left.
   using Serve = std::function<void(OperationQueue&)>;
   explicit Background(Serve serve) : serve_(std::move(serve)) {}
-  ~Background() { stop(); }
-  // What is under way must come to an end by itself: raise the abort flag first.
-  void stop();
+  ~Background() { stop({.code = Errc::aborted, .what = "the communicator has ended"}); }
+  // What is under way must come to an end by itself: raise the abort flag first. What has not begun
+  // ends with `why`.
+  void stop(const Error& why);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
