@@ -110,6 +110,7 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
                        "rejoin: no launcher forms rounds for this process: set "
                        "options.elastic, and start it with dlaunch"};
     }
+    ++comm->rejoined;
     auto joined = dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
     if (joined && comm->stream != nullptr) joined = comm->impl->set_stream(comm->stream);
     if (joined && comm->stream_ordered) joined = comm->impl->set_stream_ordered(true);

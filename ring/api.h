@@ -21,6 +21,9 @@ struct dl_comm {
   std::unique_ptr<dlaunch::Membership> membership;
   dlaunch::JobView job;  // what does not change from round to round
   std::unique_ptr<dlaunch::Communicator> impl;
+  // How often dl_rejoin() has put another one in the place of `impl`: what was started before then
+  // is none of its concern.
+  std::uint64_t rejoined = 0;
   // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
   std::map<void*, std::shared_ptr<void>> memory;
   // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.

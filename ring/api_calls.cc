@@ -18,6 +18,7 @@ using dlaunch::with;
 struct dl_request {
   std::shared_ptr<dlaunch::Operation> operation;
   dl_comm* comm;
+  std::uint64_t rejoined;  // dl_comm::rejoined when it was started
   int* source;
 };
 
@@ -44,7 +45,7 @@ struct Later {
     *request = nullptr;
     auto started = impl.start(what);
     if (!started) return started.error();
-    *request = new dl_request{std::move(*started), comm, source};
+    *request = new dl_request{std::move(*started), comm, comm->rejoined, source};
     return {};
   }
 };
@@ -97,10 +98,18 @@ dl_result refused(const std::string& why) {
   return DL_ERR_INVALID;
 }
 
+// What the end of its round has made of an operation, without a word to the next round.
+Result<void> outcome_in_old_round(const dlaunch::Operation& operation) {
+  if (!operation.outcome() || operation.staged.device == nullptr) return operation.outcome();
+  return Error{.code = Errc::peer_lost,
+               .what = "recv: its round was over before the message was copied to the GPU"};
+}
+
 dl_result end_of(dl_request*& request) {
   const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
   return with(owned->comm, [&](Communicator& impl) {
-    auto outcome = impl.wait(*owned->operation);
+    const bool old = owned->rejoined != owned->comm->rejoined;
+    auto outcome = old ? outcome_in_old_round(*owned->operation) : impl.wait(*owned->operation);
     if (outcome && owned->source != nullptr) *owned->source = owned->operation->message.source;
     return outcome;
   });

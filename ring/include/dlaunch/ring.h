@@ -132,8 +132,10 @@ DL_API void dl_abort(dl_comm* comm);
  * next one, and joins it in place. Rank and size may have changed, and a new process that knows
  * nothing yet may stand in for one that died: the ranks agree on their state before they go on.
  * Every member has to come. version: the number of the newest state that this process holds,
- * growing; 0: none. Groups made by dl_split() stay behind in the old round and are to be freed. Not
- * during another call on this communicator, dl_abort() included. DL_ERR_UNSUPPORTED: no launcher
+ * growing; 0: none. Groups made by dl_split() stay behind in the old round and are to be freed.
+ * So are requests: what is still under way ends with the error of that round, or DL_ERR_ABORTED
+ * where it had none, and its buffers are free; dl_wait() and its kin tell it. Not during another
+ * call on this communicator, dl_wait() and dl_abort() included. DL_ERR_UNSUPPORTED: no launcher
  * here forms rounds; DL_ERR_IO: it has gone. */
 DL_API dl_result dl_rejoin(dl_comm* comm, uint64_t version);
 /* Tells the launcher the number of the newest state that this process holds, as dl_rejoin() does:

@@ -1,0 +1,115 @@
+// What is left of a round when its processes go on to the next one, between processes and an agent
+// that forms the rounds.
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/socket.h"
+#include "process_world.h"
+#include "rendezvous/worker_message.h"
+
+using namespace dlaunch;
+
+namespace {
+
+// What a process says next; Goodbye, too, where it just ends.
+WorkerMessage said(const UniqueFd& process) {
+  char packet[kMaxWorkerMessage];
+  const ssize_t n = ::recv(process.get(), packet, sizeof packet, 0);
+  if (n <= 0) return Goodbye{};
+  const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
+  return message ? *message : Goodbye{};
+}
+
+// Each round is formed when all processes have asked for it; the ranks are as they came.
+int serve_rounds(const UniqueFd& listener, const std::string& folder, int ranks, int rounds) {
+  std::vector<UniqueFd> members(static_cast<std::size_t>(ranks));
+  for (int round = 1; round <= rounds; ++round) {
+    for (UniqueFd& member : members) {
+      if (round == 1) member.reset(::accept(listener.get(), nullptr, nullptr));
+      if (!std::holds_alternative<Ready>(said(member))) return 1;
+    }
+    const std::string place = folder + "/" + std::to_string(round);
+    std::filesystem::create_directory(place);
+    for (int r = 0; r < ranks; ++r) {
+      const std::string notice = encode(
+          RoundNotice{.round = round, .rank = r, .size = ranks, .store_url = "file://" + place});
+      ::send(members[static_cast<std::size_t>(r)].get(), notice.data(), notice.size(), 0);
+    }
+  }
+  for (const auto& member : members) (void)said(member);
+  return 0;
+}
+
+// Runs body in so many processes of an elastic job of so many rounds.
+void all_well_elastic(int ranks, int rounds, const char* transport, const Body& body) {
+  CAPTURE(transport);
+  const TempFolder folder;
+  const std::string socket = folder.path / "agent";
+  auto listener = listen_unix_path(socket, SOCK_SEQPACKET);
+  REQUIRE(listener);
+  std::vector<pid_t> pids = {
+      start([&] { return serve_rounds(*listener, folder.path, ranks, rounds); })};
+  for (int rank = 0; rank < ranks; ++rank) {
+    pids.push_back(start([&] {
+      ::setenv("DLAUNCH_AGENT", socket.c_str(), 1);
+      ::setenv("DLAUNCH_WORKER", std::to_string(rank).c_str(), 1);
+      dl_options options;
+      dl_options_init(&options);
+      options.elastic = 1;
+      options.transport = transport;
+      options.init_timeout_s = options.op_timeout_s = 30;
+      dl_comm* comm = nullptr;
+      const dl_result joined = dl_init("env://", &options, &comm);
+      const int code = joined == DL_OK ? body(dl_rank(comm), comm) : 100 + joined;
+      dl_finalize(comm);
+      return code;
+    }));
+  }
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("rejoin: requests of the old round end with that one and leave the new one alone") {
+  for (const char* transport : kTransports) {
+    Together<2> started;
+    all_well_elastic(2, 2, transport, [&](int rank, dl_comm*& comm) {
+      int never = 0, sum = 1, got = 0;
+      dl_request *receive = nullptr, *receive_any = nullptr, *reduce = nullptr, *sent = nullptr;
+      EXPECT(dl_isend(comm, &rank, 1, DL_INT32, 1 - rank, 8, &sent) == DL_OK);
+      EXPECT(dl_recv(comm, &got, 1, DL_INT32, 1 - rank, 8) == DL_OK);
+      EXPECT(dl_irecv(comm, &never, 1, DL_INT32, 1 - rank, 9, &receive) == DL_OK);
+      EXPECT(dl_irecv_any(comm, &never, 1, DL_INT32, 9, nullptr, &receive_any) == DL_OK);
+      if (rank == 0) {
+        EXPECT(dl_iall_reduce(comm, &sum, &sum, 1, DL_INT32, DL_SUM, &reduce) == DL_OK);
+      }
+      started.come(rank);  // who leaves with something under way ends the round
+      EXPECT(dl_rejoin(comm, 1) == DL_OK);
+      EXPECT(dl_round(comm) == 2);
+      dl_request* next = nullptr;
+      EXPECT(dl_irecv(comm, &got, 1, DL_INT32, 1 - rank, 9, &next) == DL_OK);
+      EXPECT(dl_barrier(comm) == DL_OK);
+
+      int done = 0;
+      EXPECT(dl_test(&receive, &done) != DL_OK);
+      EXPECT((done == 1 && receive == nullptr));
+      EXPECT(std::string(dl_last_error(comm)) != "");
+      EXPECT(dl_wait(&receive_any) != DL_OK);
+      EXPECT((rank == 1 || dl_wait(&reduce) != DL_OK));
+      EXPECT(dl_wait(&sent) == DL_OK);  // this one was done
+      EXPECT(dl_peer_lost(comm) == -1);
+
+      EXPECT(dl_send(comm, &rank, 1, DL_INT32, 1 - rank, 9) == DL_OK);
+      EXPECT(dl_wait(&next) == DL_OK);
+      EXPECT((got == 1 - rank && never == 0));
+      EXPECT(dl_barrier(comm) == DL_OK);
+      return 0;
+    });
+  }
+}
