@@ -363,11 +363,11 @@ class Group final : public Base {
                   from = (getRank() - step + getSize()) % getSize();
         const Moved in(inputs[static_cast<std::size_t>(to)]);
         const Moved out(outputs[static_cast<std::size_t>(from)]);
-        auto result = DL_OK;
-        if (out.count > 0) {
-          result = dl_irecv(comm, out.data, out.count, out.dtype, from, kExchangeTag, work.part());
-        }
-        if (result == DL_OK && in.count > 0) {
+        // Empty ones, too: ranks that do not agree on who has nothing to say are told so, and not
+        // given the next call's data.
+        auto result =
+            dl_irecv(comm, out.data, out.count, out.dtype, from, kExchangeTag, work.part());
+        if (result == DL_OK) {
           result = dl_isend(comm, in.data, in.count, in.dtype, to, kExchangeTag, work.part());
         }
         if (result != DL_OK) return result;

@@ -52,3 +52,22 @@ print("left", rank)
 P
 run dlaunch --nproc 3 /usr/bin/python3 leave.py
 expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"
+
+# Splits that do not fit together are an error of that call, also where one side expects nothing: the
+# next call would get what is left.
+cat > splits.py <<'P'
+import sys, torch, torch.distributed as dist, dlring_torch
+dist.init_process_group("dlring")
+rank = dist.get_rank()
+give, take = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [0, 2])
+for call in ("first", "second"):
+    out = torch.zeros(sum(take))
+    try:
+        dist.all_to_all_single(out, torch.full((4,), 100.0 + rank), take, give)
+    except RuntimeError as e:
+        sys.stdout.write(f"{call}: {str(e).splitlines()[0]}\n")
+        break
+    give, take = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [3, 2])
+P
+run dlaunch --nproc 2 /usr/bin/python3 splits.py
+expect_code 0; expect_out '\] first: dlring: .*rank 0 sent count 3, float; rank 1 receives count 0, float'
