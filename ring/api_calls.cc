@@ -1,4 +1,7 @@
 // The C API's collectives and messages, and the requests of those in the background.
+#include <unistd.h>
+
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,11 @@ struct dl_request {
   dl_comm* comm;
   std::uint64_t rejoined;  // dl_comm::rejoined when it was started
   int* source;
+  // In a forked child nobody carries it out, also where the communicator is a world of one.
+  const pid_t process = ::getpid();
+  bool forked() const { return process != ::getpid(); }
+  // dl_wait() would not wait.
+  bool over() const { return forked() || operation->done(); }
 };
 
 namespace {
@@ -107,12 +115,20 @@ Result<void> outcome_in_old_round(const dlaunch::Operation& operation) {
 
 dl_result end_of(dl_request*& request) {
   const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
-  return with(owned->comm, [&](Communicator& impl) {
+  return with(owned->comm, [&](Communicator& impl) -> Result<void> {
+    if (owned->forked()) return Communicator::forked_error();
     const bool old = owned->rejoined != owned->comm->rejoined;
     auto outcome = old ? outcome_in_old_round(*owned->operation) : impl.wait(*owned->operation);
     if (outcome && owned->source != nullptr) *owned->source = owned->operation->message.source;
     return outcome;
   });
+}
+
+// n: none.
+size_t first_over(size_t n, dl_request* const* requests) {
+  const auto* const first =
+      std::find_if(requests, requests + n, [](auto* r) { return r != nullptr && r->over(); });
+  return static_cast<size_t>(first - requests);
 }
 
 }  // namespace
@@ -284,7 +300,7 @@ dl_result dl_wait(dl_request** request) {
 }
 
 dl_result dl_test(dl_request** request, int* done) {
-  const bool over = request == nullptr || *request == nullptr || (*request)->operation->done();
+  const bool over = request == nullptr || *request == nullptr || (*request)->over();
   if (done != nullptr) *done = over;
   return over ? dl_wait(request) : DL_OK;
 }
@@ -292,18 +308,18 @@ dl_result dl_test(dl_request** request, int* done) {
 dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
   if (index != nullptr) *index = n;
   if (requests == nullptr && n > 0) return refused("dl_wait_any: the array of requests is null");
-  std::vector<const dlaunch::Operation*> operations;
-  for (size_t i = 0; i < n; ++i) {
-    if (requests[i] != nullptr) operations.push_back(requests[i]->operation.get());
+  size_t over = first_over(n, requests);
+  if (over == n) {
+    std::vector<const dlaunch::Operation*> operations;
+    for (size_t i = 0; i < n; ++i) {
+      if (requests[i] != nullptr) operations.push_back(requests[i]->operation.get());
+    }
+    if (operations.empty()) return DL_OK;
+    Communicator::wait_any(operations);
+    over = first_over(n, requests);
   }
-  if (operations.empty()) return DL_OK;
-  Communicator::wait_any(operations);
-  for (size_t i = 0; i < n; ++i) {
-    if (requests[i] == nullptr || !requests[i]->operation->done()) continue;
-    if (index != nullptr) *index = i;
-    return end_of(requests[i]);
-  }
-  return DL_OK;
+  if (index != nullptr) *index = over;
+  return end_of(requests[over]);
 }
 
 dl_result dl_wait_all(size_t n, dl_request** requests) {

@@ -276,7 +276,8 @@ DL_API dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype d
 /* Blocks until it is done, frees it and sets *request to NULL. What it returns is the operation's
  * result. *request == NULL: DL_OK at once. A request must be freed before its communicator. Any
  * thread may wait for it or test it, one for each request, beside other calls on its communicator
- * (a message to memory on a GPU excepted). */
+ * (a message to memory on a GPU excepted). In a forked child the handle is freed and the result is
+ * DL_ERR_INVALID, as for any call there: the operation is the parent's. */
 DL_API dl_result dl_wait(dl_request** request);
 /* *done: whether it is; then as dl_wait(). */
 DL_API dl_result dl_test(dl_request** request, int* done);

@@ -91,6 +91,39 @@ TEST_CASE("process: nothing works in a forked child, and nothing there harms the
   }
 }
 
+TEST_CASE("process: a forked child does not wait for what its parent has under way") {
+  for (const int ranks : {1, 2}) {
+    for (const char* transport : kTransports) {
+      all_well({ranks, transport}, [](int rank, dl_comm*& comm) {
+        dl_request *requests[3] = {}, *any[2] = {};
+        float x[5] = {1, 1, 1, 1, 1};
+        for (int i = 0; i < 5; ++i) {
+          dl_request** const request = i < 3 ? &requests[i] : &any[i - 3];
+          EXPECT(dl_iall_reduce(comm, x + i, x + i, 1, DL_FLOAT32, DL_SUM, request) == DL_OK);
+        }
+        const pid_t child = start([&] {
+          int done = 0;
+          size_t index = 9;
+          EXPECT(dl_test(&requests[0], &done) == DL_ERR_INVALID);
+          EXPECT((done == 1 && requests[0] == nullptr));
+          EXPECT(std::strstr(dl_last_error(comm), "forked") != nullptr);
+          EXPECT(dl_wait_all(3, requests) == DL_ERR_INVALID);
+          EXPECT((requests[1] == nullptr && requests[2] == nullptr));
+          EXPECT(dl_wait_any(2, any, &index) == DL_ERR_INVALID);
+          EXPECT((index == 0 && any[0] == nullptr));
+          EXPECT(dl_wait(&any[1]) == DL_ERR_INVALID);
+          return 0;
+        });
+        EXPECT(end_of(child) == 0);
+        EXPECT(dl_wait_all(3, requests) == DL_OK);
+        EXPECT(dl_wait_all(2, any) == DL_OK);
+        EXPECT((x[0] == dl_size(comm) && x[4] == dl_size(comm)));
+        return 0;
+      });
+    }
+  }
+}
+
 TEST_CASE("process: exit() without dl_finalize is a departure, missed only by who needs the rank") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
