@@ -1,6 +1,7 @@
 #include "elastic/state/registry.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::size_t kNameBytesMax = 200;
 constexpr std::size_t kAlignment = 16;
+// Of an object without what the last buffer's alignment and its size in the header add.
+constexpr std::size_t kObjectBytesMax = PTRDIFF_MAX - 4 * kAlignment;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -48,9 +51,22 @@ Result<void> Registry::check_name(const std::string& name) const {
   return {};
 }
 
+// object_bytes: of what it comes to beside it. Sums of what passes here need no further look.
+Result<void> Registry::check_memory(const std::string& name, Bytes memory,
+                                    std::size_t object_bytes) {
+  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  if (object_bytes > kObjectBytesMax || memory.size() > kObjectBytesMax - object_bytes) {
+    return usage(
+        fmt::format("'{}' has {} bytes, which with the rest of the state is more memory "
+                    "than there can be",
+                    escaped(name), memory.size()));
+  }
+  return {};
+}
+
 Result<void> Registry::add_replicated(std::string name, Bytes memory) {
   if (auto r = check_name(name); !r) return r;
-  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  if (auto r = check_memory(name, memory, replicated_bytes()); !r) return r;
   replicated_.push_back({.name = std::move(name), .memory = memory});
   return {};
 }
@@ -58,7 +74,7 @@ Result<void> Registry::add_replicated(std::string name, Bytes memory) {
 Result<void> Registry::add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                                    Reshard reshard) {
   if (auto r = check_name(name); !r) return r;
-  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  if (auto r = check_memory(name, memory, shard_bytes()); !r) return r;
   if (element_bytes == 0 || memory.size() % element_bytes != 0) {
     return usage(fmt::format("'{}' has {} bytes, which are not elements of {} bytes", escaped(name),
                              memory.size(), element_bytes));
@@ -203,6 +219,8 @@ Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int ran
       return usage(fmt::format("the reshard function of '{}' gave {} bytes, which are not elements",
                                escaped(buffer.name), fresh->size()));
     }
+    const std::size_t others = shard_bytes() - aligned(buffer.memory.size());
+    if (auto r = check_memory(buffer.name, *fresh, others); !r) return r;
     buffer.memory = *fresh;
   }
   return {};

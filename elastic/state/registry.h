@@ -64,6 +64,7 @@ class Registry {
     Reshard reshard = {};
   };
   Result<void> check_name(const std::string& name) const;
+  static Result<void> check_memory(const std::string& name, Bytes memory, std::size_t object_bytes);
   Result<void> copy(const Buffer& buffer, ConstBytes from, Bytes to) const;
   std::size_t header_bytes() const;
   Result<std::vector<OldShards>> parse(std::span<const ConstBytes> shards) const;

@@ -49,6 +49,33 @@ TEST_CASE("registry: names are unique and said in errors") {
         Errc::usage);
 }
 
+TEST_CASE("registry: sizes that no memory has, alone or together, are refused") {
+  std::vector<int> x(4);
+  std::byte* const at = bytes(x).data();
+  constexpr std::size_t kHalf = PTRDIFF_MAX / 2 + 1;
+  Registry registry;
+  const auto refused = [](const Result<void>& added) {
+    return !added && added.error().code == Errc::usage &&
+           added.error().what.find("more memory than there can be") != std::string::npos;
+  };
+  for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 15, std::size_t{PTRDIFF_MAX} + 1}) {
+    CHECK(refused(registry.add_replicated("r", Bytes(at, size))));
+    CHECK(refused(registry.add_sharded("s", Bytes(at, size), 1, {})));
+  }
+  REQUIRE(registry.add_replicated("half", Bytes(at, kHalf)));
+  CHECK(refused(registry.add_replicated("r", Bytes(at, kHalf))));
+  REQUIRE(registry.add_sharded("half shard", Bytes(at, kHalf), 1, {}));
+  CHECK(refused(registry.add_sharded("s", Bytes(at, kHalf), 1, {})));
+  CHECK(registry.add_replicated("x", bytes(x)));
+  CHECK(registry.replicated_bytes() == kHalf + 16);
+
+  Registry cut;
+  REQUIRE(cut.add_sharded("y", bytes(x), 1, [&](const OldShards&, int, int) -> Result<Bytes> {
+    return Bytes(at, SIZE_MAX);
+  }));
+  CHECK(refused(cut.restore_shard(std::vector<ConstBytes>(3), 0, 2)));
+}
+
 TEST_CASE("registry: the first difference names both ranks") {
   std::vector<int> x(4), y(5);
   Registry one, other;
