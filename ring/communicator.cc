@@ -10,6 +10,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rank_set.h"
+#include "ring/call/overlap.h"
 #include "ring/kernels/reduce.h"
 #include "ring/stream/stream_errors.h"
 
@@ -43,15 +44,6 @@ Result<void> without_exceptions(Body body) {
     return Error{.code = Errc::io, .what = e.what()};
   }
 }
-
-struct Range {
-  const char* begin;
-  std::size_t bytes;
-  bool overlaps(const Range& other) const {
-    return bytes > 0 && other.bytes > 0 && begin < other.begin + other.bytes &&
-           other.begin < begin + bytes;
-  }
-};
 
 // Where a buffer may lie in the other so that a call is in place: in bytes, `out` behind `in`.
 std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
@@ -109,12 +101,16 @@ Result<void> Communicator::check(const Call& call) {
         .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
                             op_name(call.op), dtype_name(call.dtype))};
   }
-  if (call.list != nullptr) return {};
+  if (call.list != nullptr) {
+    // A broadcast reads the root's tensors and writes the others': one may be there twice.
+    const std::string overlap = traits.reduces ? overlap_in(*call.list, element) : "";
+    return overlap.empty() ? Result<void>() : wrong(overlap);
+  }
   const Shape shape = shape_of(call, job_.size);
-  const Range in{static_cast<const char*>(call.in),
-                 in_count(shape, job_.rank, job_.size) * element};
-  const Range out{static_cast<const char*>(call.out),
-                  out_count(shape, job_.rank, job_.size) * element};
+  const MemoryRange in{static_cast<const char*>(call.in),
+                       in_count(shape, job_.rank, job_.size) * element};
+  const MemoryRange out{static_cast<const char*>(call.out),
+                        out_count(shape, job_.rank, job_.size) * element};
   if ((in.bytes > 0 && in.begin == nullptr) || (out.bytes > 0 && out.begin == nullptr)) {
     return wrong("a buffer is null");
   }

@@ -98,6 +98,7 @@ Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, 
     list.in.push_back(in[i]);
     list.out.push_back(out[i]);
     list.ends.push_back(total);
+    list.numbers.push_back(i);
   }
   return list;
 }

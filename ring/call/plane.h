@@ -49,7 +49,8 @@ std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
 struct TensorList {
   std::vector<const void*> in;
   std::vector<void*> out;
-  std::vector<std::size_t> ends;  // elements up to and with this tensor
+  std::vector<std::size_t> ends;     // elements up to and with this tensor
+  std::vector<std::size_t> numbers;  // of each in the caller's list, where empty ones count
 };
 
 // What must be equal on all ranks beside the count: a hash of the tensors' lengths; 0: one at most.

@@ -205,7 +205,9 @@ DL_API dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t 
                                dl_dtype dtype);
 
 /* Lists of tensors treated as one buffer, without copying them together: tensor i has counts[i]
- * elements at in[i] and out[i] (which may be the same). The same counts on every rank. */
+ * elements at in[i] and out[i] (which may be the same). The same counts on every rank. What
+ * is said of overlaps goes for all tensors of a list together; buffers of a broadcast may overlap
+ * if they do so on all ranks. */
 DL_API dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
                                     void* const* out, const size_t* counts, dl_dtype dtype,
                                     dl_op op);

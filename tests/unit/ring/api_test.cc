@@ -61,6 +61,42 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
   });
 }
 
+TEST_CASE("api: tensors of a list that overlap are refused by their numbers") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    std::vector<float> x(40, 1.0F);
+    struct List {
+      std::size_t in[4], out[4], counts[4];  // first elements in x, and how many
+      const char* wrong;                     // null: nothing is
+    };
+    // The second one is empty wherever it is.
+    const List lists[] = {
+        {{0, 5, 10, 20}, {0, 5, 10, 20}, {10, 0, 10, 20}, nullptr},
+        {{30, 5, 30, 0}, {20, 5, 10, 0}, {10, 0, 10, 10}, nullptr},  // inputs may
+        {{0, 5, 10, 20}, {1, 5, 10, 20}, {10, 0, 10, 20}, "the outputs of tensors 0 and 2"},
+        {{0, 5, 20, 0}, {20, 5, 10, 0}, {10, 0, 11, 5}, "the outputs of tensors 0 and 2"},
+        {{0, 5, 0, 0}, {0, 5, 20, 0}, {10, 0, 10, 10}, "the outputs of tensors 0 and 3"},
+        {{0, 5, 10, 20}, {0, 5, 11, 25}, {5, 0, 10, 4}, "in and out of tensor 2 overlap without"},
+        {{0, 5, 29, 20},
+         {0, 5, 10, 20},
+         {10, 0, 5, 10},
+         "the input of tensor 2 and the output of tensor 3"},
+    };
+    for (const List& list : lists) {
+      const void* in[4];
+      void* out[4];
+      for (int i = 0; i < 4; ++i) {
+        in[i] = &x[list.in[i]];
+        out[i] = &x[list.out[i]];
+      }
+      const auto told = dl_all_reduce_list(comm, 4, in, out, list.counts, DL_FLOAT32, DL_MAX);
+      EXPECT(told == (list.wrong == nullptr ? DL_OK : DL_ERR_INVALID));
+      EXPECT((list.wrong == nullptr || std::strstr(dl_last_error(comm), list.wrong) != nullptr));
+      EXPECT(dl_broadcast_list(comm, 4, out, list.counts, DL_FLOAT32, 1) == DL_OK);
+    }
+    return 0;
+  });
+}
+
 TEST_CASE("api: different calls end in an error that names both ranks, on every rank") {
   for (const char* transport : kTransports) {
     Together<3> failed;
