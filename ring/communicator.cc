@@ -1,6 +1,8 @@
 #include "ring/communicator.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -12,6 +14,7 @@
 #include "base/rank_set.h"
 #include "ring/call/overlap.h"
 #include "ring/kernels/reduce.h"
+#include "ring/shm/shm_memory.h"
 #include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
@@ -51,6 +54,16 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto own = static_cast<std::ptrdiff_t>(part_of(shape, rank).first * shape.element_bytes);
   if (traits.in_parts == traits.out_parts) return 0;
   return traits.in_parts ? own : -own;
+}
+
+constexpr std::size_t kPage = 4096;
+
+// Whole pages of it, zeroed.
+Result<std::shared_ptr<void>> ordinary_memory(std::size_t bytes) {
+  void* const memory = lacks_memory(bytes) ? nullptr : std::aligned_alloc(kPage, bytes);
+  if (memory == nullptr) return errno_error(fmt::format("allocate {} MiB", bytes >> 20), ENOMEM);
+  std::memset(memory, 0, bytes);
+  return std::shared_ptr<void>(memory, std::free);
 }
 
 }  // namespace
@@ -358,14 +371,14 @@ Result<std::vector<std::size_t>> Communicator::all_have(std::size_t bytes,
 Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error()).error();
-  constexpr std::size_t kPage = 4096;
-  if (bytes > PTRDIFF_MAX - kPage) return usage("dl_alloc: so much memory does not exist");
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  // More than there can be is lacking, too, and told to all.
+  const std::size_t wanted = std::clamp<std::size_t>(bytes, 1, PTRDIFF_MAX - kPage);
+  const std::size_t whole = (wanted + kPage - 1) / kPage * kPage;
   if (!regions_) {
-    void* const memory = std::aligned_alloc(kPage, whole);
-    if (memory == nullptr) return Error{.code = Errc::io, .what = "dl_alloc: out of memory"};
-    std::memset(memory, 0, whole);
-    return std::shared_ptr<void>(memory, std::free);
+    auto own = ordinary_memory(whole);
+    const auto all = all_have(whole, own ? Result<void>() : own.error());
+    if (!all) return all.error();
+    return own;
   }
   auto own = make_shm_segment("dlring-memory", whole);
   const auto sizes = all_have(whole, own ? Result<void>() : own.error());

@@ -51,7 +51,7 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   if (!fd) return errno_error("shared memory: memfd_create", errno);
   // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. Of a
   // large segment it would first push everything else out.
-  if (bytes > kLargeSegment && bytes > available_memory()) {
+  if (lacks_memory(bytes)) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
   }
   // Memory counts as a file there, and who passes that limit is killed.
@@ -78,6 +78,8 @@ Result<std::shared_ptr<void>> map(int fd, std::size_t bytes, int protection, boo
 }
 
 }  // namespace
+
+bool lacks_memory(std::size_t bytes) { return bytes > kLargeSegment && bytes > available_memory(); }
 
 ShmShape shape_for(int ranks) {
   const std::size_t share = second_level_cache() / (2 * static_cast<std::size_t>(ranks));

@@ -66,6 +66,9 @@ struct alignas(64) ShmHeader {
 // the second-level caches.
 ShmShape shape_for(int ranks);
 
+// So much can only be had by pushing everything else out, if at all.
+bool lacks_memory(std::size_t bytes);
+
 // A segment of so many bytes of this rank, mapped writable here and by nobody else.
 Result<ShmData> make_shm_segment(const char* name, std::size_t bytes);
 // Another rank's, read-only.

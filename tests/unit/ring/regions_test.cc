@@ -180,14 +180,28 @@ TEST_CASE("alloc: large buffers in place, and operations in the background") {
   });
 }
 
-TEST_CASE("alloc: memory that another rank has freed is told by name; who lacks memory, too") {
+TEST_CASE("alloc: a rank that lacks memory is told to all, and they go on") {
+  for (const char* transport : kTransports) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      void* memory = nullptr;
+      // More than a process may have, than any machine has, and than there is.
+      for (const std::size_t much : {std::size_t{1} << 60, std::size_t{1} << 45, SIZE_MAX}) {
+        EXPECT(dl_alloc(comm, rank == 1 ? much : 4096, &memory) == DL_ERR_IO);
+        EXPECT(memory == nullptr);
+        EXPECT(std::strstr(dl_last_error(comm), "dl_alloc: rank 1: ") != nullptr);
+        EXPECT(std::strstr(dl_last_error(comm), "Cannot allocate memory") != nullptr);
+      }
+      EXPECT(dl_alloc(comm, 4096, &memory) == DL_OK);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("alloc: memory that another rank has freed is told by name") {
   const auto codes = run({2, "shm"}, [](int rank, dl_comm*& comm) {
     void *a = nullptr, *b = nullptr;
     const std::size_t bytes = 1 << 20;
-    // More than a process may have, on one rank.
-    EXPECT(dl_alloc(comm, rank == 1 ? std::size_t{1} << 60 : bytes, &a) == DL_ERR_IO);
-    EXPECT(a == nullptr);
-    EXPECT(std::strstr(dl_last_error(comm), "rank 1: shared memory") != nullptr);
     EXPECT(dl_alloc(comm, bytes, &a) == DL_OK);
     EXPECT(dl_alloc(comm, 0, &b) == DL_OK);
     EXPECT(dl_free(comm, static_cast<char*>(a) + 1) == DL_ERR_INVALID);
