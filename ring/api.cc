@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
+
+#include "base/log.h"
 
 using dlaunch::Communicator;
 using dlaunch::Errc;
@@ -82,6 +85,10 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
     *comm = nullptr;
     auto job = dlaunch::resolve_job(url, options, dlaunch::process_environment());
     if (!job) return job.error();
+    static std::once_flag warned;
+    if (!job->warning.empty()) {
+      std::call_once(warned, [&] { dlaunch::log_warn("dl_init: {}", job->warning); });
+    }
     auto made = std::make_unique<dl_comm>();
     made->job = *job;
     if (job->agent.empty()) {

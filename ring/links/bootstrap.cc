@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include <climits>
+
 #include "base/units.h"
 
 namespace dlaunch {
@@ -141,6 +143,26 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
+// A world of one: nobody has given it a rank, nor a size to have one in.
+bool started_alone(const dl_options& options, const Environment& env) {
+  const std::string size =
+      options.size >= 0 ? std::to_string(options.size) : env("WORLD_SIZE").value_or("");
+  return !env("RANK") && options.rank < 0 && (size.empty() || size == "1");
+}
+
+// Whether a launcher with other words for it has started several such worlds. SLURM_NTASKS does not
+// tell: it is there, too, where a batch script runs the program once.
+std::string several_alone(const Environment& env) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const auto text = env(name);
+    if (!text || !parse_int(*text, 2, INT_MAX, name)) continue;
+    return std::string(name) + " is " + *text +
+           ", but RANK and WORLD_SIZE are not set: each of these processes is a world of one. "
+           "Start the program with dlaunch, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+  }
+  return "";
+}
+
 // Who this is, and where it meets the others.
 Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
                    JobView& job) {
@@ -153,7 +175,10 @@ Result<void> place(const std::string& where, const dl_options& options, const En
     return {};
   }
   if (where == "env://") {
-    if (!env("RANK") && options.rank < 0) return {};  // started alone: a world of one
+    if (started_alone(options, env)) {
+      job.warning = several_alone(env);
+      return {};
+    }
     if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
     return job.size == 1 ? Result<void>() : from_environment(env, job);
   }

@@ -41,6 +41,7 @@ struct JobView {
   std::string agent;      // the agent's socket, for a process that takes part in rounds; "": none
   int worker = 0;         // what the agent calls this process
   int local_cores = 0;    // cores that the ranks of this host share; 0: not told
+  std::string warning;    // what is hardly as it was meant; "": nothing
   // Of a group that a communicator was split into; rank and size are the group's.
   std::string group;             // keeps groups apart: "/1.0", then "/1.0/2.1" for a group of that
   std::vector<int> world_ranks;  // of its ranks; empty: this is the world

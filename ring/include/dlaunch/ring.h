@@ -99,7 +99,8 @@ DL_API void dl_options_init(dl_options* options);
 /* Joins the job and waits until all ranks have. Collective. url:
  *   NULL or "env://"    the launcher's environment: dlaunch's own (DLAUNCH_RDZV), or RANK,
  *                       WORLD_SIZE, MASTER_ADDR, MASTER_PORT as torchrun and others set them (rank
- *                       0 then listens on MASTER_PORT). Without RANK: a world of one.
+ *                       0 then listens on MASTER_PORT). Without RANK and WORLD_SIZE: a world of
+ *                       one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
  *   "etcd://host:port,host:port/prefix"  through etcd; "etcds://" by TLS. A user, a password and

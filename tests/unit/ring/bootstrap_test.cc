@@ -102,6 +102,22 @@ TEST_CASE("started alone it is a world of one") {
   CHECK(job->store_url.empty());
 }
 
+TEST_CASE("a world of one among others that another launcher has started is told") {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    CAPTURE(name);
+    const auto warning = [&](Variables v, const char* size) {
+      v[name] = size;
+      const auto job = resolve_job(nullptr, nullptr, env(v));
+      return job ? job->warning : job.error().what;
+    };
+    CHECK(warning({}, "4").starts_with(std::string(name) + " is 4, but RANK and WORLD_SIZE are"));
+    CHECK(warning({}, "1").empty());
+    CHECK(warning({}, "many").empty());
+    CHECK(warning(torchrun(), "4").empty());
+  }
+  CHECK(resolve_job(nullptr, nullptr, env({{"SLURM_NTASKS", "4"}}))->warning.empty());
+}
+
 TEST_CASE("connections are encrypted where the environment says 1") {
   for (const auto& [word, tls] : {std::pair("1", true), {"0", false}, {"", false}}) {
     auto variables = torchrun();
@@ -127,6 +143,15 @@ TEST_CASE("what cannot be is refused, naming it") {
   bad = torchrun();
   bad.erase("WORLD_SIZE");
   refused(nullptr, nullptr, bad, "WORLD_SIZE");
+  bad = torchrun();
+  bad.erase("RANK");
+  refused(nullptr, nullptr, bad, "RANK is not set");
+  const auto sized = options(-1, 4);
+  refused(nullptr, &sized, {}, "RANK is not set");
+  for (const char* size : {"", "1"}) {
+    bad["WORLD_SIZE"] = size;
+    CHECK(resolve_job(nullptr, nullptr, env(bad)));
+  }
   bad = torchrun();
   bad.erase("MASTER_PORT");
   refused(nullptr, nullptr, bad, "MASTER_PORT");
