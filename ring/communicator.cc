@@ -153,6 +153,10 @@ Result<void> Communicator::check(const Message& message) {
   }
   if (job_.size == 1) return wrong("this rank is alone");
   if (message.tag < 0) return wrong("the tag is negative");
+  // The kernel may take what nobody reads any more.
+  if (message.is_send && links_->has_left(message.peer)) {
+    return finish(message, connection_failed(message.peer, activity_of(message), 0));
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -240,6 +241,32 @@ TEST_CASE("process: what was sent before dl_finalize arrives; what was not is mi
     CHECK(end_of(sender) == 0);
     gone.open();
     CHECK(end_of(receiver) == 0);
+  }
+}
+
+TEST_CASE("process: what is sent to a rank that has left is not lost without a word") {
+  for (const char* transport : kTransports) {
+    for (const bool later : {false, true}) {
+      Gate counted, gone;
+      all_well({2, transport}, [&](int rank, dl_comm*& comm) {
+        if (rank == 0) {
+          counted.pass();
+          dl_finalize(std::exchange(comm, nullptr));
+          gone.open();
+          return 0;
+        }
+        const int links = watched_links(), x = 42;
+        counted.open();
+        gone.pass();
+        EXPECT(goodbye_is_read(links));
+        dl_request* sent = nullptr;
+        EXPECT((later ? dl_isend(comm, &x, 1, DL_INT32, 0, 7, &sent)
+                      : dl_send(comm, &x, 1, DL_INT32, 0, 7)) == DL_ERR_PEER_LOST);
+        EXPECT((sent == nullptr && dl_peer_lost(comm) == 0));
+        EXPECT(std::strstr(dl_last_error(comm), "during send to rank 0 (tag 7): it has left in"));
+        return 0;
+      });
+    }
   }
 }
 
