@@ -218,9 +218,12 @@ void Messenger::fail(const Error& error) {
   under_way_ = 0;
 }
 
-bool Messenger::expects(int peer) const {
-  return std::any_of(receives_.begin(), receives_.end(),
-                     [&](const auto& transfer) { return transfer->message->peer == peer; });
+// The first receive that no message has begun to fill; null: none.
+const Message* Messenger::awaited_from(int peer) const {
+  const auto found = std::find_if(receives_.begin(), receives_.end(), [&](const auto& transfer) {
+    return transfer->message->peer == peer;
+  });
+  return found == receives_.end() ? nullptr : (*found)->message;
 }
 
 bool Messenger::awaits_any() const { return expects(kAnySource); }
@@ -256,14 +259,15 @@ Result<void> Messenger::wait(int extra) {
   return {};
 }
 
-// What this rank waits for from the peer, for messages to people.
+// What this rank waits for from the peer, for messages to people: what only that one can end comes
+// first.
 std::string Messenger::activity_with(int peer) const {
   const auto at = static_cast<std::size_t>(peer);
   if (coming_[at]) return activity_of(*coming_[at]->message);
-  for (const auto& transfer : receives_) {
-    if (transfer->message->peer == peer) return activity_of(*transfer->message);
-  }
-  return sends_[at].empty() ? "nothing" : activity_of(*sends_[at].front()->message);
+  if (const auto* message = awaited_from(peer)) return activity_of(*message);
+  if (!sends_[at].empty()) return activity_of(*sends_[at].front()->message);
+  const auto* const any = awaited_from(kAnySource);
+  return any != nullptr ? activity_of(*any) : "nothing";
 }
 
 Error Messenger::timed_out() {

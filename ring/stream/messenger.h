@@ -55,7 +55,8 @@ class Messenger {
   static void end(const TransferPtr& transfer, Result<void> outcome);
   void finish(const TransferPtr& transfer);
   SocketGroup::Interest interest(int peer) const;
-  bool expects(int peer) const;
+  const Message* awaited_from(int peer) const;
+  bool expects(int peer) const { return awaited_from(peer) != nullptr; }
   bool awaits_any() const;
   bool all_ended() const;
   TimePoint next_deadline() const;

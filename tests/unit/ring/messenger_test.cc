@@ -282,6 +282,21 @@ TEST_CASE("a receive from any rank takes one message from each, and says from wh
   }
 }
 
+TEST_CASE("a receive from any rank fails once all have gone, and says what it was") {
+  MessageWorld world(3);
+  world.ends[1].reset();
+  world.ends[2].reset();
+  int value = 0;
+  const auto done =
+      transfer(*world.ends[0],
+               {.recv = &value, .count = 1, .dtype = DL_INT32, .peer = kAnySource, .tag = 3});
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == Errc::peer_lost);
+  CHECK(done.error().what == fmt::format("rank {} closed its connection during recv from any rank "
+                                         "(tag 3)",
+                                         done.error().rank));
+}
+
 TEST_CASE("a failure ends all that is under way, and all that is started later") {
   MessageWorld world(3);
   std::vector<std::byte> buffer(8 << 20);
