@@ -324,6 +324,7 @@ void Crew::on(int node, const NodeEnded& ended) {
     end.host = host_of(slot);
     end.ended = std::min(end.ended, steady_now());
     end.started = std::min(end.started, end.ended);
+    if (end.traceback) end.traceback->begun = std::min(end.traceback->begun, end.ended);
     end.clock_error = links_.clock_error(node_at(node).link).value_or(kUnknownClock);
   }
   listener_.ended(slot, end);

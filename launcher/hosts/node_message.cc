@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/codec.h"
@@ -28,6 +29,11 @@ class Out {
   }
   void operator()(const Duration& time) { writer_.put(time.count()); }
   void operator()(const TimePoint& time) { writer_.put((time - origin_).count()); }
+  template <class T>
+  void optional(const std::optional<T>& value) {
+    (*this)(value.has_value());
+    if (value) fields(*this, *value);
+  }
   template <class T>
   void list(const std::vector<T>& items) {
     const auto size = std::min(items.size(), kMaxItems);
@@ -57,6 +63,12 @@ class In {
   void operator()(TimePoint& time) {
     const auto since = Duration(reader_.get<Duration::rep>());
     time = origin_ + std::clamp<Duration>(since, -kYear, kYear);
+  }
+  template <class T>
+  void optional(std::optional<T>& value) {
+    bool has_value = false;
+    (*this)(has_value);
+    if (has_value) fields(*this, value.emplace());
   }
   template <class T>
   void list(std::vector<T>& items) {
@@ -150,11 +162,13 @@ void fields(A& a, M& m) {
     a(m.what);
     as_byte(a, m.state, FlightState::failed);
     a(m.started), a(m.ended);
+  } else if constexpr (std::is_same_v<T, Traceback>) {
+    a(m.begun), a.list(m.lines);
   } else if constexpr (std::is_same_v<T, WorkerEnd>) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
-    a(m.by_chaos), a(m.stderr_log);
+    a(m.by_chaos), a(m.stderr_log), a.optional(m.traceback);
   } else if constexpr (std::is_same_v<T, NodeFound>) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {

@@ -77,6 +77,7 @@ struct OutputHub::Impl {
   void take_turn(const StreamPtr& stream);
   std::size_t read_some(WorkerStream& stream, std::size_t most);
   void take(WorkerStream& stream, std::string_view bytes);
+  void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
   void end_lingering();
   void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
@@ -109,6 +110,7 @@ struct OutputHub::Impl {
   // Of the stderr of a slot's worker that has ended.
   struct LastWords {
     StreamTail tail;
+    std::optional<Traceback> traceback;
     std::string log;
   };
   std::map<int, LastWords> last_words;
@@ -233,26 +235,36 @@ std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
 }
 
 void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
-  if (stream.error() && !stream.reaped) stream.tail.append(bytes);
+  if (stream.error() && !stream.reaped) {
+    stream.tail.append(bytes);
+    stream.traceback.feed(read_at, bytes);
+  }
   if (stream.log_file()) files.write(stream.log_file(), bytes);
   if (!stream.shown) return;
   stream.lines.feed(read_at, bytes,
                     [&](std::string_view line, bool continued) { show(stream, line, continued); });
 }
 
-// The worker was reaped. What its pipe holds now is read; a grandchild that keeps writing is
-// listened to while the job lasts, but not waited for.
-void OutputHub::Impl::end_stream(const StreamPtr& stream) {
+// What its pipe holds now, and no more, whoever goes on writing.
+void OutputHub::Impl::read_held(WorkerStream& stream) {
   read_at = steady_now();
-  for (std::size_t left = stream->is_open() ? stream->held() : 0; left > 0;) {
-    const std::size_t n = read_some(*stream, left);
+  for (std::size_t left = stream.is_open() ? stream.held() : 0; left > 0;) {
+    const std::size_t n = read_some(stream, left);
     if (n == 0) break;
     left -= n;
   }
+}
+
+// The worker was reaped. A grandchild that keeps writing is listened to while the job lasts, but
+// not waited for.
+void OutputHub::Impl::end_stream(const StreamPtr& stream) {
+  read_held(*stream);
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
   if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
-  if (stream->error()) last_words[stream->slot()] = {stream->tail, stream->log()};
+  if (stream->error()) {
+    last_words[stream->slot()] = {stream->tail, stream->traceback.last(), stream->log()};
+  }
   if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
   stream->reaped = true;
 }
@@ -453,6 +465,16 @@ void OutputHub::set_rank(int slot, int rank) {
   }
 }
 
+void OutputHub::before_signal(int slot) {
+  const auto it = impl_->streams.find(slot);
+  if (it == impl_->streams.end() || !it->second[1]) return;
+  WorkerStream& stream = *it->second[1];
+  impl_->read_held(stream);
+  stream.traceback.stop();
+  impl_->flush_sinks();
+  impl_->arm_timer();
+}
+
 void OutputHub::worker_ended(int slot) {
   const auto it = impl_->streams.find(slot);
   if (it == impl_->streams.end()) return;
@@ -497,6 +519,11 @@ std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) con
   const auto it = impl_->last_words.find(slot);
   if (it == impl_->last_words.end()) return {};
   return it->second.tail.lines(lines);
+}
+
+std::optional<Traceback> OutputHub::last_traceback(int slot) const {
+  const auto it = impl_->last_words.find(slot);
+  return it == impl_->last_words.end() ? std::nullopt : it->second.traceback;
 }
 
 std::string OutputHub::stderr_log(int slot) const {

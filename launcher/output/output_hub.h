@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/output/stdin_pump.h"
+#include "launcher/output/traceback_watch.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -57,6 +59,11 @@ class OutputHub {
   // The slot's worker is this rank from now on.
   void set_rank(int slot, int rank);
 
+  // A signal is about to be sent to the slot's worker that may end it: what its stderr holds was
+  // written before and is read now. A traceback that comes later may be the answer to the signal,
+  // and is none for last_traceback().
+  void before_signal(int slot);
+
   // The worker was reaped: what its pipes still hold is read, printed and written before this
   // returns, and stderr_tail() is complete. Call once per open_worker.
   void worker_ended(int slot);
@@ -77,6 +84,8 @@ class OutputHub {
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.
   std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;
+  // The last exception that it told of there, likewise.
+  std::optional<Traceback> last_traceback(int slot) const;
   // The log file that has all of it; "": none, or not to the end.
   std::string stderr_log(int slot) const;
 

@@ -1,6 +1,6 @@
 // WorkerStream: the reading end of one worker's stdout or stderr, with what belongs to it: the log
-// file, the line splitter, and for stderr the tail that the report quotes. It has no buffer of its
-// own beyond the unfinished line, so that hundreds of workers cost little.
+// file, the line splitter, and for stderr the tail that the report quotes and the last traceback.
+// It has no buffer of its own beyond the unfinished line, so that hundreds of workers cost little.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/file_writer.h"
 #include "launcher/output/line_splitter.h"
+#include "launcher/output/traceback_watch.h"
 
 namespace dlaunch {
 
@@ -72,6 +73,7 @@ class WorkerStream {
   std::function<void()> passed_on;  // not a worker's: called at the end
   LineSplitter lines;
   StreamTail tail;
+  TracebackWatch traceback;
 
  private:
   const int slot_;

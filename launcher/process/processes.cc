@@ -198,13 +198,17 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   if (end.signal == SIGKILL) end.peer_lost = -1;
   end.stderr_tail = hub_.stderr_tail(slot, kTailLines);
   end.stderr_log = hub_.stderr_log(slot);
+  end.traceback = hub_.last_traceback(slot);
   return end;
 }
 
 void Processes::signal(Slot slot, int number) {
   Process& process = at(slot);
   if (!process.running) return;
-  if (number == SIGKILL || ends_the_job(number)) process.signal_sent = number;
+  if (number == SIGKILL || ends_the_job(number)) {
+    if (process.signal_sent == 0) hub_.before_signal(slot);
+    process.signal_sent = number;
+  }
   if (number == SIGKILL) kill_descendants_of(process.pid);
   // Just forked, it may not lead its group yet.
   if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);

@@ -53,35 +53,29 @@ bool speaks_of_connection(const std::string& text) {
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
-// The cause of an exit stands in the last lines, and better in the error file where there is one.
-bool complains_of_connection(const WorkerEnd& worker) {
+bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
   if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
   constexpr std::ptrdiff_t kLastWords = 8;
+  if (by_traceback && !worker.traceback->lines.empty()) {
+    const auto& lines = worker.traceback->lines;
+    return std::any_of(lines.begin(), lines.end(), speaks_of_connection);
+  }
   const auto& tail = worker.stderr_tail;
   const auto from = std::max(tail.begin(), tail.end() - std::min(kLastWords, std::ssize(tail)));
   return std::any_of(from, tail.end(), speaks_of_connection);
 }
 
-// It had begun to fail before our signal reached it: an exception of its own was on its way out.
-bool confesses(const WorkerEnd& worker) {
-  if (!worker.error_file.empty()) return true;
-  bool thrown = false;
-  for (const auto& line : worker.stderr_tail) {
-    if (line.find("KeyboardInterrupt") != std::string::npos) return false;  // our SIGINT
-    thrown = thrown || line.find("Traceback (most recent call last)") != std::string::npos ||
-             line.find("terminate called after throwing") != std::string::npos;
-  }
-  return thrown;
-}
-
-Kind kind_of(const WorkerEnd& worker) {
+// by_traceback: its last traceback tells of this failure.
+Kind kind_of(const WorkerEnd& worker, bool by_traceback) {
   if (!failed(worker)) return Kind::fine;
   if (!worker.hung.empty()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
-  const bool complains = complains_of_connection(worker) || worker.signal == SIGPIPE;
+  const bool complains = complains_of_connection(worker, by_traceback) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
     const bool crashed = worker.signal != 0 && !may_be_ours(worker) && worker.signal != SIGPIPE;
-    return crashed || (!complains && confesses(worker)) ? Kind::failed_meanwhile : Kind::stopped;
+    // It had begun to fail before our signal reached it: an exception was on its way out.
+    const bool thrown = by_traceback || !worker.error_file.empty();
+    return crashed || (thrown && !complains) ? Kind::failed_meanwhile : Kind::stopped;
   }
   // A crash is no answer to a broken connection; an exception that nobody caught is (SIGABRT).
   const bool crashed = worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
@@ -91,7 +85,8 @@ Kind kind_of(const WorkerEnd& worker) {
 class Judge {
  public:
   explicit Judge(const JobFacts& facts) : facts_(facts) {
-    for (const auto& worker : facts.workers) kinds_.push_back(kind_of(worker));
+    for (const auto& worker : facts.workers)
+      kinds_.push_back(kind_of(worker, by_traceback(worker)));
   }
 
   Verdict decide();
@@ -101,6 +96,8 @@ class Judge {
 
   Index first(Kind kind) const;
   Index with_rank(int rank) const;
+  bool by_traceback(const WorkerEnd& worker) const;
+  TimePoint failed_at(std::size_t index) const;
   bool close_in_time(std::size_t a, std::size_t b) const;
   Index find_root();
   Index follow_lost_peers(std::size_t start);
@@ -130,8 +127,24 @@ Judge::Index Judge::with_rank(int rank) const {
   return std::nullopt;
 }
 
+// Its last traceback is of what ended it, not of an exception that it had caught before.
+bool Judge::by_traceback(const WorkerEnd& worker) const {
+  if (!worker.traceback || !failed(worker)) return false;
+  // How long it took to end after our signal says nothing.
+  const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), failed);
+  const WorkerEnd& failure = worker.signal_we_sent != 0 ? *first : worker;
+  return worker.traceback->begun >= failure.ended - kSameTime;
+}
+
+// Its end may have waited for our SIGKILL.
+TimePoint Judge::failed_at(std::size_t index) const {
+  const WorkerEnd& worker = facts_.workers[index];
+  const bool before = kinds_[index] == Kind::failed_meanwhile && by_traceback(worker);
+  return before ? worker.traceback->begun : worker.ended;
+}
+
 bool Judge::close_in_time(std::size_t a, std::size_t b) const {
-  const auto gap = facts_.workers[a].ended - facts_.workers[b].ended;
+  const auto gap = failed_at(a) - failed_at(b);
   return gap <= kSameTime && gap >= -kSameTime;
 }
 
@@ -261,6 +274,7 @@ Verdict Judge::decide() {
     const auto own = first(Kind::own);
     verdict_.lost_host = !facts_.lost_host.empty() && (!own || *own >= facts_.ended_before_loss);
     if (!verdict_.lost_host) verdict_.root = find_root();
+    if (verdict_.root) verdict_.by_traceback = by_traceback(facts_.workers[*verdict_.root]);
   }
   sort_others();
   find_doubts();

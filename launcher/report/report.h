@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/flight.h"
+#include "base/traceback.h"
 
 namespace dlaunch {
 
@@ -32,10 +33,11 @@ struct WorkerEnd {
   bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
-  std::string stderr_log;           // the file of --log-dir that has all of it; "": none
-  std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
-  std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
-  int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
+  std::optional<Traceback> traceback;  // the last, if it is from before any signal of ours
+  std::string stderr_log;              // the file of --log-dir that has all of it; "": none
+  std::string error_file;              // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
+  std::vector<FlightEntry> flight;     // its last operations of libdlring, oldest first
+  int peer_lost = -1;                  // the rank whose loss libdlring reported to it; -1: none
 };
 
 // What a failure looked like, for telling whether another one is the same: how it ended and its
@@ -85,6 +87,7 @@ struct JobFacts {
 struct Verdict {
   int exit_code = 0;                      // of dlaunch
   std::optional<std::size_t> root;        // index into JobFacts::workers
+  bool by_traceback = false;              // the root's tells of this failure, not of an earlier one
   std::vector<std::size_t> consequences;  // that failed because the root did
   std::vector<std::size_t> stopped;       // ended by our own signals
   std::vector<std::size_t> own_failures;  // failed by themselves, later than the root
@@ -101,11 +104,14 @@ struct Verdict {
 // A worker did not fail by itself
 // - if libdlring had told it that a peer was lost (certain);
 // - if it ended by a signal of ours, or with an exit code after one (a crash by another signal, an
-//   error file or a traceback says that it had begun to fail before; such a worker is the root only
-//   where no other failed by itself);
+//   error file, or a traceback from before the signal says that it had begun to fail before; such a
+//   worker is the root only where no other failed by itself). A traceback from more than 2 s before
+//   the first failure says nothing: that exception was caught, and logged;
 // - if its last words are of a broken connection, and another worker failed by itself no more than
 //   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
-//   overrules anything but such a tie.
+//   overrules anything but such a tie. The last words are its error file, or else its traceback, if
+//   it counts (where no signal was sent: if it is from no more than 2 s before the end), whatever
+//   was written after that; else the last lines of stderr.
 // Of the others, the earliest is the root, on the leader's clock; where another host's clock is not
 // known well enough to tell, the verdict says whose failures may have been the first. The loss of a
 // host with its workers is the cause where none failed by itself before. Where nobody is left, what

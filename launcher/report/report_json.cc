@@ -65,6 +65,10 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
   if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);
   if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
+  if (worker.traceback) {
+    out["traceback"] = worker.traceback->lines;
+    out["traceback_before_s"] = seconds(worker.ended - worker.traceback->begun);
+  }
   if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
   if (!worker.error_file.empty()) {
     const auto parsed = json::parse(worker.error_file, nullptr, false);

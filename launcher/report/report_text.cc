@@ -136,7 +136,14 @@ void add_last_operation(Lines& out, const WorkerEnd& worker) {
   }
 }
 
-void add_evidence(Lines& out, const WorkerEnd& root) {
+// What came after it may be nothing but noise.
+bool scrolled_away(const Lines& traceback, const Lines& tail) {
+  const auto shown = std::min(kShownTail, tail.size());
+  return !traceback.empty() && std::find(tail.end() - static_cast<long>(shown), tail.end(),
+                                         traceback.front()) == tail.end();
+}
+
+void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
   if (!root.hung.empty()) out.push_back("  " + root.hung);
   add_last_operation(out, root);
   if (root.oom_evidence) {
@@ -155,6 +162,9 @@ void add_evidence(Lines& out, const WorkerEnd& root) {
   if (!error.empty()) {
     out.push_back("  its error:");
     quote(out, error, kShownTraceback);
+  } else if (by_traceback && scrolled_away(root.traceback->lines, tail)) {
+    out.push_back("  its last traceback, before other lines:");
+    quote(out, root.traceback->lines, kShownTraceback);
   } else if (!tail.empty()) {
     out.push_back("  last lines of its stderr:");
     quote(out, tail, kShownTail);
@@ -324,7 +334,7 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
-  if (root != nullptr) add_evidence(out, *root);
+  if (root != nullptr) add_evidence(out, *root, verdict.by_traceback);
   add_later_failures(out, facts, verdict, root);
   add_consequences(out, facts, verdict);
   add_what_was_done(out, facts, root);

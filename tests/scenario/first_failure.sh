@@ -13,3 +13,51 @@ expect_err 'rank 2 .* failed first: killed by SIGSEGV'
 # A worker that ends well early ends nothing.
 run dlaunch --nproc 2 bash -c '[ $RANK = 0 ] && exit 0; read -rt 0.3 <> <(:); echo done'
 expect_code 0; expect_out '^\[1\] done$'
+
+# Who only logs an exception, long before or because of our SIGTERM, is not to blame for one that
+# looks like a lost connection.
+cat > handled.py <<'P'
+import logging, os, signal, time
+if os.environ["RANK"] == "0":
+    while not os.path.exists("ready"): time.sleep(0.01)
+    time.sleep(2.5)
+    raise ConnectionResetError(104, "Connection reset by peer")
+def stop(*_): raise KeyError("because of the signal")
+if os.environ["HOW"] == "told": signal.signal(signal.SIGTERM, stop)
+try: {}["missing"]
+except KeyError:
+    if os.environ["HOW"] == "logged": logging.exception("going on")
+open("ready", "w").close()
+while True: time.sleep(0.1)
+P
+for how in logged told; do
+  rm -f ready; HOW=$how run dlaunch --nproc 2 python3 handled.py
+  expect_code 1; expect_err 'rank 0 \(.*\) failed first: exit code 1'
+  expect_err '^dlaunch:     ConnectionResetError'
+done
+
+# An exception names the cause although another rank, which lost its connection by it, ended before:
+# also where its traceback is longer than what is kept of stderr, or much was written after it.
+cat > dying.py <<'P'
+import atexit, os, sys, time
+if os.environ["RANK"] == "0":
+    open("line").read()
+    raise RuntimeError("Connection closed by peer")
+line = open("line", "w")
+@atexit.register
+def end():
+    for i in range(30 if os.environ["HOW"] == "noisy" else 0): print("uploading", i, file=sys.stderr)
+    line.close()
+    while True: time.sleep(0.1)
+depth = 40 if os.environ["HOW"] == "deep" else 1
+exec("def f0(): raise ValueError('bad batch')")
+for i in range(depth): exec(f"def f{i + 1}(): f{i}()")
+globals()[f"f{depth}"]()
+P
+for how in deep noisy; do
+  rm -f line; mkfifo line; HOW=$how run dlaunch --nproc 2 python3 dying.py
+  expect_err 'rank 1 \(.*\) failed first: killed by SIGTERM'
+  expect_err 'it was failing already when dlaunch sent it SIGTERM'
+  expect_err '^dlaunch:     ValueError: bad batch$'
+  expect_err 'consequences: rank 0 lost a connection'
+done

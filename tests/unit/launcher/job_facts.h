@@ -47,6 +47,11 @@ inline WorkerEnd says(WorkerEnd w, std::vector<std::string> tail) {
   w.stderr_tail = std::move(tail);
   return w;
 }
+// Its last traceback began `ms` after the start, before any signal of ours.
+inline WorkerEnd throws(WorkerEnd w, int ms, std::vector<std::string> lines) {
+  w.traceback = Traceback{kStart + std::chrono::milliseconds(ms), std::move(lines)};
+  return w;
+}
 inline WorkerEnd notes(WorkerEnd w, std::string error_file) {
   w.error_file = std::move(error_file);
   return w;

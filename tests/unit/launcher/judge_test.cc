@@ -15,6 +15,9 @@ namespace {
 const std::vector<std::string> kReset = {"RuntimeError: Connection reset by peer"};
 const std::vector<std::string> kTraceback = {"Traceback (most recent call last):", "  f()",
                                              "ValueError: x"};
+const std::vector<std::string> kBrokenTraceback = {"Traceback (most recent call last):", "  recv()",
+                                                   kReset[0]};
+const std::vector<std::string> kNoise(20, "wandb: uploading");
 constexpr const char* kException = R"({"message": {"message": "ValueError: x"}})";
 constexpr const char* kBrokenPeer =
     R"({"message": {"message": "RuntimeError: Connection closed by peer [127.0.0.1]:4711"}})";
@@ -133,9 +136,8 @@ TEST_CASE("what ended after a signal of ours did not fail by itself, unless it s
        {1},
        {},
        {}},
-      {"a KeyboardInterrupt is the answer to our SIGINT",
-       {exited(0, 5, 7), says(told(exited(1, 6, 1), SIGINT),
-                              {"Traceback (most recent call last):", "KeyboardInterrupt"})},
+      {"an exception from after our signal is the answer to it",
+       {exited(0, 5, 7), says(told(exited(1, 6, 1)), kTraceback)},
        0,
        7,
        {},
@@ -297,12 +299,40 @@ TEST_CASE("a worker that was still dying of an exception when we stopped it is t
   const auto reset = says(exited(0, 10, 1), kReset);
   const Case cases[] = {
       {"its traceback stood there; our signal hid its code",
-       {reset, says(stopped(1, 20), kTraceback), stopped(2, 21)},
+       {reset, throws(stopped(1, 20), 8, kTraceback), stopped(2, 21)},
        1,
        1,
        {},
        {0},
        {2}},
+      {"and has scrolled out of what is kept of stderr",
+       {reset, says(throws(stopped(1, 20), 8, kTraceback), kNoise)},
+       1,
+       1,
+       {},
+       {0},
+       {}},
+      {"or was so long, or odd, that its end is not known",
+       {reset, throws(stopped(1, 20), 8, {})},
+       1,
+       1,
+       {},
+       {0},
+       {}},
+      {"and it took until our SIGKILL to end",
+       {reset, throws(stopped(1, 10020, SIGKILL), 8, kTraceback)},
+       1,
+       1,
+       {},
+       {0},
+       {}},
+      {"that what it wrote afterwards is of connections means nothing",
+       {reset, says(throws(stopped(1, 20), 8, kTraceback), kReset)},
+       1,
+       1,
+       {},
+       {0},
+       {}},
       {"its error file", {reset, notes(told(exited(1, 20, 5)), kException)}, 1, 5, {}, {0}, {}},
       {"an exception long after is no cause",
        {reset, notes(told(exited(1, 3000, 5)), kException)},
@@ -318,6 +348,65 @@ TEST_CASE("a worker that was still dying of an exception when we stopped it is t
        {},
        {},
        {1}},
+      {"a traceback that only complains",
+       {reset, throws(stopped(1, 20), 8, kBrokenTraceback)},
+       0,
+       1,
+       {},
+       {},
+       {1}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("an exception that was logged long before the first failure did not end its worker") {
+  const auto reset = says(exited(0, 9000, 1), kReset);
+  const Case cases[] = {
+      {"hours before", {reset, throws(stopped(1, 9020), 10, kTraceback)}, 0, 1, {}, {}, {1}},
+      {"where stderr still has it",
+       {reset, says(throws(stopped(1, 9020), 10, kTraceback), kTraceback)},
+       0,
+       1,
+       {},
+       {},
+       {1}},
+      {"just not", {reset, throws(stopped(1, 9020), 6999, kTraceback)}, 0, 1, {}, {}, {1}},
+      {"just", {reset, throws(stopped(1, 9020), 7000, kTraceback)}, 1, 1, {}, {0}, {}},
+      {"a worker with code 0 is no failure",
+       {exited(2, 5, 0), reset, throws(stopped(1, 9020), 10, kTraceback)},
+       0,
+       1,
+       {},
+       {},
+       {1}},
+  };
+  for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("the last traceback has the last words, whatever was written after it") {
+  const auto reset = says(exited(0, 10, 1), kReset);
+  const Case cases[] = {
+      {"of a broken connection",
+       {says(throws(exited(0, 10, 1), 5, kBrokenTraceback), kNoise), exited(1, 20, 3)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"of something else",
+       {reset, says(throws(exited(1, 20, 3), 15, kTraceback), kReset)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"but not an old one",
+       {says(throws(exited(0, 3000, 1), 5, kBrokenTraceback), kNoise), exited(1, 3020, 3)},
+       0,
+       1,
+       {1},
+       {},
+       {}},
   };
   for (const auto& c : cases) check(c);
 }
@@ -347,7 +436,7 @@ TEST_CASE("exit codes of our own") {
 }
 
 TEST_CASE("whatever happened, everybody who failed stands in exactly one place") {
-  // Each of three workers in each of these ways, in each order: 13^3 jobs.
+  // Each of three workers in each of these ways, in each order: 14^3 jobs.
   using Make = WorkerEnd (*)(int rank, int ms);
   const Make ways[] = {
       [](int r, int ms) { return exited(r, ms, 0); },
@@ -362,7 +451,8 @@ TEST_CASE("whatever happened, everybody who failed stands in exactly one place")
       [](int r, int ms) { return lost((r + 2) % 3, stopped(r, ms)); },
       [](int r, int ms) { return says(exited(r, ms, 1), kReset); },
       [](int r, int ms) { return notes(told(exited(r, ms, 1)), kException); },
-      [](int r, int ms) { return says(stopped(r, ms), kTraceback); },
+      [](int r, int ms) { return throws(stopped(r, ms), ms - 5, kTraceback); },
+      [](int r, int ms) { return throws(exited(r, ms, 1), ms - 5, kBrokenTraceback); },
   };
   for (const Make a : ways) {
     for (const Make b : ways) {

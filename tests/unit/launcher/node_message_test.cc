@@ -39,6 +39,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.stderr_tail = {"one", "two"};
   end.error_file = "{}";
   end.stderr_log = "logs/1/5/stderr";
+  end.traceback = Traceback{kHere - 2ms, {"Traceback", "E: x"}};
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
   end.peer_lost = 7;
   const WorkerEnd got = over(ended).end;
@@ -55,11 +56,16 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.stderr_tail == end.stderr_tail);
   CHECK(got.error_file == "{}");
   CHECK(got.stderr_log == "logs/1/5/stderr");
+  REQUIRE(got.traceback);
+  CHECK(got.traceback->begun == kThere - 2ms);
+  CHECK(got.traceback->lines == end.traceback->lines);
   REQUIRE(got.flight.size() == 1);
   CHECK(got.flight[0].what == "all_reduce #1");
   CHECK(got.flight[0].state == FlightState::failed);
   CHECK(got.flight[0].ended == kThere - 1s);
   CHECK(got.peer_lost == 7);
+  end.traceback.reset();
+  CHECK_FALSE(over(ended).end.traceback);
 }
 
 TEST_CASE("what a worker does, and its GPUs, survive the way") {

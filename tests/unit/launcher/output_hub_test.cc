@@ -65,6 +65,39 @@ TEST_CASE(
   CHECK(errno == EPIPE);
 }
 
+TEST_CASE("of exceptions the last one is known that was written before our signal") {
+  Hub h;
+  h.start();
+  auto a = h.open(0), b = h.open(1);
+  const std::string traceback = "Traceback (most recent call last):\n  f()\nKeyError: ";
+  const TimePoint before = steady_now();
+  put(a.err, traceback + "1\n");
+  h.turn();
+  const TimePoint read = steady_now();
+  put(a.err, "going on\n");
+  h.turn();
+  h.hub->before_signal(0);
+  put(a.err, traceback + "2\n");
+  h.hub->worker_ended(0);
+  CHECK(h.hub->stderr_tail(0, 1) == std::vector<std::string>{"KeyError: 2"});
+  const auto last = h.hub->last_traceback(0);
+  REQUIRE(last);
+  CHECK(last->begun >= before);
+  CHECK(last->begun <= read);
+  REQUIRE(last->lines.size() == 4);
+  CHECK(last->lines[2] == "KeyError: 1");
+  // It stood in the pipe when the signal was sent, and nobody had read it.
+  put(b.err, traceback + "3");
+  h.hub->before_signal(1);
+  CHECK(available(h.err.reading).ends_with("[1]   f()\n"));
+  h.hub->worker_ended(1);
+  REQUIRE(h.hub->last_traceback(1));
+  CHECK(h.hub->last_traceback(1)->lines.back() == "KeyError: 3");
+  h.hub->before_signal(7);  // none there
+  h.open(1, 2);             // a new round
+  CHECK_FALSE(h.hub->last_traceback(1));
+}
+
 TEST_CASE("a reader that does not read holds the workers up, and gets everything in the end") {
   Hub h;
   h.start();

@@ -122,6 +122,25 @@ TEST_CASE("a worker that we stopped while it was failing") {
         });
 }
 
+TEST_CASE("a traceback is shown instead of the lines of stderr that followed it") {
+  const std::string head = "rank 0 (pid 100 on host h) failed first: exit code 1 after 5 s";
+  const Lines traceback = {"Traceback (most recent call last):", "  f()", "ValueError: x"};
+  const Lines noise(9, "uploading");
+  const auto noisy = says(exited(0, 5000, 1), noise);
+  CHECK(text(facts({throws(noisy, 3000, traceback)})) ==
+        Lines{head, "  its last traceback, before other lines:",
+              "    Traceback (most recent call last):", "      f()", "    ValueError: x"});
+  // Not one of long ago, nor where the lines that are shown have it.
+  CHECK(text(facts({throws(noisy, 2999, traceback)}))[1] == "  last lines of its stderr:");
+  CHECK(text(facts({throws(noisy, 4999, {})}))[1] == "  last lines of its stderr:");
+  Lines tail = traceback;
+  tail.insert(tail.end(), 7, "uploading");
+  CHECK(text(facts({throws(says(noisy, tail), 4000, traceback)}))[1] ==
+        "  last lines of its stderr:");
+  tail.push_back("uploading");
+  CHECK(text(facts({throws(says(noisy, tail), 4000, traceback)}))[4] == "    ValueError: x");
+}
+
 TEST_CASE("a Python error file is shown instead of stderr, whatever its shape") {
   const auto root = says(exited(0, 5, 1), {"noise"});
   const std::string head = "rank 0 (pid 100 on host h) failed first: exit code 1 after 5 ms";
@@ -212,6 +231,7 @@ TEST_CASE("colour only on the headline") {
 TEST_CASE("the JSON holds everything, and bytes that are no UTF-8 do not break it") {
   auto root = says(exited(2, 1203, 7), {"bad \xff byte"});
   root.error_file = R"({"message": "m"})";
+  root = throws(root, 1003, {"Traceback", "E: x"});
   const auto f = facts({exited(3, 1, 0), lost(2, exited(1, 1200, 5)), root, stopped(0, 1300)});
   const auto json = nlohmann::json::parse(render_json(f, judge(f)));
   CHECK(json["exit_code"] == 7);
@@ -224,6 +244,8 @@ TEST_CASE("the JSON holds everything, and bytes that are no UTF-8 do not break i
   CHECK(cause["ended_ns"] == 1203000000);
   CHECK(cause["error"]["message"] == "m");
   CHECK(cause["stderr_tail"][0] == "bad \xef\xbf\xbd byte");
+  CHECK(cause["traceback"][1] == "E: x");
+  CHECK(cause["traceback_before_s"] == 0.2);
   const auto& others = json["others"];
   REQUIRE(others.size() == 3);
   CHECK(others[0]["role"] == "succeeded");
