@@ -202,13 +202,20 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   return end;
 }
 
+// It ends by that, unless it had begun to end before.
+void Processes::note_signal(Slot slot, int number) {
+  Process& process = at(slot);
+  if (process.signal_sent == 0) {
+    if (is_ending(process.pid)) return;
+    hub_.before_signal(slot);
+  }
+  process.signal_sent = number;
+}
+
 void Processes::signal(Slot slot, int number) {
   Process& process = at(slot);
   if (!process.running) return;
-  if (number == SIGKILL || ends_the_job(number)) {
-    if (process.signal_sent == 0) hub_.before_signal(slot);
-    process.signal_sent = number;
-  }
+  if (number == SIGKILL || ends_the_job(number)) note_signal(slot, number);
   if (number == SIGKILL) kill_descendants_of(process.pid);
   // Just forked, it may not lead its group yet.
   if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);

@@ -103,6 +103,7 @@ class Processes {
   void kill_later();
   void kill_leftovers();
   void tell_of_leftover(pid_t pid) const;
+  void note_signal(Slot slot, int number);
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);
   Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
 

@@ -28,7 +28,7 @@ struct WorkerEnd {
   int signal = 0;          // that killed it; 0: it exited
   bool core_dumped = false;
   std::string hung;           // why dlaunch killed it as hung, in words; "": it did not
-  int signal_we_sent = 0;     // the last signal dlaunch had sent it before it ended; 0: none
+  int signal_we_sent = 0;     // the last that dlaunch had sent it before it began to end; 0: none
   bool by_chaos = false;      // --chaos sent the SIGKILL
   bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"

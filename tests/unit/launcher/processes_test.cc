@@ -1,0 +1,66 @@
+// Workers as processes: what is said of their ends.
+#include "launcher/process/processes.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <functional>
+#include <optional>
+
+#include <doctest/doctest.h>
+
+#include "launcher/process/process_tree.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+// One worker, a shell.
+struct ShellNode {
+  explicit ShellNode(const std::string& script) {
+    plan.argv = {"sh", "-c", script};
+    plan.job_id = "j";
+    plan.host = "h";
+    plan.output.mode = OutputMode::none;
+    starter.emplace(WorkerStarter::make(plan, {}));
+    REQUIRE(*starter);
+    hub.emplace(loop, plan);
+    processes.emplace(loop, *hub, **starter, helpers, 1,
+                      Processes::Listener{.ended = [this](Slot, const WorkerEnd& e) { end = e; },
+                                          .child_changed = [] {},
+                                          .never_ran = [](Slot, const SpawnError&) {}});
+    REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);
+  }
+  const WorkerEnd& wait() {
+    const auto by = steady_now() + 30s;  // for a test that hangs
+    while (!end && steady_now() < by) loop.run_for(1ms);
+    REQUIRE(end);
+    return *end;
+  }
+
+  Plan plan;
+  asio::io_context loop;
+  std::optional<Result<WorkerStarter>> starter;
+  std::optional<OutputHub> hub;
+  std::set<pid_t> helpers;
+  std::optional<Processes> processes;
+  std::optional<WorkerEnd> end;
+};
+
+}  // namespace
+
+TEST_CASE("a signal that comes to a worker which is ending already has no part in its end") {
+  ShellNode node("exit 3");
+  while (!is_ending(node.processes->pid(0))) ::usleep(1000);
+  node.processes->signal(0, SIGTERM);
+  CHECK(node.wait().signal_we_sent == 0);
+  CHECK(node.wait().exit_code == 3);
+}
+
+TEST_CASE("a signal that ends a worker stands in what is said of its end") {
+  ShellNode node("exec sleep 1000");
+  node.processes->signal(0, SIGTERM);
+  CHECK(node.wait().signal_we_sent == SIGTERM);
+  CHECK(node.wait().signal == SIGTERM);
+}
