@@ -103,6 +103,7 @@ class Judge {
   Index follow_lost_peers(std::size_t start);
   void sort_others();
   void find_doubts();
+  void find_other_end();
   int exit_code() const;
   int exit_code_of(const WorkerEnd& root) const;
   int spawn_exit_code() const;
@@ -233,6 +234,19 @@ void Judge::find_doubts() {
   }
 }
 
+void Judge::find_other_end() {
+  const auto root = verdict_.root;
+  if (!root || kinds_[*root] != Kind::broken_connection || !verdict_.own_failures.empty()) return;
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    const bool told = facts_.workers[i].signal_we_sent != 0;
+    if (kinds_[i] == Kind::stopped || (kinds_[i] == Kind::fine && told)) {
+      verdict_.maybe_cause.push_back(i);
+    } else if (kinds_[i] == Kind::fine && i < *root && close_in_time(i, *root)) {
+      verdict_.left_before.push_back(i);
+    }
+  }
+}
+
 int Judge::spawn_exit_code() const {
   return start_exit_code(facts_.failed_stage, facts_.failed_errno);
 }
@@ -278,6 +292,7 @@ Verdict Judge::decide() {
   }
   sort_others();
   find_doubts();
+  find_other_end();
   verdict_.exit_code = exit_code();
   return verdict_;
 }

@@ -92,6 +92,10 @@ struct Verdict {
   std::vector<std::size_t> stopped;       // ended by our own signals
   std::vector<std::size_t> own_failures;  // failed by themselves, later than the root
   std::vector<std::size_t> maybe_first;   // of these: on other hosts, and earlier for all we know
+  // The root's last words are of a broken connection, and no failure explains it. At its other end
+  // may have been
+  std::vector<std::size_t> left_before;  // one that had ended well, no more than 2 s before
+  std::vector<std::size_t> maybe_cause;  // one that we stopped
   // libdlring told the root that it lost this peer, and yet no failure of that peer explains it:
   int left_early = -1;           // the peer had ended with code 0 before the others were done
   int lost_unseen = -1;          // the peer was alive, or is none of this node's
@@ -116,7 +120,8 @@ struct Verdict {
 // known well enough to tell, the verdict says whose failures may have been the first. The loss of a
 // host with its workers is the cause where none failed by itself before. Where nobody is left, what
 // libdlring noted is followed from peer to peer: a peer that we stopped while it was failing, or
-// that had left with code 0.
+// that had left with code 0. Where a broken connection is the root, the verdict says who may have
+// been at its other end.
 Verdict judge(const JobFacts& facts);
 
 // Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI.

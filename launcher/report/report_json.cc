@@ -117,11 +117,12 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   if (verdict.lost_unseen >= 0) out["lost_unseen"] = verdict.lost_unseen;
   if (verdict.lost_host) out["lost_host"] = facts.lost_host;
   if (verdict.lost_each_other) out["lost_each_other"] = true;
-  if (!verdict.maybe_first.empty()) {
-    json ranks = json::array();
-    for (const auto i : verdict.maybe_first) ranks.push_back(facts.workers[i].rank);
-    out["maybe_first"] = std::move(ranks);
-  }
+  const auto name_ranks = [&](const char* key, const std::vector<std::size_t>& workers) {
+    for (const auto i : workers) out[key].push_back(facts.workers[i].rank);
+  };
+  name_ranks("maybe_first", verdict.maybe_first);
+  name_ranks("left_before", verdict.left_before);
+  name_ranks("maybe_cause", verdict.maybe_cause);
   if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();
   for (std::size_t i = 0; i < facts.workers.size(); ++i) {

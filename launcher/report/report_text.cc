@@ -173,6 +173,34 @@ void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
     out.push_back("  all of its stderr: " + root.stderr_log);
 }
 
+std::string rank_words(const RankSet& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
+}
+
+RankSet ranks_of(const JobFacts& facts, const std::vector<std::size_t>& workers) {
+  RankSet ranks;
+  for (const auto i : workers) ranks.insert(facts.workers[i].rank);
+  return ranks;
+}
+
+// Of the connection that the root lost.
+void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  const bool left = !verdict.left_before.empty();
+  const RankSet ranks = ranks_of(facts, left ? verdict.left_before : verdict.maybe_cause);
+  if (ranks.empty()) return;
+  std::string who = rank_words(ranks);
+  if (left) {
+    const auto& last = facts.workers[verdict.left_before.back()];
+    who += fmt::format(" had ended with exit code 0, {}{} before",
+                       ranks.size() == 1 ? "" : "the last of them ",
+                       format_duration(facts.workers[*verdict.root].ended - last.ended));
+  } else {
+    who = fmt::format("{}{}, still running then, may be the cause",
+                      ranks.size() == 1 ? "" : "one of ", who);
+  }
+  out.push_back("  its error is of a lost connection: " + who);
+}
+
 std::string first_failure(const JobFacts& facts, const Verdict& verdict, const WorkerEnd& root) {
   const std::string ended =
       fmt::format("{} after {}", how_it_ended(root), format_duration(root.ended - root.started));
@@ -189,10 +217,6 @@ std::string first_failure(const JobFacts& facts, const Verdict& verdict, const W
                        who(facts, root), root.peer_lost, ended);
   }
   return fmt::format("{} failed first: {}", who(facts, root), ended);
-}
-
-std::string rank_words(const RankSet& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(ranks);
 }
 
 std::string lost_host(const JobFacts& facts) {
@@ -258,11 +282,8 @@ void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdic
                               how_it_ended(worker), clocks(verdict, failures[i], worker, root)));
   }
   if (failures.size() > kShownFailures) {
-    RankSet ranks;
-    for (std::size_t i = kShownFailures; i < failures.size(); ++i) {
-      ranks.insert(facts.workers[failures[i]].rank);
-    }
-    out.push_back(fmt::format("  {} failed, too", rank_words(ranks)));
+    const std::vector<std::size_t> rest(failures.begin() + kShownFailures, failures.end());
+    out.push_back(fmt::format("  {} failed, too", rank_words(ranks_of(facts, rest))));
   }
 }
 
@@ -335,6 +356,7 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
   if (root != nullptr) add_evidence(out, *root, verdict.by_traceback);
+  add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);
   add_consequences(out, facts, verdict);
   add_what_was_done(out, facts, root);

@@ -122,6 +122,35 @@ TEST_CASE("a worker that we stopped while it was failing") {
         });
 }
 
+TEST_CASE("a lost connection that no failure explains: who may have been at its other end") {
+  const auto reset = says(exited(0, 500, 1), {"Connection reset by peer"});
+  const std::string lost_connection = "  its error is of a lost connection: ";
+  const auto line = [&](const JobFacts& f) {
+    const auto lines = text(f);
+    return lines.size() < 4 ? "" : lines[3];
+  };
+  CHECK(line(facts({reset, stopped(1, 510)})) ==
+        lost_connection + "rank 1, still running then, may be the cause");
+  const auto several =
+      facts({reset, stopped(3, 510), told(exited(1, 511, 0)), stopped(2, 512), exited(4, 513, 0)});
+  CHECK(line(several) ==
+        lost_connection + "one of ranks 1-3, still running then, may be the cause");
+  CHECK(nlohmann::json::parse(render_json(several, judge(several)))["maybe_cause"].size() == 3);
+  // Who had left is a better guess.
+  CHECK(line(facts({exited(1, 350, 0), reset, stopped(2, 510)})) ==
+        lost_connection + "rank 1 had ended with exit code 0, 150 ms before");
+  const auto left = facts({exited(1, 300, 0), exited(2, 499, 0), reset});
+  CHECK(line(left) ==
+        lost_connection + "ranks 1-2 had ended with exit code 0, the last of them 1 ms before");
+  CHECK(nlohmann::json::parse(render_json(left, judge(left)))["left_before"].size() == 2);
+  // Long ago, nobody, or of another kind.
+  const auto late = says(exited(0, 5000, 1), {"Connection reset by peer"});
+  CHECK(line(facts({exited(1, 2999, 0), late})).empty());
+  CHECK(line(facts({reset})).empty());
+  CHECK(line(facts({says(exited(0, 500, 1), {"disk on fire"}), stopped(1, 510)})) ==
+        "  the other worker was sent SIGTERM");
+}
+
 TEST_CASE("a traceback is shown instead of the lines of stderr that followed it") {
   const std::string head = "rank 0 (pid 100 on host h) failed first: exit code 1 after 5 s";
   const Lines traceback = {"Traceback (most recent call last):", "  f()", "ValueError: x"};
