@@ -9,8 +9,9 @@
 namespace dlaunch {
 
 struct Traceback {
-  TimePoint begun{};               // it was read then
-  std::vector<std::string> lines;  // its last ones, and a few behind it; empty: no end was found
+  TimePoint begun{};                // it was read then
+  std::vector<std::string> lines;   // its last ones, to the exception; empty: no end was found
+  std::vector<std::string> behind;  // a few more: the message may go on there
 };
 
 }  // namespace dlaunch

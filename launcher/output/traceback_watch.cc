@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kPython = "Traceback (most recent call last)";
 constexpr std::string_view kCpp = "terminate called after throwing";
+constexpr std::string_view kCppMessage = "  what():";
 constexpr std::string_view kIgnored = "Exception ignored in";
 
 // But for one that is part of "\r\n".
@@ -67,18 +68,15 @@ void TracebackWatch::take_line(TimePoint now, std::string_view line) {
     return begin(now, line, At::behind);
   }
   of_no_matter_ = line.find(kIgnored) != std::string_view::npos;
+  if (of_no_matter_) at_ = At::outside;
   if (at_ == At::frames) return take_frame(line);
-  if (at_ != At::behind) return;
-  if (behind_ == kLinesBehind || (!prefix_.empty() && !has_prefix(line))) {
-    at_ = At::outside;
-  } else {
-    keep(line);
-    ++behind_;
-  }
+  if (at_ == At::behind) take_behind(line);
 }
 
 void TracebackWatch::take_frame(std::string_view line) {
-  keep(line);
+  auto& lines = last_->lines;
+  if (lines.size() == kLines) lines.erase(lines.begin());
+  lines.emplace_back(line.substr(0, kMaxLine));
   const std::string_view text = has_prefix(line) ? line.substr(prefix_.size()) : line;
   if (text.starts_with(' ') || text.starts_with('\t')) {
     seen_frame_ = true;
@@ -87,21 +85,23 @@ void TracebackWatch::take_frame(std::string_view line) {
   // That names the exception.
   if (!has_prefix(line)) prefix_.clear();
   at_ = seen_frame_ ? At::behind : At::outside;
-  if (!seen_frame_) last_->lines.clear();
+  if (!seen_frame_) lines.clear();
+}
+
+void TracebackWatch::take_behind(std::string_view line) {
+  if (last_->behind.size() == kLinesBehind || !has_prefix(line)) {
+    at_ = At::outside;
+  } else if (line.starts_with(kCppMessage)) {
+    last_->lines.emplace_back(line.substr(0, kMaxLine));
+  } else {
+    last_->behind.emplace_back(line.substr(0, kMaxLine));
+  }
 }
 
 void TracebackWatch::begin(TimePoint now, std::string_view line, At at) {
-  last_ = Traceback{.begun = now, .lines = {}};
+  last_ = Traceback{.begun = now, .lines = {std::string(line.substr(0, kMaxLine))}, .behind = {}};
   at_ = at;
   seen_frame_ = false;
-  behind_ = 0;
-  keep(line);
-}
-
-void TracebackWatch::keep(std::string_view line) {
-  auto& lines = last_->lines;
-  if (at_ == At::frames && lines.size() > kLinesBefore) lines.erase(lines.begin());
-  lines.emplace_back(line.substr(0, kMaxLine));
 }
 
 bool TracebackWatch::has_prefix(std::string_view line) const { return line.starts_with(prefix_); }

@@ -21,15 +21,14 @@ class TracebackWatch {
   std::optional<Traceback> last() const;
 
  private:
-  // Behind the line that names the exception its message may go on.
-  static constexpr std::size_t kLinesBefore = 7, kLinesBehind = 4;
+  static constexpr std::size_t kLines = 8, kLinesBehind = 4;
   static constexpr std::size_t kMaxLine = 1 << 10;
 
   enum class At { outside, frames, behind };
   void take_line(TimePoint now, std::string_view line);
   void take_frame(std::string_view line);
+  void take_behind(std::string_view line);
   void begin(TimePoint now, std::string_view line, At at);
-  void keep(std::string_view line);
   bool has_prefix(std::string_view line) const;
 
   std::string line_;       // begun, and not ended yet; no more than kMaxLine of it
@@ -39,7 +38,6 @@ class TracebackWatch {
   std::string prefix_;  // of its first line, as "[rank1]: "
   bool seen_frame_ = false;
   bool of_no_matter_ = false;  // Python goes on to say what it ignores
-  std::size_t behind_ = 0;     // lines
   bool stopped_ = false;
 };
 

@@ -53,12 +53,15 @@ bool speaks_of_connection(const std::string& text) {
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
+// The cause of an exit stands in the error file, or else in the traceback that tells of it, or else
+// in the last lines.
 bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
   if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
   constexpr std::ptrdiff_t kLastWords = 8;
   if (by_traceback && !worker.traceback->lines.empty()) {
-    const auto& lines = worker.traceback->lines;
-    return std::any_of(lines.begin(), lines.end(), speaks_of_connection);
+    const auto& [begun, lines, behind] = *worker.traceback;
+    return std::any_of(lines.begin(), lines.end(), speaks_of_connection) ||
+           std::any_of(behind.begin(), behind.end(), speaks_of_connection);
   }
   const auto& tail = worker.stderr_tail;
   const auto from = std::max(tail.begin(), tail.end() - std::min(kLastWords, std::ssize(tail)));
@@ -128,13 +131,12 @@ Judge::Index Judge::with_rank(int rank) const {
   return std::nullopt;
 }
 
-// Its last traceback is of what ended it, not of an exception that it had caught before.
 bool Judge::by_traceback(const WorkerEnd& worker) const {
-  if (!worker.traceback || !failed(worker)) return false;
+  if (!failed(worker)) return false;
   // How long it took to end after our signal says nothing.
   const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), failed);
   const WorkerEnd& failure = worker.signal_we_sent != 0 ? *first : worker;
-  return worker.traceback->begun >= failure.ended - kSameTime;
+  return tells_of_failure(worker, failure.ended);
 }
 
 // Its end may have waited for our SIGKILL.
@@ -298,6 +300,10 @@ Verdict Judge::decide() {
 }
 
 }  // namespace
+
+bool tells_of_failure(const WorkerEnd& end, TimePoint failed) {
+  return end.traceback && end.traceback->begun >= failed - kSameTime;
+}
 
 Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }
 

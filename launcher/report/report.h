@@ -40,6 +40,10 @@ struct WorkerEnd {
   int peer_lost = -1;                  // the rank whose loss libdlring reported to it; -1: none
 };
 
+// Its last traceback is of what made it fail at that time, not of an exception that it had caught
+// long before.
+bool tells_of_failure(const WorkerEnd& end, TimePoint failed);
+
 // What a failure looked like, for telling whether another one is the same: how it ended and its
 // innermost words, without numbers, which differ from rank to rank, or with them. 0: too little is
 // known.

@@ -164,7 +164,9 @@ void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
     quote(out, error, kShownTraceback);
   } else if (by_traceback && scrolled_away(root.traceback->lines, tail)) {
     out.push_back("  its last traceback, before other lines:");
-    quote(out, root.traceback->lines, kShownTraceback);
+    Lines lines = root.traceback->lines;
+    lines.insert(lines.end(), root.traceback->behind.begin(), root.traceback->behind.end());
+    quote(out, lines, kShownTraceback);
   } else if (!tail.empty()) {
     out.push_back("  last lines of its stderr:");
     quote(out, tail, kShownTail);

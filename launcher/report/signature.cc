@@ -10,12 +10,19 @@
 namespace dlaunch {
 namespace {
 
-// The last line that says something.
-std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
+// The exception, or else the last line that says something.
+std::string innermost_line(const WorkerEnd& end) {
+  if (tells_of_failure(end, end.ended) && !end.traceback->lines.empty()) {
+    return end.traceback->lines.back();
+  }
   const auto last = std::find_if(end.stderr_tail.rbegin(), end.stderr_tail.rend(),
                                  [](const std::string& line) { return !line.empty(); });
+  return last == end.stderr_tail.rend() ? end.error_file : *last;
+}
+
+std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
   std::string words;
-  for (const char c : last == end.stderr_tail.rend() ? end.error_file : *last) {
+  for (const char c : innermost_line(end)) {
     if (with_numbers || !std::isdigit(static_cast<unsigned char>(c))) words += c;
   }
   return words;

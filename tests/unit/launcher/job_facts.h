@@ -49,7 +49,7 @@ inline WorkerEnd says(WorkerEnd w, std::vector<std::string> tail) {
 }
 // Its last traceback began `ms` after the start, before any signal of ours.
 inline WorkerEnd throws(WorkerEnd w, int ms, std::vector<std::string> lines) {
-  w.traceback = Traceback{kStart + std::chrono::milliseconds(ms), std::move(lines)};
+  w.traceback = Traceback{kStart + std::chrono::milliseconds(ms), std::move(lines), {}};
   return w;
 }
 inline WorkerEnd notes(WorkerEnd w, std::string error_file) {

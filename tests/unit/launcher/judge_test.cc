@@ -22,6 +22,11 @@ constexpr const char* kException = R"({"message": {"message": "ValueError: x"}})
 constexpr const char* kBrokenPeer =
     R"({"message": {"message": "RuntimeError: Connection closed by peer [127.0.0.1]:4711"}})";
 
+WorkerEnd with_message(WorkerEnd w, std::vector<std::string> more) {
+  w.traceback->behind = std::move(more);
+  return w;
+}
+
 struct Case {
   const char* name;
   std::vector<WorkerEnd> workers;
@@ -395,6 +400,14 @@ TEST_CASE("the last traceback has the last words, whatever was written after it"
        {}},
       {"of something else",
        {reset, says(throws(exited(1, 20, 3), 15, kTraceback), kReset)},
+       1,
+       3,
+       {},
+       {0},
+       {}},
+      {"which may go on behind the line that names the exception",
+       {says(with_message(throws(exited(0, 10, 1), 5, kTraceback), kReset), kNoise),
+        exited(1, 20, 3)},
        1,
        3,
        {},

@@ -39,7 +39,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.stderr_tail = {"one", "two"};
   end.error_file = "{}";
   end.stderr_log = "logs/1/5/stderr";
-  end.traceback = Traceback{kHere - 2ms, {"Traceback", "E: x"}};
+  end.traceback = Traceback{kHere - 2ms, {"Traceback", "E: x"}, {"more"}};
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
   end.peer_lost = 7;
   const WorkerEnd got = over(ended).end;
@@ -59,6 +59,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   REQUIRE(got.traceback);
   CHECK(got.traceback->begun == kThere - 2ms);
   CHECK(got.traceback->lines == end.traceback->lines);
+  CHECK(got.traceback->behind == end.traceback->behind);
   REQUIRE(got.flight.size() == 1);
   CHECK(got.flight[0].what == "all_reduce #1");
   CHECK(got.flight[0].state == FlightState::failed);

@@ -84,8 +84,7 @@ TEST_CASE("of exceptions the last one is known that was written before our signa
   REQUIRE(last);
   CHECK(last->begun >= before);
   CHECK(last->begun <= read);
-  REQUIRE(last->lines.size() == 4);
-  CHECK(last->lines[2] == "KeyError: 1");
+  CHECK(last->lines.back() == "KeyError: 1");
   // It stood in the pipe when the signal was sent, and nobody had read it.
   put(b.err, traceback + "3");
   h.hub->before_signal(1);

@@ -122,6 +122,19 @@ TEST_CASE("a worker that we stopped while it was failing") {
         });
 }
 
+TEST_CASE("a failure looks as its exception does, whatever was written after it") {
+  const auto failed = [](const std::string& exception, int ms, Lines tail) {
+    return signature_of(
+        throws(says(exited(0, 5000, 1), std::move(tail)), ms, {"  f()", exception}));
+  };
+  const auto x = failed("E: x 1", 4900, {"uploading"});
+  CHECK(x == failed("E: x 2", 4900, {"downloading"}));
+  CHECK(x != failed("E: y 1", 4900, {"uploading"}));
+  CHECK(failed("E: x 1", 100, {"died"}) == failed("E: y 1", 100, {"died"}));  // one of long ago
+  CHECK(failed("E: x 1", 100, {"died"}) == signature_of(says(exited(0, 5000, 1), {"died", ""})));
+  CHECK(signature_of(throws(stopped(0, 5000), 4900, {"  f()", "E: x"})) == 0);
+}
+
 TEST_CASE("a lost connection that no failure explains: who may have been at its other end") {
   const auto reset = says(exited(0, 500, 1), {"Connection reset by peer"});
   const std::string lost_connection = "  its error is of a lost connection: ";

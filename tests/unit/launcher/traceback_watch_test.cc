@@ -52,22 +52,25 @@ TEST_CASE("the last traceback is found, whatever stands before and behind it") {
   CHECK(last_in(numbered(50, "before ") + error) == whole);
   CHECK(last_in(kHead + "\n  g()\nKeyError\n\nDuring its handling:\n\n" + error) == whole);
   // The message may go on behind it.
-  Lines more = whole;
-  for (int i = 0; i < 4; ++i) more.push_back("more " + std::to_string(i));
-  CHECK(last_in(error + "\n\n" + numbered(50, "more ")) == more);
+  CHECK(last_in(error + "\n\n" + numbered(50, "more ")) == whole);
+  TracebackWatch watch;
+  watch.feed(kStart, error + "\n\n" + numbered(50, "more "));
+  CHECK(watch.last()->behind == Lines{"more 0", "more 1", "more 2", "more 3"});
   // Of a long one the end is kept.
   const auto long_one = last_in(kHead + "\n" + numbered(90, "  line ") + "ValueError: x\n");
   REQUIRE(long_one);
   CHECK(long_one->size() == 8);
   CHECK(long_one->front() == "  line 83");
   CHECK(long_one->back() == "ValueError: x");
-  CHECK(last_in("terminate called after throwing an instance of 'X'\n  what():  x\n") ==
+  CHECK(last_in("terminate called after throwing an instance of 'X'\n  what():  x\nmore\n") ==
         Lines{"terminate called after throwing an instance of 'X'", "  what():  x"});
 }
 
 TEST_CASE("a traceback with a prefix of its own ends where the prefix does") {
-  CHECK(last_in("[rank1]: " + kHead + "\n[rank1]:   f()\n[rank1]: E: x\n[rank1]: more\nother\n") ==
-        Lines{"[rank1]: " + kHead, "[rank1]:   f()", "[rank1]: E: x", "[rank1]: more"});
+  TracebackWatch watch;
+  watch.feed(kStart, "[rank1]: " + kHead + "\n[rank1]:   f()\n[rank1]: E: x\n[rank1]: y\nother\n");
+  CHECK(watch.last()->lines == Lines{"[rank1]: " + kHead, "[rank1]:   f()", "[rank1]: E: x"});
+  CHECK(watch.last()->behind == Lines{"[rank1]: y"});
   // A progress bar is none.
   CHECK(last_in("\r10%\r20%" + kHead + "\n  f()\nE: x\n") == Lines{"20%" + kHead, "  f()", "E: x"});
   CHECK(last_in("10%\r20%\r" + kHead + "\n  f()\nE: x\n") == Lines{kHead, "  f()", "E: x"});
