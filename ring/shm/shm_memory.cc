@@ -57,7 +57,8 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   // Memory counts as a file there, and who passes that limit is killed.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
-    return errno_error("shared memory: the limit of file sizes (ulimit -f)", EFBIG);
+    return errno_error(
+        "shared memory: allocate " + std::to_string(bytes >> 10) + " KiB (ulimit -f)", EFBIG);
   }
   if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);
