@@ -18,15 +18,6 @@ using namespace dlaunch;
 namespace {
 
 struct WriterWorld {
-  template <class Condition>
-  void turn_until(Condition condition) {
-    const auto end = steady_now() + std::chrono::seconds(10);
-    while (!condition()) {
-      REQUIRE(steady_now() < end);
-      loop.restart();
-      loop.run_one_for(std::chrono::milliseconds(10));
-    }
-  }
   asio::io_context loop;
   int drained = 0;
   std::vector<std::string> failed;
@@ -54,7 +45,7 @@ TEST_CASE("a file that stands still holds up nobody, and gets everything in the 
   ::fcntl(pipe.reading.get(), F_SETFL, O_NONBLOCK);
   std::size_t got = 0;
   std::array<char, 65536> buffer;
-  world.turn_until([&] {
+  turn_until(world.loop, [&] {
     const ssize_t n = ::read(pipe.reading.get(), buffer.data(), buffer.size());
     if (n > 0) got += static_cast<std::size_t>(n);
     return world.writer->empty();
@@ -63,7 +54,7 @@ TEST_CASE("a file that stands still holds up nobody, and gets everything in the 
     got += static_cast<std::size_t>(n);
   }
   CHECK(got == static_cast<std::size_t>(pieces) << 20);
-  world.turn_until([&] { return world.drained > 0; });
+  turn_until(world.loop, [&] { return world.drained > 0; });
 }
 
 TEST_CASE("who leaves does not wait for a file that stands still") {
@@ -83,9 +74,9 @@ TEST_CASE("a full disk is told of once, another failure ends the file") {
   const auto full = file_of(UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)));
   for (int i = 0; i < 3; ++i) {
     world.writer->write(full, "x\n");
-    world.turn_until([&] { return world.writer->empty(); });
+    turn_until(world.loop, [&] { return world.writer->empty(); });
   }
-  world.turn_until([&] { return world.drained == 3; });
+  turn_until(world.loop, [&] { return world.drained == 3; });
   CHECK(world.failed ==
         std::vector<std::string>{"write f: No space left on device; what does not fit is lost"});
   CHECK_FALSE(full->gone);
@@ -93,8 +84,8 @@ TEST_CASE("a full disk is told of once, another failure ends the file") {
   const auto closed = file_of(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
   for (int i = 0; i < 2; ++i) {
     world.writer->write(closed, "x\n");
-    world.turn_until([&] { return closed->gone.load(); });
+    turn_until(world.loop, [&] { return closed->gone.load(); });
   }
-  world.turn_until([&] { return world.failed.size() == 2; });
+  turn_until(world.loop, [&] { return world.failed.size() == 2; });
   CHECK(world.failed.back() == "write f: Bad file descriptor; the job goes on without it");
 }

@@ -39,6 +39,16 @@ inline std::string available(const UniqueFd& fd) {
   return text;
 }
 
+template <class Condition>
+void turn_until(asio::io_context& loop, Condition condition) {
+  const auto end = steady_now() + std::chrono::seconds(10);
+  while (!condition()) {
+    REQUIRE(steady_now() < end);
+    loop.restart();
+    loop.run_one_for(std::chrono::milliseconds(10));
+  }
+}
+
 // `own` are the hub's descriptors 0, 1 and 2.
 struct Hub {
   explicit Hub(int nproc = 2) { plan.nproc = nproc; }
@@ -61,12 +71,7 @@ struct Hub {
   }
   template <class Condition>
   void turn_until(Condition condition) {
-    const auto end = steady_now() + std::chrono::seconds(10);
-    while (!condition()) {
-      REQUIRE(steady_now() < end);
-      loop.restart();
-      loop.run_one_for(std::chrono::milliseconds(100));
-    }
+    dlaunch::turn_until(loop, condition);
   }
   std::string shown() { return available(out.reading); }
 
