@@ -19,16 +19,21 @@ constexpr std::size_t kMaxLine = 16384;
 
 // For any shell, and without a quote or a newline of its own. One program and no pipe looks at the
 // file that is there: a place behind its end, in it and itself once more, shows both its size and
-// what is there. Our binary takes the folder away that it was pushed to; the trap does where it
-// does not come to run.
+// what is there. It is pushed to the first folder that programs may run from: where one is mounted
+// noexec, its files are executable for nobody. Our binary takes the folder away that it was pushed
+// to; the trap does where it does not come to run.
 constexpr const char* kScript =
     "p=$1 n=$2 o=$3 j=$4 k=$5 i=$6; "
     "set -- $(od -An -v -tx1 -j \"$j\" -N \"$k\" \"$p\" \"$p\" 2>/dev/null); "
     "if [ \"$*\" = \"$i\" ] && [ -x \"$p\" ]; then exec \"$p\" --ssh-node; fi; "
     "head -c \"$o\" >/dev/null; "
     "echo dlaunch-ssh push; "
-    "d=$(mktemp -d \"${TMPDIR:-/tmp}/dlaunch-push-XXXXXX\") || exit 73; "
-    "trap \"rm -rf \\\"$d\\\"\" EXIT; "
+    "trap \"rm -rf \\\"\\$d\\\"\" EXIT; "
+    "for t in \"${TMPDIR:-/tmp}\" /var/tmp /dev/shm \"$HOME\"; do "
+    "d=$(mktemp -d \"$t/dlaunch-push-XXXXXX\" 2>/dev/null) || continue; "
+    ": >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" && [ -x \"$d/dlaunch\" ] && break; "
+    "rm -rf \"$d\"; d=; done; "
+    "[ -n \"$d\" ] || { echo no folder to run dlaunch from: set TMPDIR >&2; exit 73; }; "
     "head -c \"$n\" >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" || exit 73; "
     "exec \"$d/dlaunch\" --ssh-node \"$d\"";
 

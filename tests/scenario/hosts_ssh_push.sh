@@ -13,7 +13,15 @@ expect_out '^\[2\] I am 2 on host2'; expect_out '^\[5\] I am 5 on host3'
 [ "$(grep -c 'pushing dlaunch to host[23]$' err)" = 2 ] && [ "$(grep -c pushing err)" = 2 ] || fail "pushed elsewhere"
 grep -h push tmp.* && fail "the binary is still there"
 all_clean 1 2 3 4
-on 2 umount "$BUILD/cli"; on 3 umount "$BUILD/cli/dlaunch"
+on 3 umount "$BUILD/cli/dlaunch"
+
+# Nothing runs from its folder for temporary files: from another one, then.
+on 2 mount -t tmpfs -o noexec none "$(host_dir 2)/tmp"
+launch 1 -v --hosts 'host[1-2]' bash -c 'echo I am $RANK on $(hostname)'; expect_code 0
+expect_out '^\[1\] I am 1 on host2'; expect_err 'pushing dlaunch to host2$'
+on 2 bash -c 'ls -d /var/tmp/dlaunch-push* /dev/shm/dlaunch-push*' 2>/dev/null && fail "the binary is still there"
+all_clean 1 2
+on 2 umount "$(host_dir 2)/tmp"; on 2 umount "$BUILD/cli"
 
 # A host need not have the C++ library nor fmt, where the launcher carries them.
 if ! readelf -d "$BUILD/cli/dlaunch" | grep -q 'libstdc++'; then
