@@ -53,10 +53,10 @@ expect_code 143; [ "$(wc -l < rounds)" = 1 ] || fail "restarted after SIGTERM"
 # A round whose folder cannot be made lacks evidence, no worker.
 mkdir own
 TMPDIR=$PWD/own dlaunch --nproc 3 --spares 1 --max-restarts 3 "$BUILD/tests/support/elastic_worker" \
-  --steps 40 --step-ms 50 --die-at 20:1 >out 2>err </dev/null & keeper=$!
+  --steps 60 --step-ms 50 --die-at 40:1 >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
 wait_until 10 bash -c 'cd own/dlaunch-job-*/1 2>/dev/null' || fail "did not start"
 touch "$(echo own/dlaunch-job-*)/2"
 wait "$keeper"; code=$?
 expect_code 0; expect_err 'File exists; what this round.s failures leave there is lost'
-[ "$(grep -c 'of 3: step 40' out)" = 3 ] || fail "not all three came to the end: $(cat out)"
+[ "$(grep -c 'of 3: step 60' out)" = 3 ] || fail "not all three came to the end: $(cat out)"
