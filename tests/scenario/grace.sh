@@ -29,6 +29,8 @@ import os, signal, sys, time
 from multiprocessing import shared_memory
 print(shared_memory.SharedMemory(create=True, size=4096).name, file=open("names", "a"), flush=True)
 if sys.argv[1] == "killed" and os.environ["RANK"] == "0":
+    while len(open("names").readlines()) % 2:  # the other one has somebody who cleans up, too
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 os._exit(0)
 P
