@@ -55,7 +55,6 @@ struct FileWriter::Desk : std::enable_shared_from_this<Desk> {
   std::deque<Piece> pieces;
   std::size_t waiting = 0;  // bytes, with what is being written
   bool was_full = false;
-  bool closed = false;
   asio::io_context* loop;  // null: the writer is gone
   const Handlers handlers;
 };
@@ -65,7 +64,6 @@ FileWriter::FileWriter(asio::io_context& loop, Handlers handlers)
 
 FileWriter::~FileWriter() {
   const std::lock_guard lock(desk_->mutex);
-  desk_->closed = true;
   desk_->loop = nullptr;
   desk_->wake.notify_one();
 }
@@ -106,7 +104,7 @@ bool FileWriter::empty() const {
 void FileWriter::Desk::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    wake.wait(lock, [this] { return !pieces.empty() || closed; });
+    wake.wait(lock, [this] { return !pieces.empty() || loop == nullptr; });
     if (pieces.empty()) return;
     const Piece piece = std::move(pieces.front());
     pieces.pop_front();
