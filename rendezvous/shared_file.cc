@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/write_all.h"
+
 namespace dlaunch {
 namespace {
 
@@ -16,11 +18,7 @@ constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 Result<UniqueFd> write_anew(const std::string& path, std::string_view bytes) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return errno_error("create " + path, errno);
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno != EINTR) return errno_error("write " + path, errno);
-    if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
+  if (const int err = write_all(fd.get(), bytes).os_errno) return errno_error("write " + path, err);
   return fd;
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/codec.h"
 #include "base/unique_fd.h"
+#include "base/write_all.h"
 #include "elastic/state/plan.h"
 #include "elastic/state/pull.h"
 
@@ -88,13 +89,9 @@ bool decode_header(std::string_view bytes, Snapshot& s) {
   return in.done() && s.world >= 0 && s.object >= 0 && s.object <= s.world;
 }
 
-Result<void> write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const auto n = ::write(fd, bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_error("write " + path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
+Result<void> append(int fd, std::span<const std::byte> bytes, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const int err = write_all(fd, text).os_errno) return errno_error("write " + path, err);
   return {};
 }
 
@@ -147,8 +144,8 @@ Result<void> write_file(const std::string& path, std::string_view start,
                         std::span<const std::byte> content) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) return errno_error("create " + path, errno);
-  if (auto r = write_all(fd.get(), bytes_of(start), path); !r) return r;
-  if (auto r = write_all(fd.get(), content, path); !r) return r;
+  if (auto r = append(fd.get(), bytes_of(start), path); !r) return r;
+  if (auto r = append(fd.get(), content, path); !r) return r;
   if (::fsync(fd.get()) != 0) return errno_error("write " + path + " to the disk", errno);
   return {};
 }

@@ -1,7 +1,5 @@
 #include "launcher/output/file_writer.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -14,24 +12,13 @@
 #include <fmt/format.h>
 
 #include "base/quiet_thread.h"
+#include "base/write_all.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t kFullBytes = 8 << 20;
 constexpr std::size_t kPieceBytes = 1 << 20;  // of one file, that go together
-
-// How much was taken, and why not all: 0 or an errno.
-std::pair<std::size_t, int> write_all(int fd, std::string_view bytes) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return {done, n < 0 ? errno : EIO};
-    done += static_cast<std::size_t>(n);
-  }
-  return {done, 0};
-}
 
 }  // namespace
 
@@ -142,7 +129,7 @@ bool FileWriter::Desk::told_of_loss(File& file) const {
   if (file.lost == 0) return true;
   const auto note =
       fmt::format("\ndlaunch: {} bytes were lost here: no space was left\n", file.lost);
-  if (write_all(file.fd.get(), note).second != 0) return false;
+  if (write_all(file.fd.get(), note).os_errno != 0) return false;
   file.lost = 0;
   return true;
 }

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "base/write_all.h"
 #include "launcher/process/native_stacks.h"
 #include "launcher/process/spawn.h"
 
@@ -37,12 +38,7 @@ constexpr char kComplete = '\0';  // the last byte the child writes
 
 void emit(std::string_view line) {
   const std::string whole = std::string(line) + "\n";
-  std::string_view rest = whole;
-  while (!rest.empty()) {
-    const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
-    if (n < 0 && errno != EINTR) ::_exit(1);
-    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
-  }
+  if (write_all(STDOUT_FILENO, whole).os_errno != 0) ::_exit(1);
 }
 
 // A line "KEY:\tVALUE" of /proc/PID/status.
