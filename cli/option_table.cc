@@ -97,11 +97,15 @@ constexpr OptionRow kTable[] = {
     {"join-timeout", "", "", "TIME", "10m", Group::failure,
      "a new worker of an elastic program that others wait for is replaced after that time",
      &Options::join_timeout},
-    {"hang-timeout", "", "", "TIME", "", Group::failure,
+    {"hang-timeout", "", "stall-check-shutdown-time-seconds", "TIME", "", Group::failure,
      "a worker for which the others wait in a collective of libdlring for that long, or that "
      "stands "
      "stopped for that long, has failed",
      &Options::hang_timeout},
+    {"hang-warning", "", "stall-check-warning-time-seconds", "TIME", "1m", Group::failure,
+     "a worker for which the others wait in a collective of libdlring for that long is told of; 0 "
+     "means never. What has ended well is no longer told of until it takes twice as long",
+     &Options::hang_warning},
     {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
      "what is done about a worker that is lastingly slower than the others, by the times at which "
      "it enters libdlring's collectives: named, started again, or replaced by a spare; a slow "

@@ -88,6 +88,7 @@ struct Options {
   Text max_nproc;
   Text join_timeout;
   Text hang_timeout;
+  Text hang_warning;
   Text chaos;
   Text straggler;
   Text straggler_ratio;

@@ -111,9 +111,11 @@ Result<void> plan_elastic(PlanDraft& draft) {
   for (const auto part : {plan_sizes, plan_restarts, plan_stragglers}) {
     if (auto done = part(draft); !done) return done;
   }
-  Duration hang{};
-  if (auto set = set_duration(options.hang_timeout, hang); !set) return set;
-  if (hang > Duration::zero()) plan.hang_timeout = hang;
+  for (const auto& [option, limit] : {std::pair(&options.hang_timeout, &plan.hang_timeout),
+                                      std::pair(&options.hang_warning, &plan.hang_warning)}) {
+    if (auto set = set_duration(*option, *limit); !set) return set;
+    if (*limit == Duration::zero()) *limit = Duration::max();
+  }
   if (options.chaos) {
     auto chaos = parse_chaos(*options.chaos, options.chaos.source);
     if (!chaos) return chaos.error();

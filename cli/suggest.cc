@@ -25,6 +25,7 @@ constexpr Foreign kForeign[] = {
     {"display-map display", "use --report-bindings or --dry-run"},
     {"N", "use --nproc for workers per machine or --nnodes for machines"},
     {"c", "use -n for workers or --omp-threads for threads of each"},
+    {"no-stall-check", "use --hang-warning 0"},
     {"rdzv-conf", "there is nothing to set; leave it out"},
     {"local-addr", "use --interface"},
     {"role log-line-prefix-template start-method", "this version has no such thing; leave it out"},

@@ -15,6 +15,9 @@ constexpr Duration kJump = std::chrono::seconds(10);
 
 const char* they_are(const RankSet& ranks) { return ranks.size() == 1 ? "it is" : "they are"; }
 
+// Nobody waits where all are idle.
+bool is_wait(const Hang& hang) { return hang.key.kind != Hang::Key::idle; }
+
 }  // namespace
 
 std::vector<HangJudge::Action> HangJudge::step(TimePoint now, const Event& event) {
@@ -136,9 +139,16 @@ bool HangJudge::is_held(TimePoint now) const {
          ranks_in(ranks_, ProcessState::stopped).size() == ranks_.size();
 }
 
-std::vector<Hang> HangJudge::find(TimePoint now) const {
+std::vector<Hang> HangJudge::waits(TimePoint now, Duration at_least) const {
   std::vector<Hang> hangs;
-  if (config_.hang_timeout != Duration::max()) hangs = find_hangs(now, ranks_);
+  if (!is_held(now)) hangs = find_hangs(now, ranks_);
+  std::erase_if(hangs, [&](const Hang& hang) { return !is_wait(hang) || hang.waited < at_least; });
+  return hangs;
+}
+
+std::vector<Hang> HangJudge::find(TimePoint now) const {
+  const bool all = config_.hang_timeout != Duration::max();
+  std::vector<Hang> hangs = all ? find_hangs(now, ranks_) : waits(now, Duration::zero());
   if (config_.stop_limit == Duration::max()) return hangs;
   for (const int rank : ranks_in(ranks_, ProcessState::stopped)) {
     Hang hang;
@@ -167,10 +177,30 @@ void HangJudge::close_cases(const std::vector<Hang>& hangs) {
     const bool goes_on = !found(
         [&](const Hang& hang) { return hang.key.group == key.group && hang.key.seq == key.seq; });
     if (goes_on && it->second.warned && !it->second.replaced) {
+      warn_after_ = std::max(warn_after_, 2 * it->second.waited);
       actions_.push_back(Warn{*key.culprits.begin(), it->second.about + ": this is over"});
     }
     it = cases_.erase(it);
   }
+}
+
+Duration HangJudge::warn_after(const Hang& hang) const {
+  const Duration limit = config_.hang_timeout;
+  const Duration half = limit == Duration::max() ? limit : limit / 2;
+  return is_wait(hang) ? std::min(warn_after_, half) : half;
+}
+
+std::string HangJudge::warning(const Hang& hang) const {
+  const RankSet& culprits = hang.key.culprits;
+  const std::string next =
+      config_.hang_timeout != Duration::max()
+          ? fmt::format("{} replaced after {}", they_are(culprits),
+                        format_duration(config_.hang_timeout))
+          : fmt::format(
+                "'dlaunchctl stacks {}' shows what goes on there, --hang-timeout would "
+                "replace {}",
+                *culprits.begin(), culprits.size() == 1 ? "it" : "them");
+  return fmt::format("{}, for {} now; {}", hang.sentence, format_duration(hang.waited), next);
 }
 
 void HangJudge::pursue(TimePoint now, const Hang& hang) {
@@ -179,25 +209,20 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
   const RankSet& culprits = hang.key.culprits;
   const TimePoint since = now - hang.waited;
   const Duration dump_time = std::min(config_.dump_time, limit / 4);
-  const TimePoint warn_at = since + limit / 2, dump_at = deadline_after(since, limit - dump_time);
-  if (now < (stop ? dump_at : warn_at)) {  // it moved, and stands again
+  const TimePoint dump_at = deadline_after(since, limit - dump_time);
+  const TimePoint first = stop ? dump_at : deadline_after(since, warn_after(hang));
+  if (now < first) {  // it moved, and stands again
     cases_.erase(hang.key);
-    deadline_ = std::min(deadline_.value_or(kNever), stop ? dump_at : warn_at);
-    return;
+    return wake_at(first);
   }
   Case& the_case = cases_[hang.key];
   if (the_case.replaced) return;
   the_case.about = hang.sentence;
+  the_case.waited = hang.waited;
   if (!stop && !std::exchange(the_case.warned, true)) {
-    actions_.push_back(Warn{
-        *culprits.begin(),
-        fmt::format("{}, for {} now; {} replaced after {}", hang.sentence,
-                    format_duration(hang.waited), they_are(culprits), format_duration(limit))});
+    actions_.push_back(Warn{*culprits.begin(), warning(hang)});
   }
-  if (now < dump_at) {
-    deadline_ = std::min(deadline_.value_or(kNever), dump_at);
-    return;
-  }
+  if (now < dump_at) return wake_at(dump_at);
   if (!the_case.dumped) {
     the_case.dumped = now;
     RankSet ranks = culprits;
@@ -205,13 +230,14 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
     actions_.push_back(Dump{std::move(ranks)});
   }
   const TimePoint replace_at = deadline_after(*the_case.dumped, dump_time);
-  if (now < replace_at) {
-    deadline_ = std::min(deadline_.value_or(kNever), replace_at);
-    return;
-  }
+  if (now < replace_at) return wake_at(replace_at);
   the_case.replaced = true;
   actions_.push_back(
       Replace{culprits, fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited))});
+}
+
+void HangJudge::wake_at(TimePoint time) {
+  if (time != kNever) deadline_ = std::min(deadline_.value_or(kNever), time);
 }
 
 }  // namespace dlaunch

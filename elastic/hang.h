@@ -9,6 +9,10 @@
 // that waits, and then a Replace. Motion at any time ends it; movement of data within a collective
 // is motion (a smaller age).
 //
+// Where somebody waits for somebody a Warn may come earlier, after warn_after, and without a
+// hang_timeout it is all that comes. What was warned of and ended well is as this program is:
+// from then on only what takes twice as long is worth a warning.
+//
 // A stopped rank (SIGSTOP) is warned of at once and replaced after stop_limit, and is not taken to
 // hang. Time stands still, and nothing is replaced, while any rank is traced (someone is debugging,
 // and a restart may take more ranks along), while all are stopped (someone suspended the job), and
@@ -45,7 +49,8 @@ struct ProgressSample {
 };
 
 struct HangConfig {
-  Duration hang_timeout = Duration::max();         // max: hangs are not looked for
+  Duration hang_timeout = Duration::max();         // max: nothing that hangs is replaced
+  Duration warn_after = Duration::max();           // max: only for what will be replaced
   Duration stop_limit = std::chrono::seconds(30);  // max: may stand for ever
   Duration dump_time = std::chrono::seconds(2);    // for stacks to be written
   Duration silence = std::chrono::seconds(2);
@@ -76,14 +81,18 @@ class HangJudge {
   };
   using Action = std::variant<Warn, Dump, Replace>;
 
-  explicit HangJudge(HangConfig config) : config_(config) {}
+  explicit HangJudge(HangConfig config) : config_(config), warn_after_(config.warn_after) {}
 
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
+  // Who waits for whom, for so long already, by what was sampled until now.
+  std::vector<Hang> waits(TimePoint now, Duration at_least) const;
+
  private:
   struct Case {
     bool warned = false;
+    Duration waited{};
     std::optional<TimePoint> dumped;
     bool replaced = false;
     std::string about;
@@ -101,10 +110,14 @@ class HangJudge {
   void judge(TimePoint now);
   bool is_held(TimePoint now) const;
   std::vector<Hang> find(TimePoint now) const;
+  Duration warn_after(const Hang& hang) const;
+  std::string warning(const Hang& hang) const;
   void close_cases(const std::vector<Hang>& hangs);
   void pursue(TimePoint now, const Hang& hang);
+  void wake_at(TimePoint time);
 
   const HangConfig config_;
+  Duration warn_after_;
   Progress ranks_;
   std::map<Hang::Key, Case> cases_;
   std::optional<TimePoint> deadline_;

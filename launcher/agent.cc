@@ -74,7 +74,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   bool writes_down() const override { return office_ != nullptr; }
   void write_down(const JobRecord& record, std::function<void()> then) override;
   void perform(const JobCore::StartWorkers& start) override;
-  void perform(const JobCore::StopWorkers& stop) override { crew_.stop(stop); }
+  void perform(const JobCore::StopWorkers& stop) override;
   void perform(const JobCore::HandOn& pass) override { crew_.hand_on(pass); }
   void perform(const JobCore::Fence& fence) override;
   void perform(const JobCore::Announce& announce) override;
@@ -369,6 +369,11 @@ void Agent::perform(const JobCore::StartWorkers& start) {
   }
   crew_.start(start, job());
   if (start.all) node_->drop_old_round_dirs();
+}
+
+void Agent::perform(const JobCore::StopWorkers& stop) {
+  if (job().state() == JobState::ending) story_.end_begins(care_->waits());
+  crew_.stop(stop);
 }
 
 void Agent::perform(const JobCore::Fence& fence) {

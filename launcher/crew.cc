@@ -178,8 +178,12 @@ void Crew::welcome(int node) {
                           .slots = slots_of(node),
                           .run = plan_.nodes.outlives_leader() ? run_ : "",
                           .led_by = plan_.host,
-                          .still_after = ProgressWatch::still_after(plan_.hang_timeout)});
+                          .still_after = still_after()});
   links_.watch_clock(node_at(node).link);
+}
+
+Duration Crew::still_after() const {
+  return ProgressWatch::still_after(plan_.hang_timeout, plan_.hang_warning);
 }
 
 // -- Slots
@@ -346,7 +350,7 @@ void Crew::own_start_failed(Slot slot, const SpawnError& error) {
 void Crew::set_own(Node& node, NodeCare& care) {
   own_ = &node;
   own_care_ = &care;
-  care.begin(plan_.hang_timeout ? std::optional(Duration::zero()) : std::nullopt);
+  care.begin(still_after());
 }
 
 bool Crew::is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }

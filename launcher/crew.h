@@ -110,6 +110,7 @@ class Crew {
 
   // To the care of a node.
   void order(int node, const NodeMessage& message);
+  Duration still_after() const;  // as NodeCare::begin()
   std::string host_of(Slot slot) const;
   const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
   // The job's slot that a slot of a node is; -1: there is none.

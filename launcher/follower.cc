@@ -303,8 +303,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
     });
   }
   joined_ = true;
-  const Duration still = welcome.still_after;
-  care_->begin(still > Duration::zero() ? std::optional(still) : std::nullopt);
+  care_->begin(welcome.still_after);
   show_the_way(welcome.led_by);
   run_ = welcome.run;
   number_ = welcome.number;

@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/units.h"
 
 namespace dlaunch {
 namespace {
 
 ProgressWatch::Options watch_options(const Plan& plan) {
-  ProgressWatch::Options options{.hang_timeout = plan.hang_timeout, .stragglers = {}};
+  ProgressWatch::Options options{
+      .hang_timeout = plan.hang_timeout, .hang_warning = plan.hang_warning, .stragglers = {}};
   options.stragglers.mode = plan.straggler;
   options.stragglers.detection.ratio = plan.straggler_ratio;
   options.stragglers.detection.window_time = plan.straggler_window;
@@ -105,7 +107,10 @@ std::set<int> JobCare::nodes() {
 std::string JobCare::with_hosts(const std::string& sentence, const RankSet& ranks) const {
   if (!plan_.nodes.several()) return sentence;
   std::map<std::string, RankSet> hosts;
-  for (const Slot slot : slots_of(ranks)) hosts[crew_.host_of(slot)].insert(job_.rank_of(slot));
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    const int rank = job_.rank_of(slot);
+    if (ranks.contains(rank)) hosts[crew_.host_of(slot)].insert(rank);
+  }
   std::string text = sentence;
   for (const auto& [host, there] : hosts) {
     text += fmt::format("; {} {} on host {}", in_words(there), is(there), host);
@@ -133,6 +138,15 @@ void JobCare::survey(bool gpus, std::function<void(const std::map<Slot, NodeWork
 void JobCare::dump(Slot slot, Errands::Stacks done) {
   const auto& home = crew_.home_of(slot);
   errands_.dump(home.node, home.slot, std::move(done));
+}
+
+std::vector<std::string> JobCare::waits() const {
+  std::vector<std::string> told;
+  for (const Hang& hang : watch_.waits()) {
+    const auto sentence = fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited));
+    told.push_back(with_hosts(sentence, hang.key.culprits));
+  }
+  return told;
 }
 
 // -- What is done about it

@@ -38,6 +38,8 @@ class JobCare final : private ProgressWatch::Hands {
   void take(int node, const NodeMessage& message);
   void stop();
 
+  // Who waits for whom, a sentence each.
+  std::vector<std::string> waits() const;
   // Those that run and whose hosts answer within a second.
   // gpus: and what GPUs they use.
   void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);

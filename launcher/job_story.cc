@@ -73,6 +73,10 @@ void JobStory::ended(const WorkerEnd& end) {
   ends.insert(at, end);
 }
 
+void JobStory::end_begins(std::vector<std::string> waits) {
+  if (!facts_.waits) facts_.waits = std::move(waits);
+}
+
 void JobStory::start_failed(int rank, const SpawnError& error) {
   if (error.stage == Stage::stdio) setup_failed();
   if (facts_.failed_stage != Stage::none) return;

@@ -25,6 +25,8 @@ class JobStory {
   // A host and the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
   void ended(const WorkerEnd& end);
+  // The job's end begins; waits: who waits for whom. Said again, nothing changes.
+  void end_begins(std::vector<std::string> waits);
 
   // One line each, for a job that goes on: of the failures in this round, or of one of them.
   void tell_restart(const JobCore& job) const;

@@ -14,7 +14,12 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kInterval = std::chrono::milliseconds(200);
+// How often it is looked whether somebody stands still for that long.
+Duration interval_for(Duration still_after) {
+  if (still_after == Duration::max()) return still_after;
+  return std::clamp<Duration>(still_after / 8, std::chrono::milliseconds(200),
+                              std::chrono::seconds(1));
+}
 
 // Of what is carried to the leader.
 constexpr std::size_t kMaxLines = 500, kMaxLine = 400;
@@ -42,16 +47,16 @@ NodeCare::NodeCare(asio::io_context& loop, Processes& processes, std::set<pid_t>
       timer_(loop),
       go_on_timer_(loop) {}
 
-void NodeCare::begin(std::optional<Duration> still_after) {
+void NodeCare::begin(Duration still_after) {
   news_.emplace(still_after);
-  watches_ = still_after.has_value();
+  interval_ = interval_for(still_after);
   arm();
 }
 
 void NodeCare::arm() {
   timer_.cancel();
-  if (!watches_) return;
-  timer_.expires_after(kInterval);
+  if (!watches()) return;
+  timer_.expires_after(interval_);
   timer_.async_wait([this](asio::error_code ec) {
     if (ec) return;
     look();
@@ -61,7 +66,7 @@ void NodeCare::arm() {
 
 void NodeCare::stop() {
   news_.reset();
-  watches_ = false;
+  interval_ = Duration::max();
   timer_.cancel();
   go_on(kNever);
 }
@@ -86,7 +91,7 @@ void NodeCare::look() {
                        .state = *state,
                        .left = processes_.waits(slot),
                        .positions = {}});
-    if (watches_) workers.back().positions = read_positions(flight_record_of(place));
+    if (watches()) workers.back().positions = read_positions(flight_record_of(place));
   }
   const NodeSeen seen = news_->look(steady_now(), workers);
   if (!seen.ranks.empty()) tell_(seen);

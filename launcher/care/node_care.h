@@ -28,9 +28,9 @@ class NodeCare {
   NodeCare(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
            std::function<void(const NodeMessage&)> tell);
 
-  // Whoever leads from now on knows nothing yet. still_after: as RankNews; nullopt: only who was
+  // Whoever leads from now on knows nothing yet. still_after: as RankNews; max: only who was
   // stopped is told of.
-  void begin(std::optional<Duration> still_after);
+  void begin(Duration still_after);
   // A question or an order; false: it is neither.
   bool take(const NodeMessage& message);
   // A child was stopped or continued, or a round began.
@@ -39,6 +39,7 @@ class NodeCare {
 
  private:
   void arm();
+  bool watches() const { return interval_ != Duration::max(); }
   void on(const NodeLook& look);
   void on(const NodeCut& cut);
   void on(const NodeDump& dump);
@@ -56,7 +57,7 @@ class NodeCare {
   std::optional<RankNews> news_;
   NodeSteps steps_;
   GpuWatch gpus_;
-  bool watches_ = false;
+  Duration interval_ = Duration::max();  // max: only `look` looks
   asio::steady_timer timer_;
   struct Stopped {
     pid_t pid;

@@ -7,17 +7,19 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kHangInterval = std::chrono::milliseconds(200);
+constexpr Duration kWorthTelling = std::chrono::seconds(10);  // at the end of the job
 
 Duration interval_of(const ProgressWatch::Options& options) {
   const Duration tenth = options.stragglers.detection.window_time / 10;
   const Duration slow =
       std::clamp<Duration>(tenth, std::chrono::milliseconds(100), std::chrono::seconds(1));
-  return options.hang_timeout ? std::min(slow, kHangInterval) : slow;
+  return options.hang_timeout != Duration::max() ? std::min(slow, kHangInterval) : slow;
 }
 
-HangConfig config_of(std::optional<Duration> hang_timeout) {
-  const Duration limit = hang_timeout.value_or(Duration::max());
-  return {.hang_timeout = limit, .stop_limit = limit};
+HangConfig config_of(const ProgressWatch::Options& options) {
+  return {.hang_timeout = options.hang_timeout,
+          .warn_after = options.hang_warning,
+          .stop_limit = options.hang_timeout};
 }
 
 bool is_held(const NodeRank& rank) {
@@ -32,20 +34,23 @@ RankSet ranks_of(const Slowness& slow) {
 
 ProgressWatch::ProgressWatch(asio::io_context& loop, const Options& options, Hands& hands)
     : hands_(hands),
-      looks_for_hangs_(options.hang_timeout.has_value()),
+      looks_for_hangs_(std::min(options.hang_timeout, options.hang_warning) != Duration::max()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
       interval_(interval_of(options)),
-      hangs_(config_of(options.hang_timeout)),
+      hangs_(config_of(options)),
       stragglers_(options.stragglers),
       timer_(loop) {
   arm();
 }
 
-// Warnings come after half of the time.
-Duration ProgressWatch::still_after(std::optional<Duration> hang_timeout) {
-  return hang_timeout ? std::max<Duration>(*hang_timeout / 8, std::chrono::milliseconds(1))
-                      : Duration::zero();
+// Warnings come after half of the time-out.
+Duration ProgressWatch::still_after(Duration hang_timeout, Duration hang_warning) {
+  const Duration matters = std::min(hang_timeout, hang_warning);
+  if (matters == Duration::max()) return matters;
+  return std::max<Duration>(matters / 8, std::chrono::milliseconds(1));
 }
+
+std::vector<Hang> ProgressWatch::waits() const { return hangs_.waits(steady_now(), kWorthTelling); }
 
 void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,
                               std::optional<Duration> recovered) {

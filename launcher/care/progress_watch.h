@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
@@ -38,14 +39,15 @@ class ProgressWatch {
     virtual void ask(int node, const NodeMessage& question) = 0;
   };
   struct Options {
-    std::optional<Duration> hang_timeout;  // none: hangs are not looked for
+    Duration hang_timeout = Duration::max();  // max: nothing that hangs is replaced
+    Duration hang_warning = Duration::max();  // max: only what will be replaced is warned of
     StragglerJudgeConfig stragglers;
   };
   // hands must outlive it.
   ProgressWatch(asio::io_context& loop, const Options& options, Hands& hands);
 
-  // For how long a worker stands still until its host is to tell of it; 0: it never is.
-  static Duration still_after(std::optional<Duration> hang_timeout);
+  // For how long a worker stands still until its host is to tell of it; max: it never is.
+  static Duration still_after(Duration hang_timeout, Duration hang_warning);
 
   // recovered: how long the job was without one.
   void new_round(int round, const StragglerJudge::NewRound& sizes,
@@ -57,6 +59,8 @@ class ProgressWatch {
   void take(int node, const NodeTimes& times);
   // Of the worker of that rank, as its host told last; 0: not known.
   int pid_of(int rank) const;
+  // Who waits for whom, and has done for long enough to be told of where the job ends.
+  std::vector<Hang> waits() const;
   // Nobody is watched any more.
   void stop();
 
@@ -67,7 +71,7 @@ class ProgressWatch {
     NodeRank rank;
   };
   void arm();
-  void look();  // at who was stopped, and with a hang time-out who hangs
+  void look();  // at who was stopped, and who hangs
   void look_for_slow();
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
   void feed(const HangJudge::Event& event);

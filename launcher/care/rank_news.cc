@@ -47,8 +47,8 @@ NodeSeen RankNews::look(TimePoint now, const std::vector<Worker>& workers) {
 // Says also whether it is told where it stands.
 bool RankNews::is_news(TimePoint now, Known& known, bool is_new) const {
   const Worker& worker = known.last;
-  const bool stands = still_after_ && !worker.positions.empty() && !worker.left &&
-                      now - known.since >= *still_after_;
+  const bool stands =
+      !worker.positions.empty() && !worker.left && now - known.since >= still_after_;
   const bool moved = known.told_still && (!stands || known.since > *known.told);
   const bool stood_before = std::exchange(known.told_still, stands);
   if (is_new || moved || stands != stood_before) return true;
@@ -56,7 +56,7 @@ bool RankNews::is_news(TimePoint now, Known& known, bool is_new) const {
   if (is_held(worker.state) || is_held(known.told_state)) return true;
   const bool blocked = (worker.state == ProcessState::uninterruptible) !=
                        (known.told_state == ProcessState::uninterruptible);
-  return stands && blocked && now - *known.told >= *still_after_;
+  return stands && blocked && now - *known.told >= still_after_;
 }
 
 NodeRank RankNews::describe(TimePoint now, const Known& known) const {

@@ -26,8 +26,8 @@ class RankNews {
     bool left = false;
     std::vector<FlightPosition> positions;
   };
-  // nullopt: where workers stand is not told.
-  explicit RankNews(std::optional<Duration> still_after) : still_after_(still_after) {}
+  // max: where workers stand is not told.
+  explicit RankNews(Duration still_after) : still_after_(still_after) {}
 
   // All workers of the host. The news may be none.
   NodeSeen look(TimePoint now, const std::vector<Worker>& workers);
@@ -43,7 +43,7 @@ class RankNews {
   bool is_news(TimePoint now, Known& known, bool is_new) const;
   NodeRank describe(TimePoint now, const Known& known) const;
 
-  const std::optional<Duration> still_after_;
+  const Duration still_after_;
   std::map<Slot, Known> known_;
 };
 

@@ -96,7 +96,7 @@ struct NodeWelcome {
   std::int32_t slots = 1;   // it has so many
   std::string run;          // "": without a journal, it ends with its leader
   std::string led_by;       // the leader's host
-  Duration still_after{};   // a worker that has not moved for so long is told of; 0: none is
+  Duration still_after{};   // a worker that has not moved for so long is told of; max: none is
 };
 struct NodeClear {};  // end all workers, and join anew
 struct NodeTest {};   // yourself, before you join: the job has begun

@@ -125,7 +125,8 @@ struct Plan {
   int max_nproc = 1;               // it may grow to as many
   int spares = 0;                  // processes that wait for a place
   RestartScope restart_scope = RestartScope::automatic;
-  std::optional<Duration> hang_timeout;  // none: hangs are not looked for
+  Duration hang_timeout = Duration::max();           // max: nothing that hangs is replaced
+  Duration hang_warning = std::chrono::seconds(60);  // max: only what will be replaced is told
   std::optional<ChaosConfig> chaos;
   StragglerMode straggler = StragglerMode::warn;
   double straggler_ratio = 1.1;  // of a slow worker's time to the others'

@@ -73,7 +73,8 @@ struct JobFacts {
   std::string given_up;        // why the members gave up their round, in their words
   TimePoint started{};
   TimePoint ended{};
-  int signal_received = 0;  // interrupted: which
+  int signal_received = 0;                        // interrupted: which
+  std::optional<std::vector<std::string>> waits;  // who waited for whom when its end began
   Duration grace{};
   // spawn_failed, setup_failed:
   int failed_rank = -1;

@@ -101,6 +101,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
               {"max_restarts", facts.max_restarts},
               {"ran_s", seconds(facts.ended - facts.started)}};
   if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
+  if (facts.waits && !facts.waits->empty()) out["waits"] = *facts.waits;
   if (!facts.failed_what.empty()) {
     out["start_failure"] = {{"rank", facts.failed_rank},
                             {"stage", name(facts.failed_stage)},

@@ -250,6 +250,12 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
   return "";
 }
 
+void add_waits(Lines& out, const JobFacts& facts) {
+  for (const auto& wait : facts.waits.value_or(Lines())) {
+    out.push_back(fmt::format("  as it stood: {}", wait));
+  }
+}
+
 // -- What became of the others because of it
 
 std::string on_other_host(const WorkerEnd& worker, const WorkerEnd* root) {
@@ -358,6 +364,7 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
   if (root != nullptr) add_evidence(out, *root, verdict.by_traceback);
+  if (facts.end == JobEnd::interrupted || facts.end == JobEnd::timed_out) add_waits(out, facts);
   add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);
   add_consequences(out, facts, verdict);

@@ -247,6 +247,61 @@ TEST_CASE("without a limit hangs are not looked for") {
   CHECK_FALSE(world.judge.deadline());
 }
 
+TEST_CASE("without a limit who is waited for is told of, and nothing else done") {
+  HangWorld world(HangConfig{.warn_after = 60s});
+  world.put_all(4, 16, false);
+  for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
+  world.run(300s);
+  CHECK(
+      world.take_log() ==
+      Log{"60.25 warn 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting, for "
+          "60 s now; 'dlaunchctl stacks 3' shows what goes on there, --hang-timeout would replace "
+          "it"});
+  CHECK_FALSE(world.judge.deadline());
+  CHECK(world.judge.waits(world.now, 299s).size() == 1);
+  CHECK(world.judge.waits(world.now, 301s).empty());
+  world.put_all(4, 17, false);
+  world.run(600s);  // nobody waits for anybody
+  CHECK(world.take_log() == Log{"300.25 warn 3: rank 3 has not entered all_reduce #17, where rank "
+                                "0-2 are waiting: this is over"});
+  CHECK(world.judge.waits(world.now, 0s).empty());
+}
+
+TEST_CASE("a wait that ended well is no news until one takes twice as long") {
+  HangWorld world(HangConfig{.warn_after = 60s});
+  const auto wait = [&](std::uint64_t seq, Duration time) {
+    for (const int rank : {0, 1, 2}) world.put(rank, seq, true);
+    world.run(time);
+    world.put_all(4, seq, false);
+    world.run(1s);
+    return world.take_log().size();
+  };
+  world.put_all(4, 16, false);
+  CHECK(wait(17, 59s) == 0);
+  CHECK(wait(18, 70s) == 2);
+  CHECK(wait(19, 130s) == 0);
+  CHECK(wait(20, 150s) == 2);
+  world.feed(HangJudge::NewRound{});
+  world.put_all(4, 0, false);
+  CHECK(wait(1, 250s) == 0);
+}
+
+TEST_CASE("a long limit does not put off the warning") {
+  HangWorld world(HangConfig{.hang_timeout = 600s, .warn_after = 60s});
+  world.put_all(2, 16, false);
+  world.put(0, 17, true);
+  world.run(100s);
+  const Log log = world.take_log();
+  REQUIRE(log.size() == 1);
+  CHECK(log[0].starts_with("60.25 warn 1: "));
+  CHECK(log[0].ends_with("it is replaced after 600 s"));
+  world.put_all(2, 17, false);
+  world.run(290s);
+  CHECK(world.take_log().size() == 1);  // that it is over
+  world.run(15s);
+  CHECK(world.take_log().size() == 1);  // that all are idle: half of the limit
+}
+
 TEST_CASE("a rank that is not heard of stops the time: its host is for others to judge") {
   HangWorld world = one_missing();
   world.put(4, 16, false);

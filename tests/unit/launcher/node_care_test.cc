@@ -23,7 +23,7 @@ struct SleepingNode {
                                           .never_ran = [](Slot, const SpawnError&) {}});
     REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);
     care.emplace(loop, *processes, helpers, [](const NodeMessage&) {});
-    care->begin(std::nullopt);
+    care->begin(Duration::max());
   }
   ~SleepingNode() {
     processes->signal(0, SIGKILL);

@@ -75,7 +75,7 @@ TEST_CASE("without a limit each move is told, where it stands now") {
 }
 
 TEST_CASE("who was stopped is told of at once, also where nobody looks for hangs") {
-  for (const auto limit : {std::optional<Duration>(1s), std::optional<Duration>()}) {
+  for (const auto limit : {Duration(1s), Duration::max()}) {
     RankNews news(limit);
     (void)news.look(kStart, {worker(0, 1, true, 0s)});
     auto stopped = worker(0, 1, true, 0s);
@@ -93,7 +93,7 @@ TEST_CASE("who was stopped is told of at once, also where nobody looks for hangs
 }
 
 TEST_CASE("without a limit for standing still nothing is told of it") {
-  RankNews news(std::nullopt);
+  RankNews news(Duration::max());
   CHECK(news.look(kStart, {worker(0, 1, true, 0s)}).ranks.size() == 1);
   CHECK(news.look(kStart + 600s, {worker(0, 1, true, 0s)}).ranks.empty());
 }

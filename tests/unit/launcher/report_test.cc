@@ -250,6 +250,13 @@ TEST_CASE("ends that no worker is to blame for") {
                          "  all 2 workers were sent SIGINT; 1 had to be killed"});
   CHECK(text(facts({stopped(0, 5)}, JobEnd::timed_out)) ==
         Lines{"the job's --timeout passed: stopped after 9 s", "  the worker was sent SIGTERM"});
+  f = facts({stopped(0, 5)}, JobEnd::timed_out);
+  f.waits = Lines{"rank 1 has not entered barrier #3, where rank 0 is waiting, for 2 m"};
+  CHECK(text(f) ==
+        Lines{"the job's --timeout passed: stopped after 9 s",
+              "  as it stood: rank 1 has not entered barrier #3, where rank 0 is waiting, for 2 m",
+              "  the worker was sent SIGTERM"});
+  CHECK(render_json(f, judge(f)).find("\"waits\"") != std::string::npos);
   f = facts({stopped(0, 5)}, JobEnd::given_up);
   f.given_up = "all_reduce stands still";
   f.why_no_restart = "the only restart (--max-restarts 1) is used";
