@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "elastic/job_core.h"
+#include "launcher/hosts/nat.h"
 #include "launcher/process/process_tree.h"
 
 namespace dlaunch {
@@ -58,6 +59,9 @@ void Follower::follow(const Leader& leader) {
   if (link_) link_->stop();
   if (joined_) on_lost(to_string(*endpoint) + ": another one leads now");
   open_ = false;
+  if (plan_.nodes.elects() && !leads_) {
+    maybe_here_ = shared_address_note(endpoint->host, host_addresses());
+  }
   common_.store_url = "tcp://" + leader.endpoint;
   if (node_) node_->set_store(common_.store_url);
   HandshakeIdentity self{.purpose = Purpose::node,
@@ -226,12 +230,12 @@ void Follower::on_failed(const LeaderLink::Failure& failure) {
   }
   if (failure.final || over) {
     const bool by_key = failure.final && !plan_.key_file.empty();
-    log_error("cannot join the job at {}{}", failure.why,
+    log_error("cannot join the job at {}{}{}", failure.why, maybe_here_,
               by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
     return part(kExitRendezvous);
   }
   if (now < tell_at_ || failure.why == told_) return;
-  log_warn("waiting for the leading dlaunch at {}", failure.why);
+  log_warn("waiting for the leading dlaunch at {}{}", failure.why, maybe_here_);
   told_ = failure.why;
   tell_at_ = now + kTellAfter;
 }

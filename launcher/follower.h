@@ -83,6 +83,7 @@ class Follower final : private AgentBase {
   bool parted_ = false;
   asio::posix::stream_descriptor lifeline_;
   std::optional<LeaderLink> link_;
+  std::string maybe_here_;  // a note on the elected leader's address
   std::unique_ptr<Node> node_;
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   int slots_ = 0;

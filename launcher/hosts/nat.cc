@@ -1,5 +1,6 @@
 #include "launcher/hosts/nat.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -23,6 +24,19 @@ std::string nat_warning(const std::string& host, const std::string& own, const s
       "(NAT), and other hosts may not reach its ranks; use a network without NAT, or choose with "
       "--interface an address of each host that the others reach",
       host, there, here);
+}
+
+std::string shared_address_note(const std::string& address, const std::vector<HostAddress>& ours) {
+  const auto there = plain_address(address);
+  const auto same = std::find_if(ours.begin(), ours.end(), [&](const HostAddress& own) {
+    return plain_address(own.address) == there;
+  });
+  if (same == ours.end()) return "";
+  return fmt::format(
+      "; this host has the address {} itself ({}): if the leader is another host, both call "
+      "themselves that, as containers do; choose with --interface an address of each host that the "
+      "others reach",
+      there, same->interface);
 }
 
 }  // namespace dlaunch

@@ -28,6 +28,11 @@ wait_until 10 grep -qs . meet/dlaunch-leader-test || job_fails "nobody leads"
 kill -INT "${job[1]}"; wait_job 10 130
 nothing_left 1
 
+# Two hosts that call themselves the same, as containers of two machines do.
+for h in 1 2; do ip -n host$h addr add 192.0.2.1/32 dev lo; done
+start_job "1 2" --nnodes 2 --interface 192.0.2.1 --join-timeout 8s true; wait_job 30 69
+cat err.1 err.2 | grep -q 'this host has the address 192.0.2.1 itself (lo)' || job_fails "nobody says why"
+
 # Wrong from the start.
 start_job "1" --nnodes 2 --rdzv file:///no/such/folder true; wait_job 10 69
 grep -q '/no/such/folder' err.1 || job_fails "nobody says which folder"
