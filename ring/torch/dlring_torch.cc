@@ -80,11 +80,15 @@ class Group final : public Base {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
     const char* const call = "all_reduce";
     const at::Tensor& tensor = only(call, tensors);
-    const Reduced x(call, tensor);
+    const auto given = packed_results(call, tensors);
+    const Reduced x(call, given[0]);
     const auto op = op_of(call, opts.reduceOp, tensor);
-    return start(c10d::OpType::ALLREDUCE, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
-      return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
-    });
+    return start(
+        c10d::OpType::ALLREDUCE, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
+        },
+        put_all_back(given, tensors));
   }
 
   WorkPtr allreduce_coalesced(Tensors& tensors,
@@ -92,43 +96,58 @@ class Group final : public Base {
     const char* const call = "all_reduce_coalesced";
     check_tensors(call, tensors);
     const auto op = op_of(call, opts.reduceOp, tensors[0]);
+    const auto given = packed_results(call, tensors);
     std::vector<void*> data;
     std::vector<std::size_t> counts;
-    for (const auto& tensor : tensors) {
+    for (const auto& tensor : given) {
       data.push_back(Reduced(call, tensor).data);
       counts.push_back(static_cast<std::size_t>(tensor.numel()));
     }
-    return start(c10d::OpType::ALLREDUCE_COALESCED, tensors, {},
-                 [&](dl_comm* comm, CollectiveWork& work) {
-                   return dl_iall_reduce_list(comm, data.size(), data.data(), data.data(),
-                                              counts.data(), dtype_of(tensors[0]), op, work.part());
-                 });
+    return start(
+        c10d::OpType::ALLREDUCE_COALESCED, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_reduce_list(comm, data.size(), data.data(), data.data(), counts.data(),
+                                     dtype_of(tensors[0]), op, work.part());
+        },
+        put_all_back(given, tensors));
   }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
-    const Moved x(only("broadcast", tensors));
-    return start(c10d::OpType::BROADCAST, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
-      return dl_ibroadcast(comm, x.data, x.count, x.dtype, static_cast<int>(opts.rootRank),
-                           work.part());
-    });
+    const char* const call = "broadcast";
+    only(call, tensors);
+    const int root = static_cast<int>(opts.rootRank);
+    const bool writes = getRank() != root;
+    const auto given = writes ? packed_results(call, tensors) : Tensors{packed(tensors[0])};
+    const Moved x(given[0]);
+    return start(
+        c10d::OpType::BROADCAST, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_ibroadcast(comm, x.data, x.count, x.dtype, root, work.part());
+        },
+        writes ? put_all_back(given, tensors) : nullptr);
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
     const char* const call = "reduce";
     const at::Tensor& tensor = only(call, tensors);
-    const Reduced x(call, tensor);
     const auto op = op_of(call, opts.reduceOp, tensor);
     const int root = static_cast<int>(opts.rootRank);
-    return start(c10d::OpType::REDUCE, tensors, {}, [&](dl_comm* comm, CollectiveWork& work) {
-      return dl_ireduce(comm, x.data, getRank() == root ? x.data : nullptr, x.count, x.dtype, op,
-                        root, work.part());
-    });
+    const bool writes = getRank() == root;
+    const auto given = writes ? packed_results(call, tensors) : Tensors{packed(tensor)};
+    const Reduced x(call, given[0]);
+    return start(
+        c10d::OpType::REDUCE, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_ireduce(comm, x.data, writes ? x.data : nullptr, x.count, x.dtype, op, root,
+                            work.part());
+        },
+        writes ? put_all_back(given, tensors) : nullptr);
   }
 
   // The ranks may give tensors of different sizes: each knows all by its outputs.
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions&) override {
     const char* const call = "all_gather";
-    const at::Tensor& input = only(call, inputs);
+    const at::Tensor input = packed(only(call, inputs));
     const Tensors& parts = list_of(call, outputs, false);
     check_tensors(call, with(parts, input));
     if (parts[static_cast<std::size_t>(getRank())].numel() != input.numel()) {
@@ -136,7 +155,10 @@ class Group final : public Base {
     }
     const at::Tensor flat = flat_like(parts);
     std::vector<std::size_t> counts;
-    for (const auto& part : parts) counts.push_back(Moved(part).count);
+    for (const auto& part : parts) {
+      check_writable(call, part);
+      counts.push_back(Moved(part).count);
+    }
     const Moved in(input), out(flat);
     return start(
         c10d::OpType::ALLGATHER, parts, {input, flat},
@@ -153,16 +175,19 @@ class Group final : public Base {
     if (output.numel() != input.numel() * getSize()) {
       refuse(call, "the output has not the size of the input times the number of ranks");
     }
-    const Moved in(input), out(output);
-    return start(c10d::OpType::_ALLGATHER_BASE, {output}, {input},
-                 [&](dl_comm* comm, CollectiveWork& work) {
-                   return dl_iall_gather(comm, in.data, out.data, in.count, in.dtype, work.part());
-                 });
+    const Tensors given = {packed(input), packed_result(call, output)};
+    const Moved in(given[0]), out(given[1]);
+    return start(
+        c10d::OpType::_ALLGATHER_BASE, {output}, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_gather(comm, in.data, out.data, in.count, in.dtype, work.part());
+        },
+        put_all_back({given[1]}, {output}));
   }
 
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override {
     const char* const call = "gather";
-    const at::Tensor& input = only(call, inputs);
+    const at::Tensor input = packed(only(call, inputs));
     const int root = static_cast<int>(opts.rootRank);
     Tensors parts;
     at::Tensor flat;
@@ -170,6 +195,7 @@ class Group final : public Base {
       parts = list_of(call, outputs, true);
       check_tensors(call, with(parts, input));
       if (parts[0].numel() != input.numel()) refuse(call, "outputs and input differ in size");
+      for (const auto& part : parts) check_writable(call, part);
       flat = flat_like(parts);
     }
     const Moved in(input);
@@ -195,12 +221,15 @@ class Group final : public Base {
       flat = flat_like(parts);
       copy_flat(flat, parts, true);
     }
-    const Moved out(output);
+    const auto given = packed_results(call, outputs);
+    const Moved out(given[0]);
     const void* const in = flat.defined() ? flat.data_ptr() : nullptr;
-    return start(c10d::OpType::SCATTER, outputs, flat.defined() ? Tensors{flat} : Tensors{},
-                 [&](dl_comm* comm, CollectiveWork& work) {
-                   return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
-                 });
+    return start(
+        c10d::OpType::SCATTER, outputs, flat.defined() ? with(given, flat) : given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
+        },
+        put_all_back(given, outputs));
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -221,13 +250,15 @@ class Group final : public Base {
     if (input.numel() != output.numel() * getSize()) {
       refuse(call, "the input has not the size of the output times the number of ranks");
     }
-    const Reduced in(call, input), out(call, output);
+    const Tensors given = {packed(input), packed_result(call, output)};
+    const Reduced in(call, given[0]), out(call, given[1]);
     const auto op = op_of(call, opts.reduceOp, input);
-    return start(c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
-                 [&](dl_comm* comm, CollectiveWork& work) {
-                   return dl_ireduce_scatter(comm, in.data, out.data, out.count, out.dtype, op,
-                                             work.part());
-                 });
+    return start(
+        c10d::OpType::_REDUCE_SCATTER_BASE, {output}, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_ireduce_scatter(comm, in.data, out.data, out.count, out.dtype, op, work.part());
+        },
+        put_all_back({given[1]}, {output}));
   }
 
   // Without splits one collective; with them, as in the form with lists, each rank knows the sizes
@@ -243,12 +274,15 @@ class Group final : public Base {
     if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
       refuse(call, "input and output differ in size, or do not divide by the number of ranks");
     }
-    const Moved in(input), out(output);
+    const Tensors given = {packed(input), packed_result(call, output)};
+    const Moved in(given[0]), out(given[1]);
     const auto count = in.count / static_cast<std::size_t>(getSize());
-    return start(c10d::OpType::ALLTOALL_BASE, {output}, {input},
-                 [&](dl_comm* comm, CollectiveWork& work) {
-                   return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
-                 });
+    return start(
+        c10d::OpType::ALLTOALL_BASE, {output}, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
+        },
+        put_all_back({given[1]}, {output}));
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) override {
@@ -262,22 +296,26 @@ class Group final : public Base {
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    const Moved x(only("send", tensors));
-    return message(c10d::OpType::SEND, tensors[0], to, [&](dl_comm* comm, Pending& pending) {
+    const at::Tensor given = packed(only("send", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::SEND, given, {}, to, [&](dl_comm* comm, Pending& pending) {
       return dl_isend(comm, x.data, x.count, x.dtype, to, tag, &pending.request);
     });
   }
 
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    const Moved x(only("recv", tensors));
-    return message(c10d::OpType::RECV, tensors[0], from, [&](dl_comm* comm, Pending& pending) {
-      return dl_irecv(comm, x.data, x.count, x.dtype, from, tag, &pending.request);
-    });
+    const at::Tensor given = packed_result("recv", only("recv", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::RECV, given, tensors[0], from,
+                   [&](dl_comm* comm, Pending& pending) {
+                     return dl_irecv(comm, x.data, x.count, x.dtype, from, tag, &pending.request);
+                   });
   }
 
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    const Moved x(only("recv", tensors));
-    return message(c10d::OpType::RECVANYSOURCE, tensors[0], -1,
+    const at::Tensor given = packed_result("recv", only("recv", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::RECVANYSOURCE, given, tensors[0], -1,
                    [&](dl_comm* comm, Pending& pending) {
                      return dl_irecv_any(comm, x.data, x.count, x.dtype, tag, &pending.source,
                                          &pending.request);
@@ -304,8 +342,10 @@ class Group final : public Base {
   }
 
   template <class Begin>
-  WorkPtr message(c10d::OpType type, const at::Tensor& tensor, int peer, Begin begin) {
+  WorkPtr message(c10d::OpType type, const at::Tensor& tensor, const at::Tensor& result, int peer,
+                  Begin begin) {
     auto work = c10::make_intrusive<MessageWork>(comm_, type, tensor);
+    work->pending().result = result;
     work->pending().source = peer;
     const std::lock_guard lock(comm_->starting);
     follow_stream(*comm_, tensor);
@@ -326,6 +366,19 @@ class Group final : public Base {
     return [flat, parts] {
       copy_flat(flat, parts, false);
       finish_copies(flat);
+    };
+  }
+
+  // What lies in other memory for libdlring, to where the user wants it.
+  static std::function<void()> put_all_back(const Tensors& packed, const Tensors& tensors) {
+    bool all_there = true;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      all_there = all_there && packed[i].is_same(tensors[i]);
+    }
+    if (all_there) return nullptr;
+    return [packed, tensors] {
+      for (std::size_t i = 0; i < tensors.size(); ++i) put_back(packed[i], tensors[i]);
+      finish_copies(tensors[0]);
     };
   }
 
@@ -357,12 +410,15 @@ class Group final : public Base {
       refuse(call, "the part for this rank itself differs in size");
     }
     check_tensors(call, {outputs[0], inputs[0]});
+    const auto results = packed_results(call, outputs);
+    Tensors given;
+    for (const auto& input : inputs) given.push_back(packed(input));
     const auto begin = [&](dl_comm* comm, CollectiveWork& work) {
       for (int step = 1; step < getSize(); ++step) {
         const int to = (getRank() + step) % getSize(),
                   from = (getRank() - step + getSize()) % getSize();
-        const Moved in(inputs[static_cast<std::size_t>(to)]);
-        const Moved out(outputs[static_cast<std::size_t>(from)]);
+        const Moved in(given[static_cast<std::size_t>(to)]);
+        const Moved out(results[static_cast<std::size_t>(from)]);
         // Empty ones, too: ranks that do not agree on who has nothing to say are told so, and not
         // given the next call's data.
         auto result =
@@ -374,54 +430,21 @@ class Group final : public Base {
       }
       return DL_OK;
     };
-    const auto after = [mine = outputs[own], given = inputs[own]] {
-      const at::NoGradGuard quiet;
-      at::Tensor(mine).copy_(given);
-      finish_copies(mine);
+    const auto after = [=] {
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        put_back(i == own ? given[i] : results[i], outputs[i]);
+      }
+      finish_copies(outputs[own]);
     };
-    return start(c10d::OpType::ALLTOALL, outputs, inputs, begin, after);
+    Tensors used = given;
+    used.insert(used.end(), results.begin(), results.end());
+    return start(c10d::OpType::ALLTOALL, outputs, used, begin, after);
   }
 
   const std::shared_ptr<Comm> comm_;
   std::unique_ptr<Completer> completer_ =
       std::make_unique<Completer>();  // ends before the group lets go of the communicator
 };
-
-// -- Making groups
-
-// Of all ranks; the other groups are made out of it.
-std::weak_ptr<Comm> world;
-
-std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions& given) {
-  dl_options options;
-  dl_options_init(&options);
-  // c10d's own default, half an hour, leaves it to libdlring's variables.
-  if (given.timeout.count() > 0 && given.timeout != std::chrono::minutes(30)) {
-    options.init_timeout_s = options.op_timeout_s = static_cast<double>(given.timeout.count());
-  }
-  const std::vector<int> ranks(given.global_ranks_in_group.begin(),
-                               given.global_ranks_in_group.end());
-  const auto whole = world.lock();
-  const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
-  bool met = false;
-  dl_comm* comm = nullptr;
-  if (whole && !ranks.empty()) {
-    const int tag = static_cast<int>(std::hash<std::string>()(given.group_id) & INT_MAX);
-    const std::lock_guard lock(whole->starting);
-    check(whole->get(), dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
-                                 options.op_timeout_s, &comm));
-  } else if (all) {
-    comm = meet(given.store, given.group_rank, given.group_size, options);
-    met = true;
-  } else {
-    throw std::runtime_error(
-        "dlring: a group of some ranks is made out of one of all of them: "
-        "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
-  }
-  auto made = std::make_shared<Comm>(comm);
-  if (met) world = made;
-  return made;
-}
 
 c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
   return c10::make_intrusive<Group>(communicator(given));

@@ -1,6 +1,6 @@
-// How the ranks of PyTorch's default group come to one communicator: rank 0 says by c10d's store
-// where they meet. Under dlaunch that is the launcher's own rendezvous, elsewhere (torchrun, or no
-// launcher) a port of rank 0.
+// How the ranks of a group of PyTorch's come to one communicator. Of the default group rank 0 says
+// by c10d's store where they meet: under dlaunch that is the launcher's own rendezvous, elsewhere
+// (torchrun, or no launcher) a port of rank 0. The other groups are made out of that one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -12,10 +12,16 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <climits>
 
 #include "ring/torch/torch_work.h"
 
@@ -155,6 +161,40 @@ inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int
   dl_comm* comm = nullptr;
   check(nullptr, dl_init(url.c_str(), &options, &comm));
   return comm;
+}
+
+// Of all ranks.
+inline std::weak_ptr<Comm> world;
+
+inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions& given) {
+  dl_options options;
+  dl_options_init(&options);
+  // c10d's own default, half an hour, leaves it to libdlring's variables.
+  if (given.timeout.count() > 0 && given.timeout != std::chrono::minutes(30)) {
+    options.init_timeout_s = options.op_timeout_s = static_cast<double>(given.timeout.count());
+  }
+  const std::vector<int> ranks(given.global_ranks_in_group.begin(),
+                               given.global_ranks_in_group.end());
+  const auto whole = world.lock();
+  const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
+  bool met = false;
+  dl_comm* comm = nullptr;
+  if (whole && !ranks.empty()) {
+    const int tag = static_cast<int>(std::hash<std::string>()(given.group_id) & INT_MAX);
+    const std::lock_guard lock(whole->starting);
+    check(whole->get(), dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
+                                 options.op_timeout_s, &comm));
+  } else if (all) {
+    comm = meet(given.store, given.group_rank, given.group_size, options);
+    met = true;
+  } else {
+    throw std::runtime_error(
+        "dlring: a group of some ranks is made out of one of all of them: "
+        "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
+  }
+  auto made = std::make_shared<Comm>(comm);
+  if (met) world = made;
+  return made;
 }
 
 }  // namespace dlring_torch

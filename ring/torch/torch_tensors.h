@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstdint>
@@ -25,9 +26,6 @@ inline void check_tensors(const char* call, const Tensors& tensors) {
   for (const auto& tensor : tensors) {
     if (tensor.layout() != c10::kStrided)
       refuse(call, "a tensor is sparse: give tensor.to_dense()");
-    if (!tensor.is_contiguous()) {
-      refuse(call, "a tensor is not contiguous: give tensor.contiguous()");
-    }
     if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
       refuse(call, "a tensor is on " + tensor.device().str() + ": give one on the CPU or on cuda");
     }
@@ -42,6 +40,31 @@ inline const at::Tensor& only(const char* call, const Tensors& tensors) {
   check_tensors(call, tensors);
   if (tensors.size() != 1) refuse(call, "one tensor is wanted, not a list");
   return tensors[0];
+}
+
+// What libdlring is given for a tensor: contiguous memory, so a copy for one that is not. Of one
+// that is written to, the copy is to be put back.
+inline at::Tensor packed(const at::Tensor& tensor) { return tensor.contiguous(); }
+
+inline void check_writable(const char* call, const at::Tensor& tensor) {
+  if (at::has_internal_overlap(tensor) != at::MemOverlap::Yes) return;
+  refuse(call, "elements of a tensor share their memory (expand?): give tensor.clone()");
+}
+
+inline at::Tensor packed_result(const char* call, const at::Tensor& tensor) {
+  check_writable(call, tensor);
+  return packed(tensor);
+}
+
+inline Tensors packed_results(const char* call, const Tensors& tensors) {
+  Tensors all;
+  for (const auto& tensor : tensors) all.push_back(packed_result(call, tensor));
+  return all;
+}
+
+inline void put_back(const at::Tensor& packed, at::Tensor tensor) {
+  const at::NoGradGuard quiet;
+  if (!packed.is_same(tensor)) tensor.copy_(packed);
 }
 
 inline Tensors with(Tensors tensors, const at::Tensor& one) {

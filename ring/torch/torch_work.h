@@ -46,6 +46,7 @@ inline void check(const dl_comm* comm, dl_result result) {
 struct Pending {
   dl_request* request = nullptr;
   at::Tensor tensor;
+  at::Tensor result;  // where what was received is to be, if not there
   int source = -1;
 };
 
@@ -203,6 +204,9 @@ class MessageWork : public c10d::Work {
  private:
   void end(dl_result result) {
     source_ = pending_->source;
+    if (result == DL_OK && pending_->result.defined()) {
+      put_back(pending_->tensor, pending_->result);
+    }
     finish(result == DL_OK ? nullptr : exception_of(comm_->get(), result));
     pending_.reset();
   }

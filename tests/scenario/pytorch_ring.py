@@ -95,6 +95,51 @@ def calls():
         equal(part, torch.full((r + rank,), float(r)))
     dist.barrier()
 
+    # Tensors that are not contiguous, in other orders on other ranks; what lies between stays.
+    def odd(value):
+        x = torch.full((6, 5), -1.0)[::2].t() if rank % 2 else torch.full((5, 7), -1.0)[:, 2:5]
+        assert not x.is_contiguous()
+        x.copy_(value)
+        return x
+    grid, total = torch.arange(15.0).reshape(5, 3), sum(range(size))
+    x = odd(grid * rank)
+    dist.all_reduce(x)
+    equal(x, grid * total)
+    base = torch.full((4, 4), 7.0)
+    x = base[:, 1]
+    x.fill_(rank)
+    dist.all_reduce(x, async_op=True).wait()
+    equal(base, torch.tensor([7.0, total, 7.0, 7.0]).repeat(4, 1))
+    x = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last) * rank
+    dist.broadcast(x, 3)
+    equal(x, torch.full((2, 3, 4, 4), 3.0))
+    x = odd(grid + rank)
+    dist.reduce(x, 2)
+    equal(x, grid * size + total if rank == 2 else grid + rank)
+    parts = [odd(torch.zeros(5, 3)) for _ in range(size)]
+    dist.all_gather(parts, odd(grid * rank))
+    for r, part in enumerate(parts):
+        equal(part, grid * r)
+    wide = torch.zeros(5 * size, 4)[:, 1:]
+    dist.all_gather_into_tensor(wide, odd(grid * rank))
+    equal(wide, torch.cat([grid * r for r in range(size)]))
+    x = odd(torch.zeros(5, 3))
+    dist.reduce_scatter_tensor(x, wide)
+    equal(x, grid * rank * size)
+    dist.scatter(x, [odd(grid + r) for r in range(size)] if rank == 1 else None, 1)
+    equal(x, grid + rank)
+    gathered = [odd(torch.zeros(5, 3)) for _ in range(size)] if rank == 1 else None
+    dist.gather(odd(grid * rank), gathered, 1)
+    for r, part in enumerate(gathered or []):
+        equal(part, grid * r)
+    whole = torch.zeros(size, 2)[:, 1]
+    dist.all_to_all_single(whole, torch.full((size, 2), float(rank))[:, 0])
+    equal(whole, torch.arange(float(size)))
+    x, y = odd(torch.zeros(5, 3)), odd(grid * rank)
+    for work in [dist.irecv(x, rank ^ 1), dist.isend(y, rank ^ 1)]:
+        work.wait()
+    equal(x, grid * (rank ^ 1))
+
     # Messages, crosswise, and from whoever comes; a handle that nobody asks for.
     other = rank ^ 1
     mine, theirs = torch.full((100000,), float(rank)), torch.empty(100000)
@@ -134,7 +179,8 @@ def calls():
             dist.broadcast(x, members[-1], group=group)
 
     # What is refused, on all ranks before anything is sent.
-    refused("not contiguous: give tensor.contiguous()", dist.all_reduce, torch.ones(4, 4).t())
+    refused("share their memory", dist.all_reduce, torch.ones(1, 4).expand(4, 4))
+    refused("share their memory", dist.all_gather, [torch.ones(1, 4).expand(4, 4)] * size, torch.ones(4, 4))
     refused("sparse", dist.broadcast, torch.ones(2).to_sparse(), 0)
     refused("no reduction of", dist.all_reduce, torch.ones(2, dtype=torch.int16))
     refused("no average", dist.all_reduce, torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
