@@ -157,6 +157,10 @@ constexpr OptionRow kTable[] = {
      "which of the hosts this is; 0 leads. Without it the host that --rdzv names leads, and the "
      "others are numbered as they come",
      &Options::node_rank},
+    {"host-timeout", "", "", "TIME", "3s", Group::nodes,
+     "a host of which nothing is heard for that long is lost; 2s at least, and alike on all hosts. "
+     "Ranks of a program that uses libdlring wait for 5s or as long",
+     &Options::host_timeout},
     {"standalone", "", "", "", "", Group::nodes, "one machine, nobody else, as is the default",
      &Options::standalone},
     {"rdzv", "", "rdzv-endpoint", "URL", "a free port", Group::nodes,

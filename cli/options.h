@@ -87,6 +87,7 @@ struct Options {
   Text min_nproc;
   Text max_nproc;
   Text join_timeout;
+  Text host_timeout;
   Text hang_timeout;
   Text hang_warning;
   Text chaos;

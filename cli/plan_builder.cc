@@ -38,6 +38,9 @@ Result<void> set_duration(const Text& option, Duration& field) {
   return {};
 }
 
+// Four beats: fewer may be lost for other reasons than that a host is.
+constexpr Duration kLeastHostTimeout = std::chrono::seconds(2);
+
 Result<void> plan_endings(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -45,8 +48,13 @@ Result<void> plan_endings(PlanDraft& draft) {
   for (const auto& [option, field] :
        {std::pair(&options.grace, &plan.grace), std::pair(&options.timeout, &plan.timeout),
         std::pair(&options.join_timeout, &plan.join_timeout),
+        std::pair(&options.host_timeout, &plan.nodes.host_timeout),
         std::pair(&options.monitor_interval, &unused)}) {
     if (auto set = set_duration(*option, *field); !set) return set;
+  }
+  if (plan.nodes.host_timeout < kLeastHostTimeout) {
+    return refuse("{}: {} is too short, the least is {}", options.host_timeout.source,
+                  *options.host_timeout, format_duration(kLeastHostTimeout));
   }
   if (options.monitor_interval) {
     draft.built.notes.push_back(fmt::format("{}: not needed, the kernel tells when a worker ends",

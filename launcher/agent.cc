@@ -100,19 +100,20 @@ class Agent final : private AgentBase, private JobDriver::Hands {
 };
 
 JobConfig job_config(const Plan& plan) {
-  return {.size = plan.nproc,
-          .min_size = plan.min_nproc,
-          .max_size = plan.max_nproc,
-          .spares = plan.spares,
-          .scope = plan.restart_scope,
-          .restarts = {.limit = plan.max_restarts,
-                       .futile_restarts = plan.futile_restarts,
-                       .final_exit_codes = plan.final_exit_codes,
-                       .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
-          .join_timeout = plan.join_timeout,
-          // They know it a lease later than we, and the clocks are not the same.
-          .node_ends = 2 * kLease + (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4
-                                                                  : Duration::zero())};
+  return {
+      .size = plan.nproc,
+      .min_size = plan.min_nproc,
+      .max_size = plan.max_nproc,
+      .spares = plan.spares,
+      .scope = plan.restart_scope,
+      .restarts = {.limit = plan.max_restarts,
+                   .futile_restarts = plan.futile_restarts,
+                   .final_exit_codes = plan.final_exit_codes,
+                   .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
+      .join_timeout = plan.join_timeout,
+      // They know it a lease later than we, and the clocks are not the same.
+      .node_ends = 2 * plan.nodes.host_timeout +
+                   (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero())};
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,

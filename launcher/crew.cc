@@ -39,10 +39,11 @@ Crew::Crew(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> w
       listener_(std::move(listener)),
       was_(std::move(was)),
       roster_(fresh_roster()),
-      links_(loop, {.opened = [this](Link link) { remotes_[link] = {}; },
-                    .message = [this](Link link, const NodeMessage& what) { message(link, what); },
-                    .closed = [this](Link link) { closed(link); },
-                    .beat = [this] { beat(); }}),
+      links_(loop, plan.nodes.host_timeout,
+             {.opened = [this](Link link) { remotes_[link] = {}; },
+              .message = [this](Link link, const NodeMessage& what) { message(link, what); },
+              .closed = [this](Link link) { closed(link); },
+              .beat = [this] { beat(); }}),
       health_(static_cast<std::uint64_t>(steady_now().time_since_epoch().count())),
       roster_timer_(loop) {
   if (auto name = random_hex(8)) run_ = *name;

@@ -67,7 +67,7 @@ void Follower::follow(const Leader& leader) {
   HandshakeIdentity self{.purpose = Purpose::node,
                          .job_id = plan_.job_id,
                          .who = fmt::format("dlaunch of host {} (pid {})", plan_.host, ::getpid())};
-  link_.emplace(loop_, *endpoint, std::move(self), secret_,
+  link_.emplace(loop_, *endpoint, std::move(self), secret_, plan_.nodes.host_timeout,
                 LeaderLink::Listener{
                     .opened = [this] { on_opened(); },
                     .message = [this](std::string_view frame) { on_frame(frame); },

@@ -51,11 +51,12 @@ struct LeaderLink::Connection {
 };
 
 LeaderLink::LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
-                       const Secret& secret, Listener listener)
+                       const Secret& secret, Duration lease, Listener listener)
     : loop_(loop),
       endpoint_(endpoint),
       self_(std::move(self)),
       secret_(secret),
+      lease_(lease),
       listener_(std::move(listener)),
       timer_(loop),
       pause_(kFirstPause) {}
@@ -218,8 +219,8 @@ void LeaderLink::beat() {
   } else if (stood_still(beat_due_)) {
     connection_->heard = steady_now();  // we were not there to hear anybody
     send(kBeatFrame);
-  } else if (steady_now() > connection_->heard + kLease) {
-    give_up(connection_, {.why = "nothing was heard for " + format_duration(kLease)});
+  } else if (steady_now() > connection_->heard + lease_) {
+    give_up(connection_, {.why = "nothing was heard for " + format_duration(lease_)});
   } else {
     send(kBeatFrame);
     if (!connection_->open) next = kFirstPause;

@@ -37,8 +37,9 @@ class LeaderLink {
     std::function<void(const std::string& why)> lost;
     std::function<void(const Failure&)> failed;
   };
+  // The leader is lost when nothing has come for a lease.
   LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
-             const Secret& secret, Listener listener);
+             const Secret& secret, Duration lease, Listener listener);
   ~LeaderLink();
 
   void start();
@@ -66,6 +67,7 @@ class LeaderLink {
   const Endpoint endpoint_;
   const HandshakeIdentity self_;
   const Secret secret_;
+  const Duration lease_;
   const Listener listener_;
   asio::steady_timer timer_;  // the beat, or a pause before the next attempt
   ConnectionPtr connection_;

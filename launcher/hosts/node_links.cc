@@ -12,8 +12,8 @@ constexpr int kQuickPings = 8;
 
 }  // namespace
 
-NodeLinks::NodeLinks(asio::io_context& loop, Listener listener)
-    : listener_(std::move(listener)), timer_(loop) {}
+NodeLinks::NodeLinks(asio::io_context& loop, Duration lease, Listener listener)
+    : lease_(lease), listener_(std::move(listener)), timer_(loop) {}
 
 NodeListener NodeLinks::for_store() {
   return {.opened =
@@ -86,7 +86,7 @@ void NodeLinks::beat() {
   const auto now = steady_now();
   for (auto& [link, connection] : links_) {
     if (slept) connection.heard = now;
-    if (now > connection.heard + kLease) {
+    if (now > connection.heard + lease_) {
       silent.push_back(link);
     } else if (connection.timed) {
       send(link, NodePing{now - connection.opened});

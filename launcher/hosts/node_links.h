@@ -26,7 +26,7 @@ class NodeLinks {
     std::function<void(Link)> closed;  // also where it was silent for a lease
     std::function<void()> beat;        // every kBeat
   };
-  NodeLinks(asio::io_context& loop, Listener listener);
+  NodeLinks(asio::io_context& loop, Duration lease, Listener listener);
 
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store();
@@ -61,6 +61,7 @@ class NodeLinks {
   void on(Link link, const NodePong& pong);
   void beat();
 
+  const Duration lease_;
   const Listener listener_;
   StoreServer* store_ = nullptr;
   std::map<Link, Connection> links_;

@@ -6,7 +6,7 @@
 //
 // A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. A frame of no
 // bytes says only that its sender is alive: each end sends one every kBeat, and takes the other for
-// lost when nothing has come for kLease. Pure; fuzzed.
+// lost when nothing has come for a lease, --host-timeout. Pure; fuzzed.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,10 @@
 namespace dlaunch {
 
 inline constexpr Duration kBeat = std::chrono::milliseconds(500);
-inline constexpr Duration kLease = std::chrono::seconds(3);
 inline const std::string kBeatFrame(4, '\0');  // of no bytes
 // A beat that is so late tells of us, not of the others: this process, or its machine, has slept.
 inline bool stood_still(TimePoint beat_due) {
-  return beat_due != kNever && steady_now() > beat_due + kLease / 3;
+  return beat_due != kNever && steady_now() > beat_due + 2 * kBeat;
 }
 
 // -- From a node

@@ -43,7 +43,8 @@ std::string stdin_of(const Plan& plan) {
 }
 
 std::string what_must_agree(const Plan& plan) {
-  return fmt::format("dlaunch {}, --nnodes {}:{}", DLAUNCH_VERSION, plan.nodes.min, plan.nodes.max);
+  return fmt::format("dlaunch {}, --nnodes {}:{}, --host-timeout {}", DLAUNCH_VERSION,
+                     plan.nodes.min, plan.nodes.max, format_duration(plan.nodes.host_timeout));
 }
 
 std::string describe(const Plan& plan) {

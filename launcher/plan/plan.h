@@ -79,8 +79,9 @@ struct NodesPlan {
   int logins = 32;               // at the same time
   std::string discovery;         // a command that lists the hosts there are now; "": they stay
   std::string order;             // for the dlaunch there (cli/ssh_order.h)
-  int lifeline = -1;             // of the one there: a descriptor that ends with who started it
-  int login = 0;                 // and what it says to whom started it: by which login
+  Duration host_timeout = std::chrono::seconds(3);  // so long silent, a host is lost
+  int lifeline = -1;  // of the one there: a descriptor that ends with who started it
+  int login = 0;      // and what it says to whom started it: by which login
 
   // By Slurm's steps: a signal to the job comes from each of them.
   bool signalled_by_all() const { return in_step || by_srun; }

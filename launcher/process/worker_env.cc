@@ -7,6 +7,9 @@
 namespace dlaunch {
 namespace {
 
+// libdlring's own, dlring(3).
+constexpr Duration kOwnPatience = std::chrono::seconds(5);
+
 // Left by an enclosing launcher: a worker's MPI would try to join that job, or pin itself to that
 // launcher's one core.
 constexpr std::array kStalePrefixes = {"PMI_",
@@ -141,6 +144,14 @@ void set_nics(Variables& env, const Plan& plan) {
   if (!plan.hcas.empty()) env.emplace("NCCL_IB_HCA", "=" + plan.hcas);
 }
 
+// A host that may be silent for longer than libdlring would wait by itself; a user's own choice
+// stands.
+void set_patience(Variables& env, const Plan& plan) {
+  if (plan.nodes.host_timeout <= kOwnPatience) return;
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(plan.nodes.host_timeout);
+  env.emplace("DLAUNCH_LINK_TIMEOUT", std::to_string(seconds.count()));
+}
+
 void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_JOB_ID"] = plan.job_id;
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
@@ -158,6 +169,7 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
   }
   set_nics(env, plan);
+  set_patience(env, plan);
   env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

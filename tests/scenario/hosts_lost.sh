@@ -39,6 +39,14 @@ grep -q 'the job went on without this host' err.2 && [ "$(pids_of 2 | wc -l)" = 
   job_fails "its old workers are in the job"
 end_steps 40 3
 
+# Cut off for longer than by default a host may be silent: with --host-timeout nothing is lost, and the
+# ranks, which have an operation under way, wait as long.
+start_job "1 2" --nnodes 2 --nproc 1 --host-timeout 15s "$rounds" --until enough --step-ms 10
+wait_until 20 later_round 0 2 || job_fails "no first round"
+link_cut 2 drop; sleep 6; link_heal 2
+end_steps 40 2
+! grep -q 'lost host\|lost the leading' err.1 err.2 && ! grep -q 'in round 2' out.1 || job_fails "something was lost in a cut of 6 s"
+
 # It is waited for where all are needed.
 command=(--nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${command[@]}"

@@ -282,9 +282,11 @@ TEST_CASE("colours are for terminals whose owner wants them") {
 
 TEST_CASE("times, restarts, error file, transport") {
   FakeMachine fake;
-  const auto plan = fake.plan({"--grace", "1.5s", "--timeout", "1h", "--max_restarts", "3",
-                               "--error-file", "e.json", "--transport", "tcp", "--interface",
-                               "eth0,10.0.0.0/8", "--port-range", "29600-29700", "p"});
+  const auto plan =
+      fake.plan({"--grace", "1.5s", "--timeout", "1h", "--max_restarts", "3", "--error-file",
+                 "e.json", "--transport", "tcp", "--interface", "eth0,10.0.0.0/8", "--port-range",
+                 "29600-29700", "--host-timeout", "30s", "p"});
+  CHECK(plan.nodes.host_timeout == std::chrono::seconds(30));
   CHECK(plan.grace == std::chrono::milliseconds(1500));
   CHECK(plan.timeout == std::chrono::hours(1));
   CHECK(plan.max_restarts.restarts == 3);
@@ -294,6 +296,11 @@ TEST_CASE("times, restarts, error file, transport") {
   CHECK(plan.port_range == "29600-29700");
   CHECK(fake.refused({"--grace", "soon", "p"}) ==
         "64 --grace: 'soon' is not a duration such as 10, 250ms, 1.5s, 2m, 1h");
+  CHECK(fake.refused({"--host-timeout", "1s", "p"}) ==
+        "64 --host-timeout: 1s is too short, the least is 2 s");
+  CHECK(fake.plan({"--hang-timeout", "5m", "--hang-warning", "0", "p"}).hang_timeout ==
+        std::chrono::minutes(5));
+  CHECK(fake.plan({"--hang-warning", "0", "p"}).hang_warning == Duration::max());
   CHECK(fake.refused({"--max-restarts", "-1", "p"}).starts_with("64 --max-restarts: '-1'"));
   CHECK(fake.refused({"--error-file", "/full/e", "p"}) ==
         "73 --error-file: write /full/e: No space");

@@ -125,6 +125,14 @@ TEST_CASE("worker environment: encryption is the job's, whatever word the user's
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=yes"}), "DLAUNCH_TLS=1"));
 }
 
+TEST_CASE("worker environment: who waits longer for a host has libdlring wait, too") {
+  Plan p = plan();
+  CHECK_FALSE(names(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT"));
+  p.nodes.host_timeout = std::chrono::milliseconds(30500);
+  CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT=31"));
+  CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_LINK_TIMEOUT=7"}), "DLAUNCH_LINK_TIMEOUT=7"));
+}
+
 TEST_CASE(
     "worker environment: the GPU of the local rank, and a network for NCCL, where asked for") {
   Plan p = plan();
