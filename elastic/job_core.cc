@@ -323,6 +323,7 @@ void JobCore::form(int lost_rank) {
   ++round_;
   announced_ = false;
   state_ = JobState::forming;
+  leave_drained();
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::done) want(slot, at(slot).rank, now_);
     if (!is_up(at(slot)) || stays(slot)) continue;

@@ -170,7 +170,7 @@ class JobCore {
     int node;
   };
   // It is to be lost, or back, later. Its members leave at commits, one a round, as far as
-  // min_size allows: those that are linked; others stay until it is lost.
+  // min_size allows: those that are linked; others stay until all start again.
   struct NodeDrain {
     int node;
   };
@@ -353,6 +353,7 @@ class JobCore {
   // Nor is it to be lost.
   bool takes_in(Slot slot) const { return reachable(slot) && !drained_.contains(node_of(slot)); }
   std::optional<int> rank_to_go() const;
+  void leave_drained();
   int growth_on(int node) const;
   bool may_start(const Process& process) const;
   TimePoint given_up_at(const Process& process) const;

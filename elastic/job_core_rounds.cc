@@ -110,6 +110,14 @@ std::optional<int> JobCore::rank_to_go() const {
   return std::nullopt;
 }
 
+// Where all start again, none starts on a node that is to be lost, as far as min_size allows.
+void JobCore::leave_drained() {
+  const auto goes_on = [&](Slot slot) { return is_up(at(slot)) && stays(slot); };
+  if (std::any_of(roster_.begin(), roster_.end(), goes_on)) return;
+  while (const auto rank = rank_to_go()) leave_roster(*rank);
+  lower_target();
+}
+
 bool JobCore::nobody_on(int node) const {
   for (Slot slot = 0; slot < slots(); ++slot) {
     const Process& process = at(slot);

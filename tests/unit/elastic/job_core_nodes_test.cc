@@ -163,12 +163,44 @@ TEST_CASE("a plain program has the hosts that come later when all are started ag
     world.fail(1);
     CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
   }
+  SUBCASE("nor stays on such as are to be lost then") {
+    world.feed(JobCore::NodeDrain{0});
+    CHECK(world.stopped.empty());
+    world.fail(1);
+    CHECK(world.running == std::map<Slot, int>{{2, 0}, {3, 1}});
+    CHECK(world.core.nobody_on(0));
+  }
   SUBCASE("and ends without having had them") {
     world.succeed(0);
     world.succeed(1);
     REQUIRE(world.finish);
     CHECK(world.finish->end == JobEnding::succeeded);
     CHECK(world.starts == 2);
+  }
+}
+
+TEST_CASE("a plain program leaves a node that is to be lost when all are started again") {
+  JobConfig config = of(4, 2);
+  config.min_size = 2;
+  config.nodes = {0, 0, 1, 1};
+  JobWorld world(config, false);
+  world.feed(JobCore::NodeDrain{0});
+  CHECK(world.stopped.empty());
+  SUBCASE("as far as it can do without") {
+    world.fail(3);
+    CHECK(world.running == std::map<Slot, int>{{2, 0}, {3, 1}});
+    CHECK(world.core.nobody_on(0));
+    world.feed(JobCore::NodeLost{0});
+    world.feed(JobCore::NodeBack{0});
+    world.fail(3);
+    world.now = *world.core.deadline();  // the pause before a second restart
+    world.feed(JobCore::Clock{});
+    CHECK(world.running.size() == 4);
+  }
+  SUBCASE("and no further") {
+    world.feed(JobCore::NodeDrain{1});
+    world.fail(3);
+    CHECK(world.running.size() == 2);
   }
 }
 
