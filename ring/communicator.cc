@@ -358,7 +358,8 @@ Result<std::vector<std::size_t>> Communicator::all_have(std::size_t bytes,
                                .in = &told,
                                .out = all.data(),
                                .count = sizeof told,
-                               .dtype = DL_UINT8});
+                               .dtype = DL_UINT8,
+                               .within = Within::alloc});
   if (!exchanged) return exchanged.error();
   std::vector<std::size_t> sizes;
   for (std::size_t r = 0; r < all.size(); ++r) {

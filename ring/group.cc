@@ -52,7 +52,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
                           .in = &own,
                           .out = choices.data(),
                           .count = sizeof own,
-                          .dtype = DL_UINT8});
+                          .dtype = DL_UINT8,
+                          .within = Within::split});
   if (!told) return told.error();
   ++splits_;
   failpoint("group.colors_told");

@@ -26,6 +26,7 @@ constexpr CollectiveTraits kTraits[] = {
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
+constexpr std::string_view kWithinNames[] = {"", "dl_split", "dl_alloc"};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -40,15 +41,14 @@ std::string describe(const CallSignature& s) {
   const bool with_counts = (s.packed & kWithCounts) != 0;
   const Collective collective = collective_of(s);
   const auto& traits = traits_of(collective);
+  const std::uint32_t op = s.packed >> 12 & 0xf;
+  if (op != 0 && !traits.reduces) return std::string(name_at(kWithinNames, op));
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
   const bool of_list = collective == Collective::all_reduce || collective == Collective::broadcast;
-  text += with_counts ? fmt::format("{}(counts {:#x}", of_list ? "_list" : "_v", s.count)
-                      : fmt::format("(count {}", s.count);
-  text += fmt::format(", {}", dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf)));
-  if (traits.reduces) {
-    text += fmt::format(", {}", op_name(static_cast<dl_op>(s.packed >> 12 & 0xf)));
-  }
+  text += with_counts ? (of_list ? "_list(" : "_v(") : fmt::format("(count {}, ", s.count);
+  text += dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf));
+  if (traits.reduces) text += fmt::format(", {}", op_name(static_cast<dl_op>(op)));
   if (traits.rooted) text += fmt::format(", root {}", s.packed >> 16);
   return text + ")";
 }
@@ -167,12 +167,13 @@ CallSignature signature_of(const Call& call, int ranks) {
   const bool with_counts = call.counts != nullptr || call.layout != 0;
   const auto count = call.layout != 0 ? call.layout : call.count;
   const auto all = static_cast<std::size_t>(ranks);
-  return CallSignature{.count = call.counts != nullptr ? hash_of({call.counts, all}) : count,
-                       .packed = static_cast<std::uint32_t>(call.collective) |
-                                 (with_counts ? kWithCounts : 0) |
-                                 static_cast<std::uint32_t>(call.dtype) << 8 |
-                                 static_cast<std::uint32_t>(call.op) << 12 | root << 16,
-                       .seq = static_cast<std::uint32_t>(call.seq)};
+  const auto op = traits_of(call.collective).reduces ? static_cast<std::uint32_t>(call.op)
+                                                     : static_cast<std::uint32_t>(call.within);
+  return CallSignature{
+      .count = call.counts != nullptr ? hash_of({call.counts, all}) : count,
+      .packed = static_cast<std::uint32_t>(call.collective) | (with_counts ? kWithCounts : 0) |
+                static_cast<std::uint32_t>(call.dtype) << 8 | op << 12 | root << 16,
+      .seq = static_cast<std::uint32_t>(call.seq)};
 }
 
 // Two pasts that differ in one root stay different, for 31 is odd.
@@ -191,6 +192,13 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
                             a.seq, describe(a), rank_a, rank_b),
         .rank = rank_b};
   }
+  if (a.packed == b.packed && (a.packed & kWithCounts) != 0) {
+    return Error{
+        .code = Errc::mismatch,
+        .what = fmt::format("collective #{}, {}: rank {} and rank {} gave different counts", a.seq,
+                            describe(a), rank_a, rank_b),
+        .rank = rank_b};
+  }
   return Error{.code = Errc::mismatch,
                .what = fmt::format("collective #{}: rank {} called {}, rank {} called {}", a.seq,
                                    rank_a, describe(a), rank_b, describe(b)),
@@ -199,15 +207,21 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
 
 const Call& users_call(const Call& call) { return call.step_of != nullptr ? *call.step_of : call; }
 
+std::string_view call_name(const Call& call) {
+  return call.within == Within::itself
+             ? collective_name(call.collective)
+             : name_at(kWithinNames, static_cast<std::size_t>(call.within));
+}
+
 Duration waited_in(const Call& call, TimePoint now) { return now - users_call(call).begun; }
 
 Error op_timeout_error(const Call& given, Duration waited, std::string_view missing,
                        std::string_view arrived) {
   const Call& call = users_call(given);
-  return Error{.code = Errc::timeout,
-               .what = fmt::format("{} #{} timed out after {}: waiting for rank {}; arrived: {}",
-                                   collective_name(call.collective), call.seq,
-                                   format_duration(waited), missing, arrived)};
+  return Error{
+      .code = Errc::timeout,
+      .what = fmt::format("{} #{} timed out after {}: waiting for rank {}; arrived: {}",
+                          call_name(call), call.seq, format_duration(waited), missing, arrived)};
 }
 
 }  // namespace dlaunch

@@ -68,6 +68,9 @@ struct DeviceTask {
   bool ordered = false;   // it is enough that the stream has the call
 };
 
+// What a collective is part of.
+enum class Within : std::uint8_t { itself, split, alloc };
+
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
   Collective collective = Collective::barrier;
@@ -92,14 +95,15 @@ struct Call {
   const Call* step_of = nullptr;
   TimePoint begun{};  // for error texts; of the user's call where this is a step
   DeviceTask task;
-  std::uint16_t past = 0;  // rooted_past() of the communicator; of the user's call
+  std::uint16_t past = 0;          // rooted_past() of the communicator; of the user's call
+  Within within = Within::itself;  // anything else: only where nothing is reduced
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
   std::uint64_t count = 0;   // with Call::counts: a hash of them; with a list: its layout
-  std::uint32_t packed = 0;  // collective, whether with counts, dtype, op, root or Call::past
+  std::uint32_t packed = 0;  // collective, whether with counts, dtype, op or within, root or past
   std::uint32_t seq = 0;     // low half of Call::seq
 
   bool operator==(const CallSignature&) const = default;
@@ -148,6 +152,7 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
 
 // What the user knows it as.
 const Call& users_call(const Call& call);
+std::string_view call_name(const Call& call);  // "all_reduce"; "dl_split"
 
 // How long the user has waited in it.
 Duration waited_in(const Call& call, TimePoint now);

@@ -10,7 +10,7 @@ namespace dlaunch {
 
 std::string activity_of(const Call& step) {
   const Call& call = users_call(step);
-  return fmt::format("{} #{}", collective_name(call.collective), call.seq);
+  return fmt::format("{} #{}", call_name(call), call.seq);
 }
 
 std::string activity_of(const Message& message) {

@@ -134,9 +134,36 @@ TEST_CASE("api: lists of as many elements in other tensors are not the same call
       const auto told = dl_all_reduce_list(comm, 2, tensors, tensors, counts, DL_FLOAT32, DL_SUM);
       failed.come(rank);
       EXPECT(told == DL_ERR_MISMATCH);
-      EXPECT(std::strstr(dl_last_error(comm), "rank 1 called all_reduce_list(counts 0x"));
+      EXPECT(std::strstr(dl_last_error(comm), "all_reduce_list(float, sum): rank "));
+      EXPECT(std::strstr(dl_last_error(comm), " gave different counts"));
       return 0;
     });
+  }
+}
+
+TEST_CASE("api: what is called instead of a split or an alloc is told by that name") {
+  for (const char* transport : kTransports) {
+    for (const bool splits : {true, false}) {
+      Together<2> failed;
+      all_well({2, transport}, [&](int rank, dl_comm*& comm) {
+        float x[2] = {1, 2};
+        dl_comm* group = nullptr;
+        void* memory = nullptr;
+        auto told = DL_OK;
+        if (rank == 1) {
+          told = dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM);
+        } else {
+          told = splits ? dl_split(comm, 0, 0, &group) : dl_alloc(comm, 64, &memory);
+        }
+        failed.come(rank);
+        EXPECT(told == DL_ERR_MISMATCH);
+        const std::string text = dl_last_error(comm);
+        EXPECT(text.find("rank 1 called all_reduce(count 2, float, sum)") != text.npos);
+        EXPECT(text.find(splits ? "rank 0 called dl_split" : "rank 0 called dl_alloc") !=
+               text.npos);
+        return 0;
+      });
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "process_world.h"
+#include "ring/api.h"
 
 using namespace dlaunch;
 
@@ -344,8 +345,22 @@ TEST_CASE("groups: the failure of one leaves the others alone") {
   });
 }
 
-// The victim does its part of what a split begins with, the exchange of color, key and rank, and
-// then dies instead of meeting the others.
+// A rank's part of what a split begins with: the exchange of color, key and rank.
+template <int size>
+static dl_result begin_split(dl_comm* comm) {
+  const std::int32_t own[] = {0, 0, dl_rank(comm)};
+  std::int32_t all[3 * size];
+  return guarded(comm, [&] {
+    return comm->impl->collective({.collective = Collective::all_gather,
+                                   .in = own,
+                                   .out = all,
+                                   .count = sizeof own,
+                                   .dtype = DL_UINT8,
+                                   .within = Within::split});
+  });
+}
+
+// The victim dies then instead of meeting the others.
 TEST_CASE("groups: a rank that dies in the middle of a split ends it for the others at once") {
   for (const char* transport : kTransports) {
     for (const int victim : {0, 1, 2}) {
@@ -354,9 +369,7 @@ TEST_CASE("groups: a rank that dies in the middle of a split ends it for the oth
         std::int32_t one = 1;
         EXPECT(dl_all_reduce(comm, &one, &one, 1, DL_INT32, DL_SUM) == DL_OK);
         if (rank == victim) {
-          const std::int32_t own[] = {0, 0, rank};
-          std::int32_t all[9];
-          EXPECT(dl_all_gather(comm, own, all, sizeof own, DL_UINT8) == DL_OK);
+          EXPECT(begin_split<3>(comm) == DL_OK);
           ::raise(SIGKILL);
         }
         dl_comm* group = nullptr;
@@ -384,9 +397,7 @@ TEST_CASE("groups: a split ends with the time limit of an operation") {
   world.op_timeout_s = 2;
   const auto codes = run(world, [&gate](int rank, dl_comm*& comm) {
     if (rank == 1) {
-      const std::int32_t own[] = {0, 0, rank};
-      std::int32_t all[6];
-      EXPECT(dl_all_gather(comm, own, all, sizeof own, DL_UINT8) == DL_OK);
+      EXPECT(begin_split<2>(comm) == DL_OK);
       gate.pass();
       return 0;
     }
