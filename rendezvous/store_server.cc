@@ -10,8 +10,7 @@
 #include <asio/write.hpp>
 #include <fmt/format.h>
 
-#include "base/log.h"
-#include "base/rate_limit.h"
+#include "base/complaints.h"
 #include "base/socket.h"
 #include "base/unique_fd.h"
 #include "rendezvous/crowd.h"
@@ -27,8 +26,6 @@ namespace {
 
 constexpr std::size_t kMaxUnsent = 16 << 20;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
-constexpr Duration kQuiet = std::chrono::minutes(1);  // after a complaint about an address
-constexpr std::size_t kMaxBlamed = 256;
 
 // One client. Pending asynchronous operations share ownership: the last of them to end frees it.
 struct Session {
@@ -85,7 +82,7 @@ struct StoreServer::Impl {
   bool accepting = false;
   TimePoint pause_until{};  // after an accept that failed
   std::uint64_t dropped = 0;
-  RateLimit complaints{kQuiet, kMaxBlamed};  // one subject is one address
+  Complaints complaints;
   // Handlers that run after the server is gone find this expired.
   std::shared_ptr<bool> here = std::make_shared<bool>(true);
 };
@@ -332,12 +329,8 @@ void StoreServer::Impl::close(const SessionPtr& session) {
   accept();
 }
 
-// Whoever can reach the port can provoke these lines: one a minute for each address tells enough.
 void StoreServer::Impl::complain(const Session& session, const std::string& what) {
-  const auto unsaid = complaints.may_say(steady_now(), session.address);
-  if (!unsaid) return;
-  const auto more = *unsaid > 0 ? fmt::format(" ({} such lines were left out)", *unsaid) : "";
-  log_warn("store: from {}: {}{}", session.address, what, more);
+  complaints.warn(session.address, fmt::format("store: from {}: {}", session.address, what));
 }
 
 StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/complaints.h"
 #include "base/failpoint.h"
-#include "base/log.h"
 #include "base/socket.h"
 #include "rendezvous/crowd.h"
 #include "rendezvous/tls_tunnel.h"
@@ -66,14 +66,16 @@ Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& 
 
 // A connection that has not proven anything yet.
 struct Stranger {
-  Stranger(UniqueFd socket, bool local, const Secret& secret, const HandshakeIdentity& expected,
-           std::string nonce)
+  Stranger(UniqueFd socket, bool local, const SocketAddress& from, const Secret& secret,
+           const HandshakeIdentity& expected, std::string nonce)
       : fd(std::move(socket)),
         is_unix(local),
+        address(local ? "this host" : numeric_host(from)),
         handshake(Handshake::acceptor(secret, expected, std::move(nonce))),
         since(steady_now()) {}
   UniqueFd fd;
   bool is_unix;
+  std::string address;
   Handshake handshake;
   TimePoint since;
 };
@@ -84,7 +86,7 @@ Crowd crowd_of(const std::list<Stranger>& strangers) {
 
 // Moves the handshake on as far as the socket allows. False: drop it. Only as many bytes are read
 // as the handshake wants, so the peer's first data stays in the socket.
-bool advance(Stranger& stranger) {
+bool advance(Stranger& stranger, Complaints& complaints) {
   char buffer[256];
   while (!stranger.handshake.done()) {
     const auto want = std::min(stranger.handshake.wanted(), sizeof buffer);
@@ -98,7 +100,10 @@ bool advance(Stranger& stranger) {
     if (!out.empty()) (void)::send(stranger.fd.get(), out.data(), out.size(), MSG_NOSIGNAL);
     failpoint("listener.answered");
     if (fed) continue;
-    if (fed.error().code == Errc::auth) log_warn("refused a connection: {}", fed.error().what);
+    if (fed.error().code == Errc::auth) {
+      complaints.warn(stranger.address,
+                      "refused a connection from " + stranger.address + ": " + fed.error().what);
+    }
     return false;
   }
   return true;
@@ -131,6 +136,7 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix, Port
 Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentity& expected,
                                     const Take& take, TimePoint deadline) {
   std::list<Stranger> strangers;  // the oldest first
+  Complaints complaints;
   while (true) {
     const auto begun = steady_now();
     const bool room = !crowd_of(strangers).full(begun);
@@ -147,7 +153,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
     std::size_t at = 3;
     for (auto it = strangers.begin(); it != strangers.end(); ++at) {
       const bool ready = fds[at].revents != 0;
-      if (it->since + kHandshakeTimeout <= now || (ready && !advance(*it))) {
+      if (it->since + kHandshakeTimeout <= now || (ready && !advance(*it, complaints))) {
         it = strangers.erase(it);
       } else if (it->handshake.done()) {
         failpoint("listener.proven");
@@ -160,7 +166,8 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
     }
     for (const bool local : {true, false}) {
       if (fds[local ? 0 : 1].revents == 0 || crowd_of(strangers).full(now)) continue;
-      UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), nullptr, nullptr,
+      SocketAddress from;
+      UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), from.get(), &from.size,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
       // Those that hung up while they waited are nobody's trouble.
       if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
@@ -172,7 +179,9 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
         fd = std::move(*secure);
       }
       auto nonce = random_bytes(kNonceBytes);
-      if (fd && nonce) strangers.emplace_back(std::move(fd), local, secret, expected, *nonce);
+      if (fd && nonce) {
+        strangers.emplace_back(std::move(fd), local, from, secret, expected, *nonce);
+      }
       if (crowd_of(strangers).overfull()) strangers.pop_front();
     }
     if (now >= deadline) return Error{.code = Errc::timeout, .what = "peers have not connected"};

@@ -15,6 +15,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/log.h"
 #include "base/socket.h"
 
 using namespace dlaunch;
@@ -77,6 +78,33 @@ TEST_CASE(
   CHECK(proven);
   CHECK(accepted);
   CHECK(steady_now() - begin < 6s);  // 200 ms for each 64; until each has had its time: 8 s
+}
+
+TEST_CASE("listener: refusals are told once for each address") {
+  auto listener = Listener::open("127.0.0.1", true);
+  REQUIRE(listener);
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  const Secret secret;
+  std::thread acceptor([&] {
+    const auto take = [](UniqueFd, const HandshakeIdentity&, bool) { return true; };
+    (void)listener->accept_until(secret, {Purpose::ring_link, "job", 1, -1, 0, "rank 0"}, take,
+                                 steady_now() + 20s);
+  });
+  for (int i = 0; i < 10; ++i) {
+    const auto stranger = i % 2 == 0 ? connect_tcp(listener->tcp_endpoint(), steady_now() + 10s)
+                                     : connect_unix(listener->unix_name());
+    if (!stranger) continue;
+    CHECK_FALSE(handshake_connect(stranger->get(), secret,
+                                  {Purpose::ring_link, "other", 1, 1, 0, "rank 1"},
+                                  steady_now() + 10s));
+  }
+  listener->stop();
+  acceptor.join();
+  set_log_sink({});
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].find("refused a connection from 127.0.0.1: this is job") != std::string::npos);
+  CHECK(lines[1].find("refused a connection from this host: this is job") != std::string::npos);
 }
 
 TEST_CASE("listener: neither end of a loopback connection paces, others do as the system says") {

@@ -1,0 +1,30 @@
+// What a listening socket says of those who come there. Whoever can reach it can provoke such
+// lines, and one a minute for each address tells enough.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rate_limit.h"
+
+namespace dlaunch {
+
+class Complaints {
+ public:
+  void warn(const std::string& address, const std::string& what) {
+    const auto unsaid = limit_.may_say(steady_now(), address);
+    if (!unsaid) return;
+    const auto more = *unsaid > 0 ? fmt::format(" ({} such lines were left out)", *unsaid) : "";
+    log_warn("{}{}", what, more);
+  }
+
+ private:
+  static constexpr Duration kQuiet = std::chrono::minutes(1);
+  static constexpr std::size_t kMaxBlamed = 256;
+  RateLimit limit_{kQuiet, kMaxBlamed};  // one subject is one address
+};
+
+}  // namespace dlaunch
