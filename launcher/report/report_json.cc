@@ -42,6 +42,17 @@ json last_operations(const WorkerEnd& worker) {
   return list;
 }
 
+// What a worker has left, as JSON if it is. What nests deeper is left out: it is copied and written
+// by recursion.
+json error_of(const std::string& file) {
+  constexpr int kDeepest = 64;
+  const auto shallow = [](int depth, json::parse_event_t, const json&) {
+    return depth <= kDeepest;
+  };
+  json parsed = json::parse(file, shallow, false);
+  return parsed.is_discarded() ? json(file) : parsed;
+}
+
 json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
   json out = {{"role", role},
               {"rank", worker.rank},
@@ -70,10 +81,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
     out["traceback_before_s"] = seconds(worker.ended - worker.traceback->begun);
   }
   if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
-  if (!worker.error_file.empty()) {
-    const auto parsed = json::parse(worker.error_file, nullptr, false);
-    out["error"] = parsed.is_discarded() ? json(worker.error_file) : parsed;
-  }
+  if (!worker.error_file.empty()) out["error"] = error_of(worker.error_file);
   return out;
 }
 

@@ -308,3 +308,12 @@ TEST_CASE("the JSON holds everything, and bytes that are no UTF-8 do not break i
   const auto fine = facts({exited(0, 5, 0)}, JobEnd::succeeded);
   CHECK(nlohmann::json::parse(render_json(fine, judge(fine)))["exit_code"] == 0);
 }
+
+TEST_CASE("an error file that nests as deep as it can does not break the JSON") {
+  constexpr std::size_t kDepth = 500'000;
+  const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+  const auto f = facts({notes(exited(0, 5, 1), R"({"message": "m", "more": )" + deep + "}")});
+  const auto json = nlohmann::json::parse(render_json(f, judge(f)));
+  CHECK(json["root_cause"]["error"]["message"] == "m");
+  CHECK(text(f).at(2) == "    m");
+}
