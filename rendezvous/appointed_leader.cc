@@ -29,20 +29,35 @@ class AppointedLeader final : public LeaderElection {
   Result<std::string> read_journal(TimePoint) override;
   void resign(TimePoint) override {
     ::unlink(path_.c_str());
-    const std::string in = folder();
-    if (in.substr(in.rfind('/') + 1).starts_with(kJournalFolder)) ::rmdir(in.c_str());
+    if (in_usual_folder()) ::rmdir(folder().c_str());
   }
 
  private:
   std::string folder() const { return path_.substr(0, std::max<std::size_t>(1, path_.rfind('/'))); }
+  bool in_usual_folder() const {
+    const std::string in = folder();
+    return in.substr(in.rfind('/') + 1).starts_with(kJournalFolder);
+  }
+  Result<void> check_folder() const;
 
   const std::string path_;
 };
+
+// Everybody knows the name of the usual one, and may have made it before us: what stands there
+// would be theirs to read, to change and to hold up.
+Result<void> AppointedLeader::check_folder() const {
+  struct stat it {};
+  if (!in_usual_folder() || ::lstat(folder().c_str(), &it) != 0) return {};
+  const bool others_write = (it.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  if (S_ISDIR(it.st_mode) && it.st_uid == ::geteuid() && !others_write) return {};
+  return Error{.code = Errc::auth, .what = folder() + " is not a folder of yours alone"};
+}
 
 Result<void> AppointedLeader::write_journal(const std::string& journal, TimePoint) {
   if (::mkdir(folder().c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_error("make the journal's folder " + folder(), errno);
   }
+  if (auto ours = check_folder(); !ours) return ours;
   const std::string beside = path_ + "~";
   const auto fresh = write_anew(beside, journal);
   if (!fresh) return fresh.error();
@@ -50,6 +65,7 @@ Result<void> AppointedLeader::write_journal(const std::string& journal, TimePoin
 }
 
 Result<std::string> AppointedLeader::read_journal(TimePoint) {
+  if (auto ours = check_folder(); !ours) return ours.error();
   struct stat file {};
   if (::lstat(path_.c_str(), &file) == 0 &&
       (!S_ISREG(file.st_mode) || file.st_uid != ::geteuid())) {

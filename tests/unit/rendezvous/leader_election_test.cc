@@ -1,4 +1,5 @@
 // The same expectations for every way to elect a leader.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,5 +184,22 @@ TEST_CASE("the journal of a leader that the user has named is there until the jo
   CHECK(std::filesystem::exists(folder.path / "mine"));
   std::filesystem::create_symlink("/etc/passwd", folder.path / "link");
   leader = open_appointed_leader(folder.path.string() + "/link");
+  CHECK(leader->read_journal(in_election_time()).error().code == Errc::auth);
+}
+
+TEST_CASE("the usual folder of journals is believed only where nobody else can write") {
+  const TempFolder folder;
+  const auto usual = folder.path / (kJournalFolder + std::string("7"));
+  auto leader = open_appointed_leader(usual.string() + "/job-1");
+  REQUIRE(leader->write_journal("round 1", in_election_time()));
+  for (const mode_t others : {0770, 0703}) {
+    ::chmod(usual.c_str(), others);
+    CHECK(leader->read_journal(in_election_time()).error().code == Errc::auth);
+    CHECK(leader->write_journal("round 2", in_election_time()).error().code == Errc::auth);
+  }
+  ::chmod(usual.c_str(), 0700);
+  CHECK(*leader->read_journal(in_election_time()) == "round 1");
+  std::filesystem::rename(usual, folder.path / "elsewhere");
+  std::filesystem::create_directory_symlink(folder.path / "elsewhere", usual);
   CHECK(leader->read_journal(in_election_time()).error().code == Errc::auth);
 }
