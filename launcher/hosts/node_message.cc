@@ -226,7 +226,9 @@ NodeMessage of_kind(std::size_t kind, std::index_sequence<I...>) {
 }
 
 bool makes_sense(const NodeMessage& message) {
-  if (const auto* join = std::get_if<NodeJoin>(&message)) return join->nproc > 0;
+  if (const auto* join = std::get_if<NodeJoin>(&message)) {
+    return join->nproc > 0 && join->nproc <= static_cast<int>(kMaxItems);
+  }
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) {
     return welcome->slots > 0 && welcome->slots <= static_cast<int>(kMaxItems);
   }

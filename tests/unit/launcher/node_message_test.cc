@@ -221,6 +221,7 @@ TEST_CASE("what makes no sense is refused") {
   CHECK(refused(encode(NodeStart{0, 8, 2, 1, 4, "a", 1, {}}, kHere).substr(4)));
   CHECK(refused(encode(NodeWelcome{1, 0, ""}, kHere).substr(4)));
   CHECK(refused(encode(NodeJoin{"h", 1, 0, ""}, kHere).substr(4)));
+  CHECK(refused(encode(NodeJoin{"h", 1, 2'000'000'000, ""}, kHere).substr(4)));
   CHECK(refused(encode(NodeCut{1, 5, 5}, kHere).substr(4)));
   CHECK(refused(encode(NodeSpans{1, 5, 4}, kHere).substr(4)));
   // A list that claims to be longer than the frame costs nothing.
