@@ -1,13 +1,19 @@
 #include "launcher/process/port_reservation.h"
 
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "base/socket.h"
 
 using namespace dlaunch;
 
@@ -68,4 +74,28 @@ TEST_CASE("a port with a listener is refused, by name") {
   REQUIRE_FALSE(held);
   CHECK(held.error().what ==
         "MASTER_PORT: bind to 127.0.0.1:" + std::to_string(port) + ": Address already in use");
+}
+
+TEST_CASE("whoever takes the names of all ports keeps nobody from having one") {
+  // In a network of its own, where the kernel has few ports to choose from.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr int kFirst = 45000, kLast = 45003;
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(77);
+    std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
+    if (!(range << kFirst << " " << kLast << std::endl)) ::_exit(77);
+    for (int port = kFirst; port <= kLast; ++port) {
+      sockaddr_un name;
+      const socklen_t size = abstract_address("dlaunch-master-" + std::to_string(port), name);
+      const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+      if (::bind(fd, reinterpret_cast<sockaddr*>(&name), size) != 0) ::_exit(1);
+    }
+    const auto held = reserve_port("127.0.0.1", 0);
+    ::_exit(held && held->port >= kFirst && held->port <= kLast ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) return;  // not allowed here
+  CHECK(WEXITSTATUS(status) == 0);
 }
