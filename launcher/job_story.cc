@@ -1,14 +1,16 @@
 #include "launcher/job_story.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
+#include "base/write_all.h"
 
 namespace dlaunch {
 namespace {
@@ -121,15 +123,20 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color)};
 }
 
+// What stands under the name of the new file is not followed: in a folder that others write to,
+// too, it may be a link of theirs.
 void JobStory::write_error_file(const std::string& json) const {
+  const std::string& path = plan_.error_file;
   struct stat st {};
-  const bool special = ::stat(plan_.error_file.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-  const std::string fresh = special ? plan_.error_file : plan_.error_file + ".new";
-  std::ofstream file(fresh);
-  file << json << "\n";
-  file.close();
-  if (file && (special || ::rename(fresh.c_str(), plan_.error_file.c_str()) == 0)) return;
-  log_warn("{}", errno_error("write --error-file " + plan_.error_file, errno).what);
+  const bool special = ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+  const std::string fresh = special ? path : path + ".new";
+  if (!special) ::unlink(fresh.c_str());
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (special ? O_TRUNC : O_EXCL);
+  const UniqueFd file(::open(fresh.c_str(), flags, 0666));
+  int err = file ? write_all(file.get(), json + "\n").os_errno : errno;
+  if (err == 0 && !special && ::rename(fresh.c_str(), path.c_str()) != 0) err = errno;
+  if (err == 0) return;
+  log_warn("{}", errno_error("write --error-file " + path, err).what);
   if (!special) ::unlink(fresh.c_str());
 }
 

@@ -1,9 +1,11 @@
 # The report names the cause, quotes it, and exists as JSON; a Python traceback is the cause shown.
 source "$SOURCE/tests/scenario/common.sh"
 
+echo mine > other; ln -s other report.json.new  # whoever has laid it there
 run dlaunch --nproc 3 --error-file report.json sh -c '[ $RANK = 1 ] && { echo "disk on fire" >&2; exit 9; }; sleep 60'
 expect_code 9; expect_err '^dlaunch:     disk on fire$'
 [ "$(tail -n1 err | cut -c1-8)" = 'dlaunch:' ] || fail "the report is not the last thing"
+[ "$(cat other)" = mine ] && [ ! -L report.json ] || fail "the report has followed a link"
 python3 - <<'P' || fail "report.json: $(cat report.json)"
 import json
 r = json.load(open("report.json"))
