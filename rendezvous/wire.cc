@@ -20,10 +20,11 @@ Error malformed(const char* what) {
 std::string get_key(Reader& in) { return std::string(in.get_string(kMaxKeyBytes)); }
 std::string get_value(Reader& in) { return std::string(in.get_string(kMaxValueBytes)); }
 
-void read_keys(Reader& in, StoreRequest& request) {
+bool read_keys(Reader& in, StoreRequest& request) {
   const auto count = in.get<std::uint32_t>();
-  if (count > kMaxWaitKeys) return;  // what is left over makes done() false
+  if (count > kMaxWaitKeys) return false;
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) request.keys.push_back(get_key(in));
+  return in.done();
 }
 
 }  // namespace
@@ -68,8 +69,7 @@ Result<StoreRequest> decode_request(std::string_view message) {
   if (request.op < StoreOp::set || request.op > StoreOp::delete_prefix) return malformed("request");
   if (request.op == StoreOp::wait) {
     request.timeout = Duration(in.get<std::int64_t>());
-    read_keys(in, request);
-    if (!in.done()) return malformed("request");
+    if (!read_keys(in, request)) return malformed("request");
     return request;
   }
   request.key = get_key(in);

@@ -80,6 +80,13 @@ TEST_CASE("an oversized frame is refused before it is stored") {
   CHECK_FALSE(frames.next());
 }
 
+TEST_CASE("a wait for more keys than may be is no wait for none") {
+  std::string wait(inside(encode({.op = StoreOp::wait, .keys = {}})));
+  CHECK(decode_request(wait));
+  wait.back() = '\x7f';  // of their number
+  CHECK_FALSE(decode_request(wait));
+}
+
 TEST_CASE("what is understood has one spelling") {
   std::mt19937 random(2);
   for (const auto& request : samples()) {
