@@ -122,3 +122,18 @@ TEST_CASE("how much a rank does: in the last seconds, or since the oldest that i
   CHECK(rate.over == 1s);
   CHECK(read_rate(bytes_of(file), TimePoint(999s + 63ms)).over == 63ms);
 }
+
+TEST_CASE("a record of times before the clock began makes no sense") {
+  FlightFile file;
+  auto& record = file.records[1];
+  record.number = record.seq = 1;
+  record.dtype = 8;
+  record.state = FlightState::done;
+  CHECK(read_spans(bytes_of(file)).size() == 1);
+  record.started_ns = INT64_MIN;
+  CHECK(read_spans(bytes_of(file)).empty());
+  CHECK(read_rate(bytes_of(file), TimePoint(std::chrono::seconds(1))).operations == 0);
+  record.started_ns = 0;
+  record.ended_ns = -1;
+  CHECK(read_flight(bytes_of(file)).empty());
+}

@@ -1,0 +1,17 @@
+#include "base/flight.h"
+#include "base/flight_rate.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
+  const TimePoint now(std::chrono::hours(24 * 365));
+  const std::string_view bytes = fuzz_text(data, size);
+  Duration since{};
+  for (const auto& entry : read_flight(bytes)) since = now - entry.started;
+  for (const auto& position : read_positions(bytes)) since = now - position.moved;
+  for (const auto& span : read_spans(bytes)) since = span.left - span.entered;
+  for (const auto& from : read_received(bytes)) since = from.time;
+  (void)since;
+  if (read_rate(bytes, now).over > std::chrono::seconds(5)) __builtin_trap();
+  return 0;
+}
