@@ -38,6 +38,8 @@ class JobDriver {
 
   void feed(const JobCore::Event& event);
   const JobCore& core() const { return core_; }
+  // Something waits for a record to be written.
+  bool held_up() const { return !held_.empty(); }
 
  private:
   struct Held {

@@ -56,6 +56,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::vector<std::string> hosts_in_words() const;
   void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
+  void end_without_journal(int signal);
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
   Node::Listener node_listener();
   void on_signal(int signal) override;
@@ -96,6 +97,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   bool led_elsewhere_ = false;
   bool ending_ = false;
   bool interrupted_ = false;
+  std::optional<TimePoint> asked_to_end_;
   bool all_start_again_ = false;  // and were told of, since the last end
 };
 
@@ -321,10 +323,24 @@ void Agent::on_signal(int signal) {
     interrupted_ = true;
     return give_up(128 + signal, "interrupted: " + crew_.who_is_here());
   }
-  if (job().state() != JobState::ended) return feed(JobCore::Signal{signal});
+  if (job().state() != JobState::ended) {
+    feed(JobCore::Signal{signal});
+    return end_without_journal(signal);
+  }
   // Only the reader of our output, or another host's last words, hold us up: the user does not want
   // to wait for it.
   if (ends_the_job(signal)) loop_.stop();
+}
+
+// What ends the job waits, too, for what was written down before, and that may take for ever. Who
+// asks once more does not want to wait for it.
+void Agent::end_without_journal(int signal) {
+  if (!ends_the_job(signal)) return;
+  const auto now = steady_now();
+  if (!asked_to_end_) asked_to_end_ = now;
+  if (now - *asked_to_end_ < kSameWish || ending_ || !driver_->held_up()) return;
+  interrupted_ = true;
+  give_up(128 + signal, "interrupted, while the job's journal cannot be written");
 }
 
 void Agent::on_idle() {

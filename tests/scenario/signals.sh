@@ -81,3 +81,14 @@ for i in 1 2 3 4 5; do
   kill -TERM "$outer"; wait "$outer"
   [ "$(grep -c clean out)" = 2 ] || fail "timeout's signal counted twice: the workers were killed"
 done
+
+# Nothing is done before it is in the journal, nor is the job ended; who asks once more need not wait.
+mkfifo journal~
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+dlaunch --nnodes 1:2 --rdzv "tcp://127.0.0.1:$port" --job-id "held-$$" --max-restarts 1 --journal journal true >out 2>err </dev/null & keeper=$!
+started+=("$keeper")
+wait_until 20 eval '"$BUILD/cli/ctl/dlaunchctl" status --job "held-$$" 2>/dev/null | grep -q "^forming"' || fail "the job does not wait for its journal"
+kill -TERM "$keeper"
+t0=$(now_ms); wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 300 ]'
+kill -TERM "$keeper"; wait "$keeper"; code=$?
+expect_code 143; expect_err 'interrupted, while .* journal cannot be written'
