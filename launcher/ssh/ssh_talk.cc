@@ -21,10 +21,12 @@ constexpr std::size_t kMaxLine = 16384;
 // file that is there: a place behind its end, in it and itself once more, shows both its size and
 // what is there. It is pushed to the first folder that programs may run from: where one is mounted
 // noexec, its files are executable for nobody. Our binary takes the folder away that it was pushed
-// to; the trap does where it does not come to run.
+// to; the trap does where it does not come to run. Where everybody may make folders, what is in one
+// that is not the user's own may be anybody's, with the build ID of ours.
 constexpr const char* kScript =
     "p=$1 n=$2 o=$3 j=$4 k=$5 i=$6; "
     "set -- $(od -An -v -tx1 -j \"$j\" -N \"$k\" \"$p\" \"$p\" 2>/dev/null); "
+    "case $p in /tmp/* | /var/tmp/* | /dev/shm/*) [ -O \"${p%/*}\" ];; esac && "
     "if [ \"$*\" = \"$i\" ] && [ -x \"$p\" ]; then exec \"$p\" --ssh-node; fi; "
     "head -c \"$o\" >/dev/null; "
     "echo dlaunch-ssh push; "

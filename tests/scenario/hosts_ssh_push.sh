@@ -50,6 +50,15 @@ all_clean 1 2 3 4
 launch 1 -v --hosts 'host[1-4]' true; expect_code 0
 ! grep pushing err || fail "the same binary is pushed"
 
+# Where everybody may make folders, what is in one of another user's is not run: it may be his own.
+for h in 1 2; do on $h mkdir /dev/shm/theirs && on $h cp "$BUILD/cli/dlaunch" /dev/shm/theirs || fail "no copy"; done
+from_there() { run on 1 /dev/shm/theirs/dlaunch --ssh-command "$ssh_command" -v --hosts 'host[1-2]' true; expect_code 0; }
+from_there; ! grep pushing err || fail "the same binary is pushed"
+on 2 chown 65534 /dev/shm/theirs
+from_there; expect_err 'pushing dlaunch to host2$'
+for h in 1 2; do on $h rm -r /dev/shm/theirs; done
+all_clean 1 2
+
 # It may be the third: one of the host's workers may be missed before the host is.
 some_round_of() { [ "$(grep -cE "in round [23] as [0-9]* of $1," out)" = "$1" ]; }
 all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }
