@@ -1,8 +1,11 @@
 #include "ring/stream/frame.h"
 
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
+
+#include "base/ring_names.h"
 
 namespace dlaunch {
 namespace {
@@ -24,7 +27,8 @@ static_assert(sizeof(Layout) == kFrameHeaderBytes);
 Error malformed(std::string what) { return Error{.code = Errc::protocol, .what = std::move(what)}; }
 
 Result<FrameHeader> checked_message(const FrameHeader& header) {
-  const std::size_t element = dtype_bytes(header.message_dtype());
+  const bool known = header.what < std::size(kDtypeNames);
+  const std::size_t element = known ? dtype_bytes(header.message_dtype()) : 0;
   if (element == 0) return malformed(fmt::format("a message of unknown dtype {}", header.what));
   if (header.message_tag() < 0) return malformed("a message with a negative tag");
   if (header.count > kMaxMessageBytes / element || header.bytes != header.count * element) {
