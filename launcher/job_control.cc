@@ -4,17 +4,16 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/log.h"
 #include "base/text.h"
+#include "launcher/control/json_text.h"
 
 namespace dlaunch {
 namespace {
 
 using nlohmann::json;
 
-std::string refusal(const std::string& why) { return json{{"ok", false}, {"error", why}}.dump(); }
+std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
 // The stacks of several workers, some at a time: each takes a process and reads whole libraries.
 class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
@@ -50,7 +49,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
     if (++answered_ == workers_.size()) tell();
   }
 
-  void tell() { reply_(json{{"ok", true}, {"stacks", answers_}}.dump()); }
+  void tell() { reply_(json_text({{"ok", true}, {"stacks", answers_}})); }
 
   JobCare& care_;
   const std::vector<WorkerStatus> workers_;
@@ -107,7 +106,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
       return std::make_shared<ManyStacks>(job_->care, decision.stacks_of, reply)->start();
     default:
       log_warn("dlaunchctl: {}", decision.done);
-      reply(json{{"ok", true}, {"done", decision.done}}.dump());
+      reply(json_text({{"ok", true}, {"done", decision.done}}));
       carry_out(*decision.event);
   }
 }

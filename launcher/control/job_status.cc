@@ -1,6 +1,6 @@
 #include "launcher/control/job_status.h"
 
-#include <nlohmann/json.hpp>
+#include "launcher/control/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -92,7 +92,7 @@ std::string render_json(const JobStatus& status) {
                       {"limit", status.restarts}}},
                     {"workers", workers},
                     {"spares", others}};
-  return out.dump();
+  return json_text(out);
 }
 
 }  // namespace dlaunch

@@ -189,3 +189,10 @@ TEST_CASE("the status as JSON has the workers by rank, and apart from them those
   CHECK(json["workers"][2]["ran_s"].is_null());
   CHECK(json["workers"][2]["last_operation"].is_null());
 }
+
+TEST_CASE("bytes of another host that are no UTF-8 do not break the status") {
+  JobStatus job = three();
+  job.workers[1].operation = FlightEntry{"\xff", FlightState::running, TimePoint(98s), {}};
+  const auto json = nlohmann::json::parse(render_json(job));
+  CHECK(json["workers"][1]["last_operation"]["operation"] == "\xef\xbf\xbd");
+}
