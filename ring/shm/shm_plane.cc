@@ -264,6 +264,9 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
   all_entered_ = call_.seq;
   if (reduce_for_all) {
     const auto reducer = released & 0xffff;
+    if (reducer >= memory_.data.size()) {
+      return Error{.code = Errc::protocol, .what = "shared memory: its contents make no sense"};
+    }
     write_output(0, memory_.data[reducer] + layout_.small_result(call_.seq), call_.count);
   } else {
     finish_one_shot();

@@ -330,3 +330,20 @@ TEST_CASE("shm: different calls are told, naming both ranks") {
     });
   }
 }
+
+TEST_CASE("shm: a result of a rank that there is not is an error") {
+  auto control = make_shm_control(2);
+  auto own = make_shm_data(2), other = make_shm_data(2);
+  std::vector<UniqueFd> fds;
+  for (const auto* data : {&own, &other}) fds.emplace_back(::dup((*data)->fd.get()));
+  auto memory = map_shm(0, 2, *control, std::move(*own), fds);
+  REQUIRE(memory);
+  memory->header->released = 1 << 16 | 0xffff;  // as if a wild pointer had been there
+  AbortFlag abort;
+  const auto plane = make_shm_plane(0, std::move(*memory), abort, ShmOptions{.usable_cores = 1});
+  float x = 1;
+  const auto done =
+      plane->run({Collective::all_reduce, &x, &x, 1, DL_FLOAT32, DL_SUM, -1, 1, steady_now() + 5s});
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == Errc::protocol);
+}
