@@ -65,6 +65,8 @@ std::string printable(const std::string& line) {
     if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
       for (i += 2; i < line.size() && (line[i] < '@' || line[i] > '~'); ++i) {
       }
+    } else if (c == 0xc2 && i + 1 < line.size() && (line[i + 1] & 0xe0) == 0x80) {
+      ++i;  // U+0080 to U+009F
     } else if (c == '\t' || (c >= 0x20 && c != 0x7f)) {
       out += line[i];
     }

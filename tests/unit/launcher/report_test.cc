@@ -202,11 +202,12 @@ TEST_CASE("a Python error file is shown instead of stderr, whatever its shape") 
 
 TEST_CASE("what workers wrote cannot repaint the terminal or fill it") {
   const auto f =
-      facts({says(exited(0, 5, 1), {"\x1b[31mred\x1b[0m\x1b[2J\a \x7f\ttab", std::string(500, 'x'),
-                                    std::string(238, 'y') + "\xe2\x82\xac\xe2\x82\xac"})});
+      facts({says(exited(0, 5, 1),
+                  {"\x1b[31mred\x1b[0m\x1b[2J\a \x7f\ttab\xc2\x9b\xc2\xa7", std::string(500, 'x'),
+                   std::string(238, 'y') + "\xe2\x82\xac\xe2\x82\xac"})});
   const auto lines = text(f);
   REQUIRE(lines.size() == 5);
-  CHECK(lines[2] == "    red \ttab");
+  CHECK(lines[2] == "    red \ttab§");
   CHECK(lines[3] == "    " + std::string(240, 'x') + " …");
   CHECK(lines[4] == "    " + std::string(238, 'y') + " …");
 }
