@@ -130,9 +130,9 @@ void add_last_operation(Lines& out, const WorkerEnd& worker) {
     return format_duration(std::max(Duration::zero(), worker.ended - then));
   };
   if (last.state == FlightState::running) {
-    out.push_back(fmt::format("  it was in {} for {}", last.what, since(last.started)));
+    out.push_back(fmt::format("  it was in {} for {}", escaped(last.what), since(last.started)));
   } else {
-    out.push_back(fmt::format("  its last operation, {}, {} {} before", last.what,
+    out.push_back(fmt::format("  its last operation, {}, {} {} before", escaped(last.what),
                               last.state == FlightState::done ? "was done" : "failed",
                               since(last.ended)));
   }
@@ -146,10 +146,10 @@ bool scrolled_away(const Lines& traceback, const Lines& tail) {
 }
 
 void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
-  if (!root.hung.empty()) out.push_back("  " + root.hung);
+  if (!root.hung.empty()) out.push_back("  " + escaped(root.hung));
   add_last_operation(out, root);
   if (root.oom_evidence) {
-    out.push_back("  out of memory: " + root.oom_text +
+    out.push_back("  out of memory: " + escaped(root.oom_text) +
                   "; give the job more memory or start fewer workers");
   } else if (root.signal == SIGKILL && root.signal_we_sent != SIGKILL && !root.by_chaos) {
     out.push_back(
@@ -174,7 +174,7 @@ void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
     quote(out, tail, kShownTail);
   }
   if (!tail.empty() && !root.stderr_log.empty())
-    out.push_back("  all of its stderr: " + root.stderr_log);
+    out.push_back("  all of its stderr: " + escaped(root.stderr_log));
 }
 
 std::string rank_words(const RankSet& ranks) {
@@ -239,9 +239,10 @@ std::string headline(const JobFacts& facts, const Verdict& verdict, const Worker
       return fmt::format("the workers gave up a round, though none was lost: {}",
                          escaped(facts.given_up));
     case JobEnd::spawn_failed:
-      return fmt::format("rank {} could not be started: {}", facts.failed_rank, facts.failed_what);
+      return fmt::format("rank {} could not be started: {}", facts.failed_rank,
+                         escaped(facts.failed_what));
     case JobEnd::setup_failed:
-      return facts.failed_what;
+      return escaped(facts.failed_what);
     case JobEnd::interrupted:
       return fmt::format("ended by {} after {}", describe_signal(facts.signal_received), after);
     case JobEnd::timed_out:

@@ -212,6 +212,24 @@ TEST_CASE("what workers wrote cannot repaint the terminal or fill it") {
   CHECK(lines[4] == "    " + std::string(238, 'y') + " …");
 }
 
+TEST_CASE("nor can what another host says of a worker") {
+  const std::string bad = "a\x1b[2Jb\nc";
+  auto root = says(exited(0, 5, 1), {"last words"});
+  root.hung = root.oom_text = root.stderr_log = bad;
+  root.oom_evidence = true;
+  root.flight = {{.what = bad}};
+  auto failed = facts({}, JobEnd::spawn_failed);
+  failed.failed_what = bad;
+  auto lines = text(failed);
+  for (const auto& line : text(facts({root}))) lines.push_back(line);
+  int shown = 0;
+  for (const auto& line : lines) {
+    CHECK(line.find_first_of("\x1b\n") == line.npos);
+    shown += line.find("a\\x1b[2Jb\\x0ac") != line.npos;
+  }
+  CHECK(shown == 5);
+}
+
 TEST_CASE("the longest report fits a small screen and says how much it left out") {
   std::vector<WorkerEnd> workers;
   auto root = exited(0, 5, 1);
