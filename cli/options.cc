@@ -37,15 +37,20 @@ constexpr std::string_view kFromTorchrun[] = {
     "nnodes",     "nproc-per-node", "node-rank",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
     "standalone", "log-dir",        "master-addr", "master-port",  "max-restarts"};
 
+// An empty one counts as not set.
+bool is_set(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  return value != nullptr && *value != '\0';
+}
+
 // Those that are set, where ours are not.
 std::map<const OptionRow*, std::string> torchrun_variables(bool inside_worker) {
   std::map<const OptionRow*, std::string> found;
   if (inside_worker) return found;
   for (const std::string_view name : kFromTorchrun) {
     const std::string theirs = env_name(name, "PET_");
-    if (std::getenv(theirs.c_str()) == nullptr) continue;
     const OptionRow* row = find_option(name);
-    if (std::getenv(env_name(*row).c_str()) == nullptr) found[row] = theirs;
+    if (is_set(theirs) && !is_set(env_name(*row))) found[row] = theirs;
   }
   return found;
 }
@@ -176,8 +181,12 @@ void leave_out(bool said_by_flag, Other&... others) {
 
 void let_flags_win(Options& o) {
   leave_out(o.hosts.flag || o.hostfile.flag || o.host_discovery_script.flag, o.hosts, o.hostfile,
+            o.host_discovery_script, o.node_rank, o.standalone, o.master_addr);
+  leave_out(o.node_rank.flag, o.hosts, o.hostfile, o.host_discovery_script);
+  leave_out(o.standalone.flag, o.nnodes, o.node_rank, o.rdzv, o.master_addr, o.hosts, o.hostfile,
             o.host_discovery_script);
-  leave_out(o.standalone.flag, o.nnodes, o.rdzv, o.hosts, o.hostfile, o.host_discovery_script);
+  leave_out(o.emit.flag, o.hosts, o.hostfile, o.host_discovery_script, o.ssh_command, o.ssh_logins,
+            o.node_rank, o.rdzv, o.master_addr, o.secret_file);
   leave_out(o.quiet.flag || o.verbose.flag, o.quiet, o.verbose);
 }
 

@@ -143,7 +143,7 @@ Result<void> plan_counts(PlanDraft& draft) {
       nodes.max = *high;
     }
   }
-  if (options.node_rank) {
+  if (options.node_rank && (nodes.max > 1 || is_mistaken(options.node_rank))) {
     auto rank = parse_int(*options.node_rank, 0, nodes.max - 1, options.node_rank.source);
     if (!rank) return refuse("{} (--nnodes {})", rank.error().what, nodes.max);
     nodes.rank = *rank;

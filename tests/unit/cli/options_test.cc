@@ -62,6 +62,8 @@ TEST_CASE("torchrun's variables hold where ours are not set, and not inside a wo
     const ScopedEnv ours("DLAUNCH_NNODES", "5");
     const auto options = read_options({"train"});
     CHECK((*options->nnodes == "5" && options->nnodes.source == "DLAUNCH_NNODES"));
+    const ScopedEnv none("DLAUNCH_NNODES", "");
+    CHECK(read_options({"train"})->nnodes.source == "PET_NNODES");
   }
   const ScopedEnv inside("DLAUNCH_ROUND", "1");
   CHECK(!read_options({"train"})->nnodes);

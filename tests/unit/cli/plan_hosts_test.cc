@@ -163,6 +163,21 @@ TEST_CASE("a flag drops what the environment says in other words") {
   CHECK(fake.plan({"--standalone", "p"}).nodes.max == 1);
 }
 
+TEST_CASE("what the environment says of a host's place is left out where a flag says otherwise") {
+  FakeMachine fake;
+  const ScopedEnv rank("DLAUNCH_NODE_RANK", "3");
+  CHECK(fake.plan({"p"}).nodes.max == 1);
+  const ScopedEnv secret("DLAUNCH_SECRET_FILE", "secret"), hosts("DLAUNCH_HOSTS", "a,b");
+  const Words by_hand = {"--nnodes", "2", "--node-rank", "0", "--rdzv", "here:1", "p"};
+  CHECK(fake.plan(by_hand).nodes.hosts.empty());
+  const ScopedEnv address("DLAUNCH_MASTER_ADDR", "other");
+  CHECK(fake.plan({"--standalone", "p"}).nodes.max == 1);
+  CHECK(fake.plan({"-H", "here,a", "p"}).nodes.rank == 0);
+  const auto emitted = read_options({"--emit", "kubernetes", "--image", "i", "p"});
+  REQUIRE(emitted);
+  CHECK((!emitted->hosts && !emitted->node_rank && !emitted->master_addr && !emitted->secret_file));
+}
+
 TEST_CASE("hosts: the devices of a step of Slurm are each host's own") {
   const Words all = {"LR=0.1", "CUDA_VISIBLE_DEVICES=0", "SLURM_PROCID=3", "HOME=/root"};
   CHECK(forwarded_environment(all, true) == Words{"LR=0.1"});
