@@ -226,7 +226,7 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
     const char* value = ::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
   };
 }
 

@@ -58,7 +58,7 @@ Result<JobView> resolve_job(const char* url, const dl_options* options, const En
 // DLAUNCH_OP_TIMEOUT, else `otherwise`.
 Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise);
 
-// The process's own environment.
+// The process's own environment, in which an empty variable counts as not set.
 Environment process_environment();
 
 }  // namespace dlaunch

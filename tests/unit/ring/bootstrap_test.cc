@@ -1,6 +1,7 @@
 #include "ring/links/bootstrap.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -43,6 +44,17 @@ TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
   auto first = torchrun();
   first["RANK"] = "0";
   CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
+}
+
+TEST_CASE("an empty variable counts as not set, as dlaunch has it") {
+  const char* const names[] = {"DLAUNCH_PORT_RANGE", "DLAUNCH_OP_TIMEOUT", "DLAUNCH_SOCKETS",
+                               "DLAUNCH_WIRE_CODEC", "DLAUNCH_BACKEND"};
+  for (const char* name : names) ::setenv(name, "", 1);
+  const auto job = resolve_job("tcp://h:1", nullptr, [](const std::string& name) {
+    return name == "RANK" ? "0" : name == "WORLD_SIZE" ? "1" : process_environment()(name);
+  });
+  for (const char* name : names) ::unsetenv(name);
+  CHECK_MESSAGE(job, (job ? "" : job.error().what));
 }
 
 TEST_CASE("an IPv6 MASTER_ADDR is taken with brackets and without") {
