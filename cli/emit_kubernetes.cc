@@ -266,12 +266,17 @@ Machine as_pod(Machine machine, const Options& options) {
   std::vector<GpuFiles> gpus(static_cast<std::size_t>(count ? *count : 0));
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].information = fmt::format("GPU UUID: {}\n", i);
+    gpus[i].local_cpus = "0-1023";  // no word of those that are near: they are the pod's
   }
   machine.gpus = [gpus] { return gpus; };
   machine.hcas = [] { return std::vector<Hca>(); };
+  machine.file_kind = [](const std::string&) { return FileKind::absent; };
+  machine.can_create = machine.check_secret = [](const std::string&) { return Result<void>(); };
+  machine.stderr_is_terminal = false;  // nobody is told that our own CPUs are few
   const auto own = std::move(machine.environment);
   machine.environment = [own](const std::string& name) {
-    return name == "CUDA_VISIBLE_DEVICES" ? std::nullopt : own(name);
+    const bool ours = name == "CUDA_VISIBLE_DEVICES" || name.starts_with("SLURM");
+    return ours ? std::nullopt : own(name);
   };
   return machine;
 }

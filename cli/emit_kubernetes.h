@@ -39,7 +39,7 @@ std::string kubernetes_yaml(const KubernetesJob& job);
 // --gpus.
 Result<void> check_emit(const Options& options);
 
-// This machine in a pod's place: with the GPUs that --gpus says, not its own.
+// This machine in a pod's place: with the GPUs that --gpus says, not its own, and no files.
 Machine as_pod(Machine machine, const Options& options);
 
 }  // namespace dlaunch

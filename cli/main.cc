@@ -46,7 +46,8 @@ void tell(const BuiltPlan& built) {
 // Judged like a job that is run here, as pod 0 of it.
 Result<std::string> kubernetes_text(const Options& options) {
   Options here = options;
-  here.hosts = here.hostfile = here.ssh_command = here.master_addr = here.secret_file = {};
+  here.hosts = here.hostfile = here.ssh_command = here.master_addr = {};
+  here.secret_file = {"the Secret's", options.emit.source};
   here.node_rank = {"0", "--node-rank"};
   here.rdzv = {"tcp://localhost:29400", "--rdzv"};
   auto built = build_plan(here, as_pod(this_machine(), options));
@@ -55,10 +56,12 @@ Result<std::string> kubernetes_text(const Options& options) {
   auto secret = Secret::random();
   if (!job || !secret) return job ? secret.error() : job.error();
   job->secret = secret->bytes();
+  for (const auto& line : built->warnings) log_warn("{}", line);
   return kubernetes_yaml(*job);
 }
 
 int emit(const Options& options) {
+  set_log_level(log_level_of(options));
   const auto text = kubernetes_text(options);
   return text ? print(*text) : give_up(text.error());
 }

@@ -91,6 +91,20 @@ TEST_CASE("a pod's GPUs are those of --gpus, whatever this machine has") {
   }
 }
 
+TEST_CASE("what a pod writes, reads or warns of is not this machine's affair") {
+  FakeMachine fake;
+  fake.terminal = true;
+  fake.kinds["logs"] = FileKind::plain;
+  fake.env = {{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}};  // no more: refused elsewhere
+  auto options = read_options({"--emit", "kubernetes", "--image", "i", "--gpus", "4", "--nproc",
+                               "20", "--bind", "gpu", "--error-file", "/full/e.json", "--log-dir",
+                               "logs", "--secret-file", "none", "p"});
+  REQUIRE(options);
+  const auto built = build_plan(*options, as_pod(fake.machine(), *options));
+  REQUIRE_MESSAGE(built, (built ? "" : built.error().what));
+  CHECK(built->warnings == Words{});
+}
+
 TEST_CASE("the YAML is as it was") {
   Plan restarts = plan_of(4, 4);
   restarts.max_restarts.restarts = 3;
