@@ -11,11 +11,11 @@ Result<RankSet> parse_rank_set(std::string_view text, int max_ranks) {
     const auto comma = rest.find(',');
     const auto item = rest.substr(0, comma);
     const auto dash = item.find('-');
-    auto first = parse_int(item.substr(0, dash), 0, max_ranks - 1, "rank");
+    auto first = parse_int(item.substr(0, dash), 0, max_ranks - 1, "number");
     if (!first) return first.error();
     int last = *first;
     if (dash != std::string_view::npos) {
-      auto parsed = parse_int(item.substr(dash + 1), *first, max_ranks - 1, "last rank of a range");
+      auto parsed = parse_int(item.substr(dash + 1), *first, max_ranks - 1, "end of a range");
       if (!parsed) return parsed.error();
       last = *parsed;
     }

@@ -54,13 +54,17 @@ Result<Secret> Secret::random() {
 }
 
 Result<Secret> Secret::load(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait
   if (!fd) return errno_error("open secret file " + path, errno);
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return errno_error("stat secret file " + path, errno);
+  if (!S_ISREG(st.st_mode)) {
+    return Error{.code = Errc::usage,
+                 .what = "secret file " + path + " is a folder, a pipe or the like, and no file"};
+  }
   const bool lent = st.st_uid == 0 && ::geteuid() != 0;
   const mode_t others = (lent ? S_IWGRP | S_IXGRP : S_IRWXG) | S_IRWXO;
-  if (!S_ISREG(st.st_mode) || (st.st_mode & others) != 0) {
+  if ((st.st_mode & others) != 0) {
     return Error{.code = Errc::usage,
                  .what = "secret file " + path + " may be read by others: chmod 600 it"};
   }

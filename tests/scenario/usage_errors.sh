@@ -37,6 +37,8 @@ refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu" --b
 refused 64 "--redirects needs --log-dir" --redirects 3 touch ran
 refused 64 "--timestamps has no effect with --output raw" --output raw --timestamps touch ran
 refused 64 "--only-rank: .*2" --nproc 2 --only-rank 2 touch ran
+refused 64 "--no-restart-codes: number: '300' is not a whole number from 0 to 255" \
+  --max-restarts 1 --no-restart-codes 300 touch ran
 refused 64 "--grace: 'soon' is not a duration" --grace soon touch ran
 refused 66 "--hostfile: read /nonexistent/hosts: No such file" --hostfile /nonexistent/hosts touch ran
 refused 66 "read /nonexistent/c.toml: No such file" --config /nonexistent/c.toml touch ran
@@ -49,4 +51,7 @@ refused 65 "job.toml:3: 'logdir' is not an option for a file; did you mean 'log-
 printf 'nproc 2\n' >bad.toml
 refused 65 "bad.toml:1: expected '=' after 'nproc'" --config bad.toml touch ran
 printf 'a secret of many bytes' >secret && chmod 644 secret
+mkfifo -m 600 pipe
+refused 64 "--secret-file: secret file pipe is a folder, a pipe or the like, and no file" \
+  --secret-file pipe touch ran
 refused 64 "--secret-file: secret file secret may be read by others" --secret-file secret touch ran
