@@ -98,6 +98,12 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
     }
     plan.secret_file = *options.secret_file;
   }
+  const bool by_hand = !one_host && !by_ssh && !draft.joins;
+  if (plan.tls && by_hand && plan.secret_file.empty() && plan.key_file.empty()) {
+    return refuse(
+        "{}: hosts that are started by hand need a secret for it, the same on all: --secret-file",
+        options.tls.source);
+  }
   return {};
 }
 

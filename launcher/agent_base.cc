@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/check.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "launcher/process/process_tree.h"
@@ -68,13 +69,8 @@ bool AgentBase::set_up() {
   if (!secret) return failed(kExitNoInput, secret.error());
   secret_ = *secret;
   secret_.set_encrypts(plan_.tls);
-  if (secret_.empty() && plan_.tls) {
-    return failed(kExitUsage,
-                  {.code = Errc::usage,
-                   .what = "--tls: hosts that are started by hand need a secret for it, "
-                           "the same on all: --secret-file"});
-  }
   if (plan_.tls) {
+    DL_ASSERT(!secret_.empty());
     if (auto ok = TlsChannel::prepare(); !ok) return failed(kExitSystem, ok.error());
   }
   if (secret_.empty()) return true;

@@ -31,6 +31,8 @@ refused 64 "no module given" -m
 refused 64 "doctor takes options alone: leave out 'touch'" doctor touch ran
 refused 64 "doctor takes options alone: leave out 'touch'" doctor --nproc 2 -- touch ran
 refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
+refused 64 "--tls: hosts that are started by hand need a secret for it" --nnodes 2 --rdzv localhost:1 \
+  --tls --dry-run touch ran
 refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
 refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu" --bind cores touch ran
