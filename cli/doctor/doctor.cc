@@ -1,8 +1,10 @@
 #include "cli/doctor/doctor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include "base/log.h"
 #include "cli/doctor/findings.h"
 #include "cli/doctor/host_facts.h"
+#include "cli/option_table.h"
 #include "dlaunch/ring.hpp"
 
 namespace dlaunch {
@@ -234,12 +237,24 @@ std::vector<PairFacts> Examiner::measure_pairs() {
 
 std::vector<std::string> doctor_words(const std::vector<std::string>& words) {
   std::vector<std::string> all = {
-      "--output", "raw", "--env",
-      fmt::format("{}={} {:.6f}", kBegan, find_host_facts("").host, wall_s())};
+      "--env", fmt::format("{}={} {:.6f}", kBegan, find_host_facts("").host, wall_s())};
   all.insert(all.end(), words.begin(), words.end());
   // Each host's own dlaunch, wherever it lies there.
   all.insert(all.end(), {"--", "/proc/self/exe", kDoctorWorkerWord});
   return all;
+}
+
+Options doctor_options(Options options) {
+  constexpr std::string_view kTimes[] = {"grace", "timeout", "join-timeout"};
+  for (const OptionRow& row : option_table()) {
+    const bool of_a_job = row.group == Group::output || row.group == Group::failure;
+    const bool time = std::find(std::begin(kTimes), std::end(kTimes), row.name) != std::end(kTimes);
+    if (of_a_job && !time) std::visit([&](auto option) { options.*option = {}; }, row.target);
+  }
+  options.output = {"raw", "doctor"};
+  options.module = options.no_python = {};
+  options.journal = options.health_check = {};
+  return options;
 }
 
 Result<void> check_doctor(const std::vector<std::string>& program) {

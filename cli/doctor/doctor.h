@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/options.h"
 
 namespace dlaunch {
 
@@ -16,6 +17,9 @@ inline constexpr const char* kDoctorWorkerWord = "doctor-worker";
 
 // The words of the command line that runs the job, for those behind "doctor".
 std::vector<std::string> doctor_words(const std::vector<std::string>& words);
+// What of them is about the hosts: how a job shows its output, how it goes on after failures, and
+// how its program is started is not the doctor's, who looks once.
+Options doctor_options(Options options);
 // Whether that job's program is still the doctor's, not one that the words brought along.
 Result<void> check_doctor(const std::vector<std::string>& program);
 

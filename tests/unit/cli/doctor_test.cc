@@ -193,8 +193,19 @@ TEST_CASE("this host") {
 
 TEST_CASE("options go to the job that looks at the hosts") {
   const auto words = doctor_words({"--hosts", "a,b"});
-  REQUIRE(words.size() == 9);
-  CHECK(words[4] == "--hosts");
-  CHECK(words[7] == "/proc/self/exe");
-  CHECK(words[8] == kDoctorWorkerWord);
+  REQUIRE(words.size() == 7);
+  CHECK(words[2] == "--hosts");
+  CHECK(words[5] == "/proc/self/exe");
+  CHECK(words[6] == kDoctorWorkerWord);
+}
+
+TEST_CASE("what a job's options say of output, failures and its program is not for the doctor") {
+  const auto options = read_options(
+      doctor_words({"--hosts", "a,b", "--log-dir", "logs", "--timestamps", "--output", "files",
+                    "--max-restarts", "3", "--chaos", "kill=1", "--timeout", "60", "-m"}));
+  REQUIRE(options);
+  const Options kept = doctor_options(*options);
+  CHECK((*kept.hosts == "a,b" && *kept.timeout == "60" && *kept.output == "raw"));
+  CHECK((!kept.log_dir && !kept.timestamps && !kept.max_restarts && !kept.chaos && !kept.module));
+  CHECK(kept.program == options->program);
 }
