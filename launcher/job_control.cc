@@ -1,6 +1,7 @@
 #include "launcher/job_control.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -152,6 +153,10 @@ JobStatus JobControl::status(const Workers& workers) const {
                    [](const WorkerStatus& a, const WorkerStatus& b) {
                      return static_cast<unsigned>(a.rank) < static_cast<unsigned>(b.rank);
                    });
+  std::map<int, int> members;  // by node
+  for (WorkerStatus& worker : status.workers) {
+    if (worker.rank >= 0) worker.local_rank = members[core.node_of(worker.slot)]++;
+  }
   return status;
 }
 

@@ -71,10 +71,6 @@ json answer_of(const std::string& folder, const ControlRequest& request) {
   return answer;
 }
 
-std::string id_of(const RunningJob& job) {
-  return job.status.is_null() ? job.led.id : job.status["job_id"].get<std::string>();
-}
-
 std::string names(const std::vector<RunningJob>& jobs) {
   std::string text;
   for (const auto& job : jobs) {
@@ -86,6 +82,10 @@ std::string names(const std::vector<RunningJob>& jobs) {
 }
 
 }  // namespace
+
+std::string id_of(const RunningJob& job) {
+  return job.status.is_null() ? job.led.id : job.status["job_id"].get<std::string>();
+}
 
 json ask(const std::string& folder, const ControlRequest& request) {
   json answer = answer_of(folder, request);

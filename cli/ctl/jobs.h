@@ -18,6 +18,8 @@ struct RunningJob {
   } led = {};
 };
 
+std::string id_of(const RunningJob& job);  // "": it does not answer
+
 // Asks each for its status.
 std::vector<RunningJob> running_jobs();
 

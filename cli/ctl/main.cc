@@ -21,7 +21,13 @@ std::string list(bool as_json) {
   const auto jobs = running_jobs();
   if (!as_json) return render_list(jobs);
   json all = json::array();
-  for (const auto& job : jobs) all.push_back({{"folder", job.folder}, {"status", job.status}});
+  for (const auto& job : jobs) {
+    const auto known = [](const std::string& text) { return text.empty() ? json() : json(text); };
+    all.push_back({{"folder", job.folder},
+                   {"status", job.status},
+                   {"job_id", known(id_of(job))},
+                   {"led_by", known(job.led.by)}});
+  }
   return all.dump(2) + "\n";
 }
 

@@ -48,7 +48,7 @@ void add_figures(json& out, const NodeWorker& figures) {
 
 json describe(const JobStatus& status, const WorkerStatus& worker) {
   json out = {{"host", worker.host},
-              {"local_rank", worker.slot},
+              {"local_rank", from_zero(worker.local_rank)},
               {"state", worker.state},
               {"elastic", worker.linked}};
   out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();

@@ -15,7 +15,8 @@ namespace dlaunch {
 
 struct WorkerStatus {
   Slot slot = 0;
-  int rank = -1;  // -1: a spare, or one that is leaving
+  int rank = -1;        // -1: a spare, or one that is leaving
+  int local_rank = -1;  // among those of its host; -1 as above
   std::string host;
   int pid = 0;                           // 0: there is no process, or it is on another host
   bool up = false;                       // it runs, and nobody has asked it to end

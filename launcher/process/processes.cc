@@ -183,7 +183,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   const Process& process = at(slot);
   WorkerEnd end;
   end.rank = process.place.rank;
-  end.local_rank = slot;
+  end.local_rank = process.place.local_rank;
   end.pid = process.pid;
   end.started = process.started;
   end.ended = steady_now();

@@ -56,7 +56,7 @@ json error_of(const std::string& file) {
 json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
   json out = {{"role", role},
               {"rank", worker.rank},
-              {"local_rank", worker.local_rank},
+              {"local_rank", worker.local_rank >= 0 ? json(worker.local_rank) : json()},
               {"host", worker.host.empty() ? facts.host : worker.host},
               {"pid", worker.pid},
               {"ended_ns", (worker.ended - facts.started).count()},

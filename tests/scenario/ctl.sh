@@ -76,4 +76,15 @@ run dlaunchctl stop; expect_code 0; expect_out 'SIGTERM'
 wait "$keeper"; code=$?; expect_code 143
 grep -q 'ended by SIGTERM' job.err || fail "report: $(cat job.err)"
 for pid in $all; do alive "$pid" && fail "worker $pid is left"; done
+
+# A spare that took a rank has no LOCAL_RANK, and the report says none.
+dlaunch --job-id third --nproc 2 --spares 1 --max-restarts 1 --error-file e.json \
+  "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >/dev/null 2>job.err </dev/null & keeper=$!
+started+=("$keeper"); job=third
+becomes "$settled and len(s['spares']) == 1 and s['spares'][0]['pid'] is not None"
+kill -9 "$(says 'pids[0]')"
+becomes "$settled and s['round'] == 2"
+kill -9 "$(says 'pids[0]')"
+wait "$keeper"; code=$?; expect_code 137
+[ "$(python3 -c 'import json; print(json.load(open("e.json"))["root_cause"]["local_rank"])')" = None ] || fail "$(cat e.json)"
 [ -z "$(find . -name 'dlaunch-job-*')" ] || fail "a job's folder is left"

@@ -32,7 +32,7 @@ expect_in err.1 'rank 2 \(pid [0-9]+ on host host3\) failed first: it hung, .*st
 
 # All are seen from the host that leads, and one that stays stopped is told of and replaced.
 becomes "[(w['rank'], w['host']) for w in s['workers']] == [(0, 'host1'), (1, 'host2'), (2, 'host3')] and
-         all(w['pid'] and w['last_operation'] and w['ran_s'] > 0 for w in s['workers'])"
+         all(w['pid'] and w['last_operation'] and w['ran_s'] > 0 and w['local_rank'] == 0 for w in s['workers'])"
 pid=$(says "s['workers'][1]['pid']")
 ctl 1 stacks 1; expect_code 0; expect_out "^rank 1 \(pid $pid on host2\):"
 on 2 kill -STOP "$pid"
@@ -40,6 +40,7 @@ wait_until 20 grep -q 'rank 1 is stopped .*; rank 1 is on host host2' err.1 || j
 wait_until 60 later_round 2 3 || job_fails "who stays stopped was not replaced"
 ctl 2 status; expect_code 1; expect_err 'job test is led from host host1: ask dlaunchctl there'
 ctl 2 list; expect_code 0; expect_out 'test +led from host host1'
+ctl 2 list --json; expect_code 0; expect_out '"job_id": "test"'; expect_out '"led_by": "host1"'
 ctl 1 stop; expect_code 0
 wait_job 20 143; job=()
 

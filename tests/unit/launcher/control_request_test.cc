@@ -171,6 +171,7 @@ TEST_CASE("the status as JSON has the workers by rank, and apart from them those
   job.workers[0].operation = FlightEntry{"all_reduce #7", FlightState::running, TimePoint(98s), {}};
   job.workers[1].operation =
       FlightEntry{"barrier #6", FlightState::failed, TimePoint(98s), TimePoint(99s)};
+  job.workers[1].local_rank = 0;  // on another host
   job.workers[2].pid = 0;
   job.workers[2].ran.reset();
   const auto json = nlohmann::json::parse(render_json(job));
@@ -180,7 +181,8 @@ TEST_CASE("the status as JSON has the workers by rank, and apart from them those
   REQUIRE(json["spares"].size() == 1);
   CHECK(json["spares"][0]["rank"].is_null());
   CHECK(json["workers"][1]["rank"] == 1);
-  CHECK(json["workers"][1]["local_rank"] == 4);
+  CHECK(json["workers"][1]["local_rank"] == 0);
+  CHECK(json["spares"][0]["local_rank"].is_null());
   CHECK(json["workers"][0]["last_operation"]["since_s"] == 2.0);
   CHECK(json["workers"][0]["last_operation"]["state"] == "running");
   CHECK(json["workers"][1]["last_operation"]["since_s"] == 1.0);
