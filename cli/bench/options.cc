@@ -158,6 +158,7 @@ void declare_output(CLI::App& app, const char* flag, std::string& path, const ch
          },
          what)
       ->expected(0, 1)
+      ->allow_extra_args(false)  // what follows the file is another's: the collective
       ->type_name("[FILE]");
 }
 

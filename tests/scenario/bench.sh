@@ -16,7 +16,7 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce_perf -b 8 -e 64K -f 8
 expect_code 0; expect_out 'Out of bounds values : 0 OK'; expect_out 'out-of-place'
 run dlaunch --nproc 2 --output raw dlaunch-bench all_gather -b 1K --json
 python3 -c 'import json; r = json.load(open("out")); assert r["ranks"] == 2 and r["results"][0]["wrong"] == 0' || fail "JSON"
-run dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 8 -e 64 -r 1 --csv a.csv --json a.json
+run dlaunch --nproc 2 --output raw dlaunch-bench --csv a.csv broadcast -b 8 -e 64 -r 1 --json a.json
 expect_code 0; expect_out 'Avg bus bandwidth'
 [ "$(head -n 1 a.csv)" = "$header" ] && [ "$(wc -l <a.csv)" = 5 ] || fail "the CSV file"
 python3 -c 'import json; assert len(json.load(open("a.json"))["results"]) == 4' || fail "the JSON file"
