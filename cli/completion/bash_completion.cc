@@ -40,6 +40,7 @@ _dlaunch_complete() {
 _dlaunch() {
   local cur=${COMP_WORDS[COMP_CWORD]} kind='' program=0 value_of='' i=1 word
   COMPREPLY=()
+  [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == doctor ]] && i=2
   while ((i < COMP_CWORD)); do
     word=${COMP_WORDS[i]}
     if [[ $word == -- ]]; then
@@ -74,10 +75,11 @@ _dlaunch() {
     else
       _dlaunch_complete FILE "$cur"
     fi
-  elif [[ $program == 0 && $cur == -* ]]; then
+  elif [[ $program == 0 && ($cur == -* || ${COMP_WORDS[1]} == doctor) ]]; then
     _dlaunch_complete "$_dlaunch_options" "$cur"
   else
     _dlaunch_complete PROGRAM "$cur"
+    [[ $COMP_CWORD -gt 1 || -z $cur || doctor != "$cur"* ]] || COMPREPLY+=(doctor)
   fi
 }
 complete -F _dlaunch dlaunch

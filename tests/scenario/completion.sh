@@ -39,6 +39,11 @@ offers hosts.txt --nproc 4 cat h
 offers_not --quiet --nproc 4 cat --q
 offers hosts.txt -- h
 offers_not --quiet -- --q
+offers doctor doc
+offers_not doctor --nproc 4 doc
+offers --hosts doctor --ho
+offers auto doctor --nproc a
+offers hosts.txt -- doctor h
 
 # dlaunchctl's own.
 source "$SOURCE/cli/completion/dlaunchctl" || fail "the completion of dlaunchctl does not load"
