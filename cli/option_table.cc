@@ -39,8 +39,9 @@ constexpr OptionRow kTable[] = {
      "let each worker see only the GPU of its local rank, by CUDA_VISIBLE_DEVICES",
      &Options::isolate_gpus},
     {"omp-threads", "", "", "auto|keep|N", "auto", Group::placement,
-     "OMP_NUM_THREADS of the workers: the share of the usable CPUs (if it is not set already), as "
-     "it is, or a number",
+     "OMP_NUM_THREADS of the workers: their share of the usable CPUs, as it is, or a number; "
+     "without "
+     "this option their share, unless it is set already",
      &Options::omp_threads},
     {"map-by", "", "", "slot", "", Group::placement, "ranks are placed in order; nothing else",
      &Options::map_by, kHidden},
@@ -95,7 +96,8 @@ constexpr OptionRow kTable[] = {
     {"max-nproc", "", "max-np", "N", "as --nproc", Group::failure,
      "an elastic program may grow to so many workers", &Options::max_nproc},
     {"join-timeout", "", "", "TIME", "10m", Group::failure,
-     "a new worker of an elastic program that others wait for is replaced after that time",
+     "how long hosts wait for each other; and a new worker of an elastic program that others wait "
+     "for is replaced after that time",
      &Options::join_timeout},
     {"hang-timeout", "", "stall-check-shutdown-time-seconds", "TIME", "", Group::failure,
      "a worker for which the others wait in a collective of libdlring for that long, or that "
@@ -121,7 +123,7 @@ constexpr OptionRow kTable[] = {
      "long), slow=20s:5s, seed=7",
      &Options::chaos},
     {"error-file", "", "", "FILE", "", Group::failure,
-     "write the report of a failure there as JSON", &Options::error_file},
+     "write the report there as JSON, also of a job that has ended well", &Options::error_file},
     {"monitor-interval", "", "", "TIME", "", Group::failure, "dlaunch is told at once, never polls",
      &Options::monitor_interval, kHidden},
 
@@ -192,7 +194,7 @@ constexpr OptionRow kTable[] = {
      &Options::emit},
     {"image", "", "", "IMAGE", "", Group::nodes,
      "with --emit: the container's image, with dlaunch and the program in it", &Options::image},
-    {"gpus", "", "", "N", "0", Group::nodes, "with --emit: GPUs of each pod", &Options::gpus},
+    {"gpus", "", "", "N", "none", Group::nodes, "with --emit: GPUs of each pod", &Options::gpus},
 
     // --- general
     {"transport", "", "", "auto|shm|tcp", "auto", Group::general,
