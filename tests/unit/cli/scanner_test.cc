@@ -101,7 +101,14 @@ TEST_CASE("unknown flags get the nearest name or what to do instead") {
   CHECK(scan_error({"-mca", "pml", "ob1"}) ==
         "unknown option '-mca'; it sets a parameter of Open MPI; leave it out");
   CHECK(scan_error({"--rdzv_conf", "x"}) ==
-        "unknown option '--rdzv_conf'; there is nothing to set; leave it out");
+        "unknown option '--rdzv_conf'; use --join-timeout for its join_timeout, and leave out the "
+        "rest");
+  CHECK(
+      scan_error({"--cpus-per-task=4"}) ==
+      "unknown option '--cpus-per-task'; use -n for workers or --omp-threads for threads of each");
+  CHECK(scan_error({"--pernode"}) == "unknown option '--pernode'; use --nproc 1");
+  CHECK(scan_error({"-K"}) ==
+        "unknown option '-K'; a failure ends the job in any case; leave it out");
   CHECK(scan_error({"--zzzzzzzz"}) == "unknown option '--zzzzzzzz'");
   CHECK(scan_error({"-Z"}) == "unknown option '-Z'");
   CHECK(scan_error({"--=3"}) == "unknown option '--'");
