@@ -1,8 +1,12 @@
 #include "launcher/plan/plan.h"
 
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/rank_set.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/version.h"
@@ -24,6 +28,33 @@ const char* name(OutputMode mode) {
 const char* name(BindPolicy policy) {
   static constexpr const char* kNames[] = {"none", "core", "l3", "numa", "socket", "gpu"};
   return kNames[static_cast<int>(policy)];
+}
+
+using Lines = std::vector<std::pair<const char*, std::string>>;
+
+std::string chaos_of(const ChaosConfig& chaos) {
+  std::string text;
+  for (const auto& [name, ill] :
+       {std::pair("kill", &chaos.kill), {"stop", &chaos.stop}, {"slow", &chaos.slow}}) {
+    if (ill->every == Duration::zero()) continue;
+    text +=
+        fmt::format("{}{} every {}", text.empty() ? "" : ", ", name, format_duration(ill->every));
+  }
+  return text;
+}
+
+Lines about_failures(const Plan& plan) {
+  Lines lines;
+  if (plan.spares > 0) lines.emplace_back("spares", std::to_string(plan.spares));
+  if (!plan.nodes.several() && plan.min_nproc < plan.max_nproc) {
+    lines.emplace_back("sizes", fmt::format("{} to {}", plan.min_nproc, plan.max_nproc));
+  }
+  if (plan.hang_timeout < Duration::max()) {
+    lines.emplace_back("hang time-out", format_duration(plan.hang_timeout));
+  }
+  if (plan.chaos) lines.emplace_back("chaos", chaos_of(*plan.chaos));
+  if (!plan.error_file.empty()) lines.emplace_back("error file", plan.error_file);
+  return lines;
 }
 
 }  // namespace
@@ -90,11 +121,13 @@ std::string describe(const Plan& plan) {
   if (!plan.port_range.empty()) line("ports", plan.port_range);
   if (plan.tls) line("connections", "TLS 1.3");
   line("restarts", format_restart_limit(plan.max_restarts));
+  for (const auto& [key, value] : about_failures(plan)) line(key, value);
   if (!plan.health_check.empty()) line("health check", shell_quoted(plan.health_check));
   line("grace", format_duration(plan.grace));
   if (plan.timeout > Duration::zero()) line("time-out", format_duration(plan.timeout));
   line("output", name(plan.output.mode));
   if (!plan.output.log_dir.empty()) line("log folder", plan.output.log_dir);
+  if (plan.output.only_ranks) line("shown ranks", format_rank_set(*plan.output.only_ranks));
   line("stdin", (plan.stdin_to == StdinPlan::one_rank ? "rank " : "") + stdin_of(plan));
   line("bind", name(plan.bind));
   if (plan.omp_threads) line("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
