@@ -92,6 +92,7 @@ std::string nearest_option(std::string_view name) {
 }
 
 std::string advice_for(std::string_view name) {
+  if (name.size() == 1 && find_option(name) != nullptr) return "; a letter has one dash";
   std::string spelled(name);
   std::replace(spelled.begin(), spelled.end(), '_', '-');
   for (const Foreign& foreign : kForeign) {

@@ -90,7 +90,7 @@ TEST_CASE("options end at the program or at --, whatever follows looks like") {
 TEST_CASE("nothing is abbreviated") {
   CHECK(scan_error({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
   CHECK(scan_error({"--time", "4", "a"}).starts_with("unknown option '--time'"));
-  CHECK(scan_error({"--n", "4", "a"}) == "unknown option '--n'");
+  CHECK(scan_error({"--n", "4", "a"}) == "unknown option '--n'; a letter has one dash");
 }
 
 TEST_CASE("unknown flags get the nearest name or what to do instead") {
