@@ -77,7 +77,7 @@ int run(const std::vector<std::string>& given) {
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
 
   if (doctor) {
-    if (auto ok = check_doctor(options->program); !ok) return give_up(ok.error());
+    if (auto ok = check_doctor(*options); !ok) return give_up(ok.error());
     options = doctor_options(std::move(*options));
   }
   if (auto ok = check_emit(*options); !ok) return give_up(ok.error());

@@ -257,7 +257,13 @@ Options doctor_options(Options options) {
   return options;
 }
 
-Result<void> check_doctor(const std::vector<std::string>& program) {
+Result<void> check_doctor(const Options& options) {
+  if (options.emit) {
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("doctor looks at hosts that are there: leave out '{}'",
+                                     options.emit.source)};
+  }
+  const auto& program = options.program;
   if (program.size() == 2 && program[1] == kDoctorWorkerWord) return {};
   return Error{.code = Errc::usage,
                .what = fmt::format("doctor takes options alone: leave out '{}'",

@@ -20,8 +20,9 @@ std::vector<std::string> doctor_words(const std::vector<std::string>& words);
 // What of them is about the hosts: how a job shows its output, how it goes on after failures, and
 // how its program is started is not the doctor's, who looks once.
 Options doctor_options(Options options);
-// Whether that job's program is still the doctor's, not one that the words brought along.
-Result<void> check_doctor(const std::vector<std::string>& program);
+// Whether that job's program is still the doctor's, not one that the words brought along, and its
+// hosts are there.
+Result<void> check_doctor(const Options& options);
 
 // One of its workers, to its exit code; rank 0's: 0 if there was no problem, 1 if there was.
 int run_doctor_worker();
