@@ -278,7 +278,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     if (rank < 0) return static_cast<void>(process.wanted = false);
     if (!may_shrink()) return end(JobEnding::worker_failed, SIGTERM);
     leave_roster(rank);
-    target_size_ = size();
+    lower_target();
     return form(rank);
   }
   const TimePoint spare_at = deadline_after(now_, std::max(decision.delay, kSpareDelay));

@@ -58,7 +58,6 @@ bool JobCore::give_place(Slot slot) {
     want(slot, -1, now_);
   } else if (size() > config_.min_size && !any_member_done()) {
     leave_roster(rank);
-    target_size_ = size();
   } else {
     return false;
   }
@@ -139,7 +138,6 @@ void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
       return end(JobEnding::worker_failed, SIGTERM);
     } else if (refused) {
       leave_roster(rank);
-      target_size_ = size();
     } else if (!give_place(slot)) {
       want(slot, rank, now_);
     }

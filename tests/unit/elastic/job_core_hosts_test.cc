@@ -100,3 +100,19 @@ TEST_CASE("a host that comes takes the place of one that is waited for") {
     CHECK(world.core.size() == (elastic ? 3 : 2));
   }
 }
+
+TEST_CASE("a host on its way to the job comes in, though another one is lost meanwhile") {
+  for (const int restarts : {0, 5}) {
+    JobConfig config = one_each(3, 1, 4);
+    config.restarts.limit.restarts = restarts;
+    JobWorld world(config, true, {3});
+    world.mute = {3};
+    world.feed(JobCore::NodeBack{3});
+    lose(world, 0);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{1, 2});
+    world.feed(JobCore::Ready{3, 0});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{1, 2, 3});
+  }
+}

@@ -36,6 +36,19 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   CHECK(world.core.restarts_used() == 0);
 }
 
+TEST_CASE("a smaller size is still wished when somebody is lost on the way to it") {
+  JobConfig config = of(5);
+  config.min_size = 1;
+  JobWorld world(config);
+  world.feed(JobCore::Resize{2});
+  world.fail(0);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{1, 2, 3});
+  world.feed(JobCore::Progress{1, 7});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{1, 2});
+}
+
 TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
   JobConfig config = of(4, 1);
   config.min_size = 1;
