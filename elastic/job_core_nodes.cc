@@ -95,7 +95,7 @@ void JobCore::on(const NodeBack& event) {
   }
   if (lost_nodes_.erase(event.node) == 0) return;
   std::erase_if(cut_off_, [&](Slot slot) { return node_of(slot) == event.node; });
-  if (wished_size_ <= size()) return;
+  if (wished_size_ < size()) return;
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
 }
 

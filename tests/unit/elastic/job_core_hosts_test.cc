@@ -116,3 +116,18 @@ TEST_CASE("a host on its way to the job comes in, though another one is lost mea
     CHECK(world.roster == Slots{1, 2, 3});
   }
 }
+
+TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") {
+  JobConfig config = of(1, 5, 1);
+  config.nodes = {0, 1};
+  JobWorld world(config);
+  SUBCASE("that was lost") {}
+  SUBCASE("that it was to leave") {
+    world.feed(JobCore::NodeDrain{1});
+    CHECK_FALSE(world.running.contains(1));
+  }
+  lose(world, 1);
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.running.contains(1));
+  CHECK(world.fences.empty());
+}
