@@ -73,12 +73,13 @@ TEST_CASE("a host that is lost while its worker is to be started is gone without
   }
   SUBCASE("of an elastic program") {
     JobWorld world(one_each(3, 1, 3), true);
-    world.running.erase(1);
-    world.left.erase(1);
-    world.feed_now(JobCore::Ended{1, false});
-    world.feed_now(JobCore::NodeLost{1});
-    for (const Slot slot : {0, 2}) world.rejoin(slot);
-    CHECK(world.roster == Slots{0, 2});
+    world.running.erase(0);
+    world.left.erase(0);
+    world.feed_now(JobCore::Ended{0, false});
+    world.feed_now(JobCore::NodeLost{0});
+    for (const Slot slot : {1, 2}) world.rejoin(slot);
+    CHECK(world.roster == Slots{1, 2});
+    CHECK(world.announced == std::vector<int>{1, 3});  // the number of another roster is burnt
   }
 }
 
@@ -89,6 +90,7 @@ TEST_CASE("a host that comes takes the place of one that is waited for") {
     if (elastic) world.rejoin(0);
     CHECK(world.core.waits_for().find("to have its host back") != std::string::npos);
     world.feed(JobCore::NodeBack{2});
+    CHECK(world.announced == (elastic ? std::vector<int>{1, 3} : std::vector<int>{}));
     if (elastic) world.rejoin_all();
     CHECK(world.core.size() == 2);
     CHECK(world.running.size() == 2);
@@ -117,6 +119,17 @@ TEST_CASE("a host on its way to the job comes in, though another one is lost mea
   }
 }
 
+TEST_CASE("a host that comes back brings no more than was wished") {
+  JobConfig config = of(2, 5);
+  config.max_size = 4;
+  config.nodes = {0, 0, 1, 1};
+  JobWorld world(config);
+  world.feed(JobCore::NodeLost{1});
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.core.target_size() == 2);
+  CHECK(world.running.size() == 2);
+}
+
 TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") {
   JobConfig config = of(1, 5, 1);
   config.nodes = {0, 1};
@@ -130,4 +143,48 @@ TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") 
   world.feed(JobCore::NodeBack{1});
   CHECK(world.running.contains(1));
   CHECK(world.fences.empty());
+}
+
+TEST_CASE("whom a smaller size leaves out is needed until the next commit, on any host") {
+  JobConfig config = one_each(3, 1, 3);
+  JobWorld world(config);
+  world.feed(JobCore::Resize{2});
+  SUBCASE("also on one that is to be lost") {
+    world.feed(JobCore::NodeDrain{2});
+    CHECK(world.stopped.empty());
+    world.rejoin_all();
+    CHECK(world.stopped == Slots{2});
+  }
+  SUBCASE("and missed where it is lost with that") {
+    lose(world, 2);
+    CHECK(world.losts == std::vector<int>{-1, 2});
+  }
+  SUBCASE("and then is not started again") {
+    world.stubborn = {2};
+    world.rejoin_all();
+    lose(world, 2);
+  }
+  world.rejoin_all();
+  world.feed(JobCore::NodeBack{2});
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.starts == 3);
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a round that is given up because a host is lost costs that loss alone") {
+  JobWorld world(one_each(3, 2, 3));
+  for (const Slot slot : {0, 1}) world.feed(JobCore::Ready{slot, 1, 0, "it stands still"});
+  lose(world, 2);
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.core.restarts_used() == 1);
+}
+
+TEST_CASE("a job of which a member has finished waits for a lost host, though it may shrink") {
+  JobWorld world(one_each(3, 1, 3));
+  world.succeed(0);
+  lose(world, 1);
+  CHECK(world.core.size() == 3);
+  world.feed(JobCore::NodeBack{1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2});
 }

@@ -128,6 +128,21 @@ TEST_CASE("a round that is wholly out of reach may go on, and no other begins me
   }
 }
 
+TEST_CASE("a round that one of its members has left, lost or not, is over") {
+  JobConfig config = of(2, 3, 2);
+  config.nodes = {0, 1, 2, 2};
+  JobWorld world(config);
+  SUBCASE("it has asked for the next one") { world.rejoin(1); }
+  SUBCASE("another process has come in its place") {
+    world.fail(1);
+    world.now += 1s;
+    world.feed(JobCore::Clock{});
+    REQUIRE(world.running.contains(1));
+  }
+  for (const int node : {0, 1}) world.feed(JobCore::NodeLost{node});
+  CHECK(world.announced.size() == 2);
+}
+
 TEST_CASE("plain programs go on together, with fewer where they may") {
   auto config = on_two_nodes(2, 1, 2);
   JobWorld world(config, false);
