@@ -66,6 +66,16 @@ TEST_CASE("workers start one after another") {
   CHECK_FALSE(node.core.deadline());
 }
 
+TEST_CASE("those that are asked for later wait for their turn, too") {
+  Node node;
+  CHECK(node.feed(AgentCore::Start{{0}}) == Words{"spawn 0"});
+  CHECK(node.feed(AgentCore::Start{{1}}).empty());
+  CHECK(node.feed(AgentCore::Spawned{}) == Words{"spawn 1"});
+  CHECK(node.feed(AgentCore::Start{{2}}).empty());
+  CHECK(node.feed(AgentCore::SpawnFailed{0}).empty());  // it never came to run its program
+  CHECK(node.feed(AgentCore::Spawned{}) == Words{"spawn 2"});
+}
+
 TEST_CASE("a worker that does not end within the grace is killed, and given up after that") {
   Node node;
   node.run(2);
@@ -74,7 +84,9 @@ TEST_CASE("a worker that does not end within the grace is killed, and given up a
   CHECK(node.at_deadline() == Words{"signal 1 9"});
   CHECK(node.now == kStart + 10s);
   CHECK(node.at_deadline() == Words{"give up 1"});
+  CHECK(node.now == kStart + 15s);
   CHECK_FALSE(node.core.deadline());
+  CHECK(node.feed(AgentCore::Stop{{1}, SIGKILL}).empty());
 }
 
 TEST_CASE("the second wish to stop neither prolongs the grace nor is lost") {
@@ -103,10 +115,34 @@ TEST_CASE("a worker that is stopped before its turn is not started, one in the m
   CHECK(node.feed(AgentCore::Start{{1}}) == Words{"spawn 1"});
 }
 
+TEST_CASE("a worker that is to be killed before it runs is, whatever is wished after that") {
+  Node node;
+  node.feed(AgentCore::Start{{0}});
+  CHECK(node.feed(AgentCore::Stop{{0}, SIGKILL}).empty());
+  CHECK(node.feed(AgentCore::Stop{{0}, SIGTERM}).empty());
+  CHECK(node.feed(AgentCore::Spawned{}) == Words{"signal 0 9"});
+}
+
 TEST_CASE("whoever has gone is sent nothing") {
   Node node;
-  node.run(2);
-  node.feed(AgentCore::Exited{0});
-  CHECK(node.feed(AgentCore::Stop{{0}, SIGTERM}).empty());
-  CHECK(node.feed(AgentCore::HandOn{SIGUSR1}) == Words{"signal 1 10"});
+  node.run(3);
+  node.feed(AgentCore::Exited{1});
+  CHECK(node.feed(AgentCore::Stop{{1}, SIGTERM}).empty());
+  node.feed(AgentCore::Stop{{2}, SIGTERM});
+  CHECK(node.feed(AgentCore::HandOn{SIGUSR1}) == Words{"signal 0 10", "signal 2 10"});
+}
+
+TEST_CASE("a stopped process is continued with a signal that is to end it, and with no other") {
+  Node node;
+  node.run(1);
+  const auto sent = [&](const AgentCore::Event& event) {
+    std::vector<int> numbers;
+    for (const auto& action : node.core.step(node.now, event)) {
+      numbers.push_back(std::get<AgentCore::SendSignal>(action).number);
+    }
+    return numbers;
+  };
+  CHECK(sent(AgentCore::HandOn{SIGUSR1}) == std::vector<int>{SIGUSR1});
+  CHECK(sent(AgentCore::Stop{{0}, SIGTERM}) == std::vector<int>{SIGTERM, SIGCONT});
+  CHECK(sent(AgentCore::Stop{{0}, SIGKILL}) == std::vector<int>{SIGKILL});
 }
