@@ -1,5 +1,7 @@
 #include "elastic/restart_policy.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -47,7 +49,7 @@ TEST_CASE("a limit as it is written on the command line") {
   CHECK(plain->restarts == 3);
   CHECK_FALSE(plain->window);
   CHECK(format_restart_limit(*plain) == "3");
-  for (const std::string text : {"10/1h", "2/10m", "5/90s", "1/0.5s"}) {
+  for (const std::string text : {"0", "10/1h", "2/10m", "2/15m", "5/90s", "1/0.5s"}) {
     const auto limit = parse_restart_limit(text, "--max-restarts");
     REQUIRE(limit);
     CHECK(format_restart_limit(*limit) == text);
@@ -77,6 +79,15 @@ TEST_CASE("without a window: so many restarts in all, whatever time and progress
   CHECK(decision.reason == StopReason::job_budget);
   CHECK(decision.why == "all 3 restarts (--max-restarts) are used");
   CHECK(world.policy.used() == 3);
+}
+
+TEST_CASE("without a window nobody has a share: one slot may use them all") {
+  RestartPolicyConfig config = with(3);
+  config.nodes = 2;
+  config.slots = 8;
+  World world(config);
+  for (int i = 0; i < 3; ++i) CHECK(world.fail({.slot = 5, .node = 1}).restart);
+  CHECK_FALSE(world.fail({.slot = 5, .node = 1}).restart);
 }
 
 TEST_CASE("no restarts allowed") {
@@ -162,6 +173,12 @@ TEST_CASE("a node and a slot have a share of the budget, where there are several
   CHECK_FALSE(world.fail({.slot = 5, .node = 3}).restart);
 }
 
+TEST_CASE("of a single restart it is said so") {
+  World world(with(1));
+  world.fail();
+  CHECK(world.fail().why == "the only restart (--max-restarts 1) is used");
+}
+
 TEST_CASE("what is refused is charged nowhere") {
   RestartPolicyConfig config = with(8, 1h);
   config.slots = 2;
@@ -173,7 +190,11 @@ TEST_CASE("what is refused is charged nowhere") {
 
 TEST_CASE("the only node and the only slot have no share") {
   World world(with(10, 1h));
-  CHECK(world.granted() == 10);
+  for (int i = 0; i < 10; ++i) CHECK(world.fail({.slot = 0, .node = 0}).restart);
+  RestartPolicyConfig config = with(10, 1h);
+  config.nodes = 2;
+  World two(config);
+  CHECK(two.granted() == 5);
 }
 
 TEST_CASE("the first restart is at once, those of a crash loop wait longer and longer") {
@@ -218,6 +239,15 @@ TEST_CASE("a long run ends a crash loop where commits are not reported") {
   CHECK(delay > 0s);
   world.now += delay + 10min;
   CHECK(world.fail().delay == 0s);
+}
+
+TEST_CASE("where commits are reported a long run without one is no progress") {
+  World world(with(100));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(world.fail_after(5).restart);
+    world.now += 2h;
+  }
+  CHECK(world.fail_after(5).reason == StopReason::no_progress);
 }
 
 TEST_CASE("what dlaunch or the scheduler chose to do is free") {
@@ -272,10 +302,15 @@ TEST_CASE("before any commit: the same failure twice within a minute of the star
   CHECK(world.fail_like(7, 0, 5s).restart);  // perhaps it passes
   world.now += 1s;
   CHECK(world.fail({.signature = 7, .exact = 1, .ran = 5s}).restart);  // "fail at step 300", 600
+  CHECK(world.fail_like(7, 0, 1min).restart);
   const auto decision = world.fail_like(7, 0, 5s);
   CHECK_FALSE(decision.restart);
   CHECK(decision.why ==
         "the same failure as in round 1, also within a minute of the start: it would come again");
+  World late(with(10));
+  CHECK(late.fail_like(7, 0, 2h).restart);
+  late.now += 10s;
+  CHECK(late.fail_like(7, 0, 5s).restart);
 }
 
 TEST_CASE("a host that is lost twice at the same commit proves nothing") {
@@ -283,6 +318,8 @@ TEST_CASE("a host that is lost twice at the same commit proves nothing") {
   for (int i = 0; i < 5; ++i) {
     CHECK(world.fail({.kind = FailureKind::lost, .signature = 7, .version = 40}).restart);
   }
+  CHECK(world.fail_like(7, 40).restart);
+  CHECK(world.fail({.kind = FailureKind::lost, .signature = 7, .version = 40}).restart);
 }
 
 TEST_CASE("ranks that fail alike in one round are one failure, and one charge") {
@@ -295,6 +332,21 @@ TEST_CASE("ranks that fail alike in one round are one failure, and one charge") 
   CHECK(world.policy.used() == 1);
   world.now += 10s;
   CHECK_FALSE(world.fail({.round = 2, .slot = 0, .signature = 7}).restart);
+
+  World later(with(3));
+  for (int slot = 0; slot < 8; ++slot) {
+    CHECK(later.fail({.round = 1, .slot = slot, .signature = 7, .version = 40}).restart);
+  }
+  CHECK(later.policy.used() == 1);
+}
+
+TEST_CASE("however many ranks fail alike, the other failure of their round is not forgotten") {
+  World world(with(3));
+  CHECK(world.fail({.round = 1, .signature = 6, .version = 40}).restart);
+  for (int slot = 0; slot < 100; ++slot) {
+    world.fail({.round = 1, .slot = slot, .signature = 7, .version = 40});
+  }
+  CHECK_FALSE(world.fail({.round = 2, .signature = 6, .version = 40}).restart);
 }
 
 TEST_CASE("later failures of a round share its decision, and what is left of its delay") {
@@ -367,6 +419,22 @@ TEST_CASE("rounds that are given up use the job's budget, and are lack of progre
   }
   CHECK(stuck.policy.given_up(stuck.now, 4, 5).reason == StopReason::no_progress);
   CHECK(stuck.policy.given_up(stuck.now, 5, 6).restart);
+}
+
+TEST_CASE("whether the latest restart was for a worker that SIGTERM had ended") {
+  const auto used = [](FailureKind kind, int code) {
+    World world(with(3));
+    world.fail({.kind = kind, .code = code});
+    return world.policy.used_for_sigterm();
+  };
+  CHECK(used(FailureKind::signal, SIGTERM) == 1);
+  CHECK(used(FailureKind::exit_code, 128 + SIGTERM) == 1);  // as shells say it
+  CHECK(used(FailureKind::exit_code, SIGTERM) == 0);
+  CHECK(used(FailureKind::signal, SIGKILL) == 0);
+  World world(with(3));
+  world.fail({.kind = FailureKind::signal, .code = SIGTERM});
+  world.policy.given_up(world.now, ++world.round, 0);
+  CHECK(world.policy.used_for_sigterm() == 0);
 }
 
 TEST_CASE("a job that reports no progress is not said to make none; nor where the rule is off") {
