@@ -127,6 +127,14 @@ TEST_CASE("what ended after a signal of ours did not fail by itself, unless it s
        {},
        {},
        {1, 2, 3, 4, 5}},
+      {"by an earlier one of our signals than the last, or when it wrote to who was gone",
+       {exited(0, 5, 7), told(killed(1, 6, SIGINT)), told(killed(2, 7, SIGHUP)),
+        told(killed(3, 8, SIGQUIT)), told(killed(4, 9, SIGPIPE))},
+       0,
+       7,
+       {},
+       {},
+       {1, 2, 3, 4}},
       {"a crash meanwhile, or a SIGKILL that was not ours",
        {exited(0, 5, 7), told(killed(1, 6, SIGSEGV)), told(killed(2, 7, SIGKILL))},
        0,
@@ -215,6 +223,16 @@ TEST_CASE("a worker that libdlring told of a lost peer is a consequence") {
   for (const auto& c : cases) check(c);
 }
 
+TEST_CASE("a worker that hung is the cause, though the signal was ours") {
+  auto hung = stopped(1, 20, SIGKILL);
+  hung.hung = "in no collective";
+  check({"alone", {hung, stopped(0, 30)}, 1, 137, {}, {}, {0}});
+  check({"a peer missed it", {lost(1, exited(0, 10, 3)), hung}, 1, 137, {}, {0}, {}});
+  auto thrown = told(exited(1, 20, 5));
+  thrown.hung = hung.hung;
+  check({"it ended by itself then", {thrown, stopped(0, 30)}, 1, 5, {}, {}, {0}});
+}
+
 TEST_CASE("a lost peer that had left early is named") {
   const auto f = facts({exited(1, 5, 0), lost(1, exited(0, 10, 3)), lost(1, exited(2, 11, 1))});
   const auto verdict = judge(f);
@@ -298,6 +316,15 @@ TEST_CASE("words of a broken connection only break ties within two seconds") {
        {}},
   };
   for (const auto& c : cases) check(c);
+}
+
+TEST_CASE("a broken connection, as sockets, Gloo, NCCL and Python say it") {
+  for (const char* words :
+       {"Connection reset by peer", "Connection closed by peer [10.0.0.1]:4711",
+        "Connection closed by remote peer", "the connection was closed", "Broken pipe",
+        "Socket closed", "remote process exited or there was a network error", "ECONNRESET"}) {
+    check({words, {says(exited(0, 10, 1), {words}), exited(1, 20, 3)}, 1, 3, {}, {0}, {}});
+  }
 }
 
 TEST_CASE("a worker that was still dying of an exception when we stopped it is the root") {

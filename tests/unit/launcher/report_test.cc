@@ -70,6 +70,16 @@ TEST_CASE("how it ended") {
   CHECK(describe_signal(64) == "signal 64");
 }
 
+TEST_CASE("a worker that hung is told as one that we killed for that") {
+  auto hung = stopped(1, 20, SIGKILL);
+  hung.hung = "in no collective for 60 s, while rank 0 waits for it in all_reduce #7";
+  const auto lines = text(facts({hung, stopped(0, 30)}));
+  CHECK(lines.at(0) ==
+        "rank 1 (pid 101 on host h) failed first: it hung, and dlaunch killed it after 20 ms");
+  CHECK(lines.at(1) == "  " + hung.hung);
+  CHECK(lines.at(2) == "  the other worker was sent SIGTERM");
+}
+
 TEST_CASE("a SIGKILL of --chaos is told as one") {
   auto root = killed(1, 5, SIGKILL);
   root.by_chaos = true;
