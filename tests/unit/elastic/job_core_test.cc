@@ -358,6 +358,42 @@ TEST_CASE("the job's time-out ends it") {
   CHECK(world.finish->end == JobEnding::timed_out);
 }
 
+TEST_CASE("workers are asked to end; killed at once is only who hangs") {
+  const std::set<int> asked = {SIGTERM};
+  JobWorld failed(of(3), false);
+  failed.fail(1);
+  CHECK(failed.signals == asked);
+  JobWorld restarted(of(3, 1), false);
+  restarted.fail(1);
+  CHECK(restarted.signals == asked);
+  JobWorld spare(of(2, 1, 1));
+  for (const Slot slot : {0, 1}) spare.succeed(slot);
+  REQUIRE(spare.finish);
+  CHECK(spare.signals == asked);
+  JobConfig config = of(3);
+  config.min_size = 1;
+  config.timeout = 30s;
+  JobWorld smaller(config);
+  smaller.feed(JobCore::Resize{2});
+  smaller.rejoin_all();
+  CHECK(smaller.signals == asked);
+  smaller.now += 30s;
+  smaller.feed(JobCore::Clock{});
+  REQUIRE(smaller.finish);
+  CHECK(smaller.signals == asked);
+  JobWorld finished(of(2));
+  finished.succeed(0);
+  finished.rejoin(1);
+  CHECK(finished.signals == asked);
+  JobWorld unstartable(of(2), false);
+  unstartable.running.erase(1);
+  unstartable.feed(JobCore::SpawnFailed{1});
+  CHECK(unstartable.signals == asked);
+  JobWorld hangs(of(3, 1));
+  hangs.feed(JobCore::Replace{1});
+  CHECK(hangs.signals == std::set<int>{SIGKILL});
+}
+
 TEST_CASE("what cannot be killed ends the job, and is told") {
   JobWorld world(of(2, 3));
   world.stubborn = {1};

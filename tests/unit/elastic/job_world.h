@@ -95,6 +95,7 @@ class JobWorld {
   std::vector<int> announced;   // rounds
   std::vector<int> fences, losts;
   std::vector<Slot> stopped;
+  std::set<int> signals;    // with which
   std::set<Slot> stubborn;  // do not end when they are told
   std::set<Slot> mute;      // do not ask for a round
   std::optional<JobCore::Finish> finish;
@@ -111,6 +112,7 @@ class JobWorld {
     }
   }
   void perform(const JobCore::StopWorkers& stop) {
+    signals.insert(stop.signal);
     for (const Slot slot : stop.slots) {
       stopped.push_back(slot);
       if (stubborn.contains(slot) && stop.signal != SIGKILL) continue;
