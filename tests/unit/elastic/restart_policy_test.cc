@@ -454,7 +454,7 @@ TEST_CASE("what an earlier time has left is no more than is allowed now") {
   CHECK(world.policy.used() == 2);
   CHECK(world.granted() == 3);
   World refills(with(4, 4min));
-  refills.policy.go_on(refills.now, 4, 0, 0);
+  refills.policy.go_on(refills.now, 4, 0, 1000);  // commits of which nothing is to be had any more
   CHECK(refills.granted() == 0);
   refills.now += 2min;
   CHECK(refills.granted() == 2);
