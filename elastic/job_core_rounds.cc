@@ -191,9 +191,7 @@ TimePoint JobCore::out_of_reach_until() const {
   if (members_.empty() || cut_off_.size() < members_.size()) return kNever;
   TimePoint until = kNever;
   for (const Slot slot : cut_off_) {
-    const auto lost = lost_nodes_.find(node_of(slot));
-    if (lost == lost_nodes_.end()) return kNever;  // it is back, without them
-    until = std::min(until, deadline_after(lost->second, config_.node_ends));
+    until = std::min(until, deadline_after(lost_nodes_.at(node_of(slot)), config_.node_ends));
   }
   return until;
 }
