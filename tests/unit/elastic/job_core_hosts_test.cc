@@ -140,6 +140,7 @@ TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") 
     CHECK_FALSE(world.running.contains(1));
   }
   lose(world, 1);
+  CHECK_FALSE(world.core.deadline());  // no member waits for it
   world.feed(JobCore::NodeBack{1});
   CHECK(world.running.contains(1));
   CHECK(world.fences.empty());
@@ -187,4 +188,56 @@ TEST_CASE("a job of which a member has finished waits for a lost host, though it
   world.feed(JobCore::NodeBack{1});
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 1, 2});
+}
+
+TEST_CASE("each host has its time to come back, whichever rank it had") {
+  for (const int node : {0, 1}) {
+    JobWorld world(one_each(2, 2, 2));
+    lose(world, node);
+    world.now += 600s;
+    world.feed(JobCore::Clock{});
+    REQUIRE(world.finish);
+    CHECK(world.finish->end == JobEnding::worker_failed);
+  }
+}
+
+TEST_CASE("the next leader knows how much time is left, and who is leaving") {
+  JobConfig config = one_each(3, 1, 3);
+  config.timeout = 30s;
+  JobWorld first(config);
+  first.now += 10s;
+  first.feed(JobCore::NodeDrain{0});
+  CHECK(first.core.record().time_left == 20s);
+  CHECK(first.core.record().leaving == std::map<Slot, int>{{0, 0}});
+  JobWorld world(config, first);
+  CHECK(world.stopped.empty());
+  CHECK(world.core.deadline() == kStart + 30s);
+  world.now += 21s;
+  CHECK(world.core.step(world.now, JobCore::Progress{1, 1}).empty());
+  CHECK(world.core.record().time_left == 0s);
+}
+
+TEST_CASE("how it is with each process, in words") {
+  JobConfig config = of(2, 1, 1);
+  config.max_size = 3;
+  JobWorld world(config);
+  CHECK(world.core.life_of(0) == "running");
+  CHECK(world.core.life_of(2) == "waiting for a place");
+  CHECK(world.core.life_of(3) == "absent");
+  world.succeed(0);
+  CHECK(world.core.life_of(0) == "done");
+
+  JobWorld hosts(one_each(2, 2, 2));
+  lose(hosts, 1);
+  hosts.rejoin(0);
+  CHECK(hosts.core.life_of(0) == "waiting for its round");
+  CHECK(hosts.core.life_of(1) == "waiting for its host");
+
+  JobWorld plain(of(2, 1, 1), false);
+  CHECK(plain.core.life_of(2) == "not started yet");
+  plain.stubborn = {0};
+  plain.fail(1);
+  CHECK(plain.core.life_of(0) == "being stopped");
+  CHECK(plain.core.life_of(1) == "to be started");
+  CHECK(plain.core.waits_for() == "rank 0 to end, rank 1 to be started again");
 }

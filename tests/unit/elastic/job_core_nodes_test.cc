@@ -326,6 +326,8 @@ TEST_CASE("with the scope of a node, those on other nodes stay") {
   world.rejoin_all();
   CHECK(world.announced == std::vector<int>{1, 2});
   CHECK(world.roster == Slots{0, 1, 2, 3});
+  world.rejoin(0);  // without a failure
+  CHECK(world.stopped == Slots{2});
 }
 
 // -- Another leader

@@ -31,6 +31,7 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   CHECK(world.running.size() == 4);
   CHECK(world.core.state() == JobState::active);  // nobody waits for them
   world.feed(JobCore::Ready{3, 0});
+  CHECK(world.losts.back() == -1);  // they go on to their next commit
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 1, 2, 3});
   CHECK(world.core.restarts_used() == 0);

@@ -217,6 +217,20 @@ TEST_CASE(
   CHECK(world.running.contains(2));  // at once: ten steps lie between the two
 }
 
+TEST_CASE("a job that reports no commits is not one that does not get on") {
+  JobConfig config = of(2, 10);
+  config.restarts.futile_restarts = 3;
+  JobWorld world(config);
+  for (int failures = 1; failures <= 6; ++failures) {
+    world.fail(1);
+    world.now += 61s;
+    world.feed(JobCore::Clock{});
+    world.rejoin_all();
+    REQUIRE_FALSE(world.finish);
+    CHECK(world.core.restarts_used() == failures);
+  }
+}
+
 TEST_CASE("what is said of an older round is not believed") {
   JobWorld world(of(2, 5));
   world.fail(0);
@@ -389,6 +403,10 @@ TEST_CASE("workers are asked to end; killed at once is only who hangs") {
   unstartable.running.erase(1);
   unstartable.feed(JobCore::SpawnFailed{1});
   CHECK(unstartable.signals == asked);
+  JobWorld vain(of(1), true);
+  vain.feed(JobCore::Ready{0, 1, 0, "it stands still"});
+  REQUIRE(vain.finish);
+  CHECK(vain.signals == asked);
   JobWorld hangs(of(3, 1));
   hangs.feed(JobCore::Replace{1});
   CHECK(hangs.signals == std::set<int>{SIGKILL});
