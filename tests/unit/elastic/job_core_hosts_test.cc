@@ -1,4 +1,6 @@
 // JobCore: hosts that come late, go again, or are lost while their workers are to be started.
+#include <signal.h>
+
 #include "job_world.h"
 
 using namespace dlaunch;
@@ -198,6 +200,7 @@ TEST_CASE("each host has its time to come back, whichever rank it had") {
     world.feed(JobCore::Clock{});
     REQUIRE(world.finish);
     CHECK(world.finish->end == JobEnding::worker_failed);
+    CHECK(world.signals == std::set<int>{SIGTERM});
   }
 }
 
@@ -240,4 +243,21 @@ TEST_CASE("how it is with each process, in words") {
   CHECK(plain.core.life_of(0) == "being stopped");
   CHECK(plain.core.life_of(1) == "to be started");
   CHECK(plain.core.waits_for() == "rank 0 to end, rank 1 to be started again");
+}
+
+TEST_CASE("one of several hosts may use half of the restarts") {
+  JobConfig config = one_each(2, 2, 2);
+  config.restarts.limit = {.restarts = 8, .window = 1h};
+  JobWorld world(config);
+  for (int losses = 1; losses <= 4; ++losses) {
+    lose(world, 1);
+    REQUIRE_FALSE(world.finish);
+    world.feed(JobCore::NodeBack{1});
+    world.now += 61s;
+    world.feed(JobCore::Clock{});
+    world.rejoin_all();
+  }
+  lose(world, 1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->why.starts_with("node 1's share of 4 restarts"));
 }

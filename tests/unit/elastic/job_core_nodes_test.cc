@@ -328,6 +328,9 @@ TEST_CASE("with the scope of a node, those on other nodes stay") {
   CHECK(world.roster == Slots{0, 1, 2, 3});
   world.rejoin(0);  // without a failure
   CHECK(world.stopped == Slots{2});
+  JobWorld plain(config, false);
+  plain.fail(3);
+  CHECK(plain.stopped == Slots{0, 1, 2});
 }
 
 // -- Another leader

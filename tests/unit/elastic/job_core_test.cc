@@ -231,6 +231,23 @@ TEST_CASE("a job that reports no commits is not one that does not get on") {
   }
 }
 
+TEST_CASE("a job that has reported a commit, and then no more, does not get on") {
+  JobConfig config = of(2, 10);
+  config.restarts.futile_restarts = 2;
+  JobWorld world(config);
+  world.feed(JobCore::Progress{0, 5});
+  for (int failures = 1; failures <= 2; ++failures) {
+    world.fail(1);
+    world.now += 61s;
+    world.feed(JobCore::Clock{});
+    world.rejoin_all();
+    REQUIRE_FALSE(world.finish);
+  }
+  world.fail(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->why == "nothing was committed over 2 restarts (the last commit is 5)");
+}
+
 TEST_CASE("what is said of an older round is not believed") {
   JobWorld world(of(2, 5));
   world.fail(0);
@@ -323,112 +340,6 @@ TEST_CASE("every scope takes along whom it says") {
   CHECK(plain.core.state() == JobState::active);
 }
 
-TEST_CASE("the user's signals end the job, the second one at once") {
-  JobWorld world(of(2, 3));
-  world.stubborn = {0, 1};
-  world.feed(JobCore::Signal{SIGINT});
-  CHECK_FALSE(world.finish);
-  world.feed(JobCore::Signal{SIGINT});  // timeout(1) sends each twice
-  CHECK_FALSE(world.finish);
-  world.now += 1s;
-  world.feed(JobCore::Signal{SIGHUP});
-  CHECK_FALSE(world.finish);
-  world.feed(JobCore::Signal{SIGINT});
-  REQUIRE(world.finish);
-  CHECK(world.finish->end == JobEnding::interrupted);
-  CHECK(world.finish->signal == SIGINT);
-}
-
-TEST_CASE("signals that come together are one wish, whichever they are") {
-  for (const auto& [first, second] :
-       {std::pair(SIGTERM, SIGHUP), {SIGHUP, SIGTERM}, {SIGTERM, SIGINT}}) {
-    JobWorld world(of(2, 3));
-    world.stubborn = {0, 1};
-    world.feed(JobCore::Signal{first});
-    world.feed(JobCore::Signal{second});
-    CHECK_FALSE(world.finish);
-  }
-  // A terminal that was closed is no haste; who is asked twice after that is in haste.
-  JobWorld closed(of(2, 3));
-  closed.stubborn = {0, 1};
-  closed.feed(JobCore::Signal{SIGHUP});
-  closed.now += 1s;
-  closed.feed(JobCore::Signal{SIGTERM});
-  CHECK_FALSE(closed.finish);
-  closed.now += 1s;
-  closed.feed(JobCore::Signal{SIGTERM});
-  REQUIRE(closed.finish);
-  CHECK(closed.finish->signal == SIGTERM);
-}
-
-TEST_CASE("the job's time-out ends it") {
-  JobConfig config = of(2);
-  config.timeout = 30s;
-  JobWorld world(config);
-  CHECK(*world.core.deadline() == kStart + 30s);
-  world.now += 30s;
-  world.feed(JobCore::Clock{});
-  REQUIRE(world.finish);
-  CHECK(world.finish->end == JobEnding::timed_out);
-}
-
-TEST_CASE("workers are asked to end; killed at once is only who hangs") {
-  const std::set<int> asked = {SIGTERM};
-  JobWorld failed(of(3), false);
-  failed.fail(1);
-  CHECK(failed.signals == asked);
-  JobWorld restarted(of(3, 1), false);
-  restarted.fail(1);
-  CHECK(restarted.signals == asked);
-  JobWorld spare(of(2, 1, 1));
-  for (const Slot slot : {0, 1}) spare.succeed(slot);
-  REQUIRE(spare.finish);
-  CHECK(spare.signals == asked);
-  JobConfig config = of(3);
-  config.min_size = 1;
-  config.timeout = 30s;
-  JobWorld smaller(config);
-  smaller.feed(JobCore::Resize{2});
-  smaller.rejoin_all();
-  CHECK(smaller.signals == asked);
-  smaller.now += 30s;
-  smaller.feed(JobCore::Clock{});
-  REQUIRE(smaller.finish);
-  CHECK(smaller.signals == asked);
-  JobWorld finished(of(2));
-  finished.succeed(0);
-  finished.rejoin(1);
-  CHECK(finished.signals == asked);
-  JobWorld unstartable(of(2), false);
-  unstartable.running.erase(1);
-  unstartable.feed(JobCore::SpawnFailed{1});
-  CHECK(unstartable.signals == asked);
-  JobWorld vain(of(1), true);
-  vain.feed(JobCore::Ready{0, 1, 0, "it stands still"});
-  REQUIRE(vain.finish);
-  CHECK(vain.signals == asked);
-  JobWorld hangs(of(3, 1));
-  hangs.feed(JobCore::Replace{1});
-  CHECK(hangs.signals == std::set<int>{SIGKILL});
-}
-
-TEST_CASE("what cannot be killed ends the job, and is told") {
-  JobWorld world(of(2, 3));
-  world.stubborn = {1};
-  world.feed(JobCore::Signal{SIGTERM});
-  world.feed(JobCore::Unkillable{1});
-  REQUIRE(world.finish);
-  CHECK_FALSE(world.finish->all_reaped);
-}
-
-TEST_CASE("a program that cannot be started ends the job") {
-  JobWorld world(of(2, 3));
-  world.running.erase(1);
-  world.feed(JobCore::SpawnFailed{1});
-  REQUIRE(world.finish);
-  CHECK(world.finish->end == JobEnding::spawn_failed);
-}
-
 TEST_CASE("a worker that hangs ends a job without restarts, active or not") {
   JobWorld active(of(2));
   active.feed(JobCore::Replace{0});
@@ -477,4 +388,5 @@ TEST_CASE(
   resized.rejoin_all();
   resized.feed(JobCore::Resize{2});
   CHECK(resized.core.state() == JobState::active);
+  CHECK(resized.stopped == Slots{2});  // it holds nothing
 }

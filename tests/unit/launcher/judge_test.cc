@@ -252,6 +252,8 @@ TEST_CASE("a loss that nothing explains is told as such") {
   CHECK(verdict.root == 0u);
   CHECK(verdict.lost_unseen == 1);
   CHECK(verdict.exit_code == 3);
+  verdict = judge(facts({lost(0, exited(1, 10, 3)), stopped(0, 20)}));
+  CHECK((verdict.lost_unseen == 0 && !verdict.lost_each_other));
   // It ended well, but only when told to.
   CHECK(judge(facts({lost(1, exited(0, 10, 3)), told(exited(1, 20, 0))})).lost_unseen == 1);
   // A rank of another node.

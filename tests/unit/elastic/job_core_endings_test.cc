@@ -1,0 +1,134 @@
+// JobCore: how a job ends, and with which signals.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/elastic/job_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+TEST_CASE("the user's signals end the job, the second one at once") {
+  JobWorld world(of(2, 3));
+  world.stubborn = {0, 1};
+  world.feed(JobCore::Signal{SIGINT});
+  CHECK_FALSE(world.finish);
+  world.feed(JobCore::Signal{SIGINT});  // timeout(1) sends each twice
+  CHECK_FALSE(world.finish);
+  world.now += 1s;
+  world.feed(JobCore::Signal{SIGHUP});
+  CHECK_FALSE(world.finish);
+  world.feed(JobCore::Signal{SIGINT});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::interrupted);
+  CHECK(world.finish->signal == SIGINT);
+}
+
+TEST_CASE("signals that come together are one wish, whichever they are") {
+  for (const auto& [first, second] :
+       {std::pair(SIGTERM, SIGHUP), {SIGHUP, SIGTERM}, {SIGTERM, SIGINT}}) {
+    JobWorld world(of(2, 3));
+    world.stubborn = {0, 1};
+    world.feed(JobCore::Signal{first});
+    world.feed(JobCore::Signal{second});
+    CHECK_FALSE(world.finish);
+  }
+  // A terminal that was closed is no haste; who is asked twice after that is in haste.
+  JobWorld closed(of(2, 3));
+  closed.stubborn = {0, 1};
+  closed.feed(JobCore::Signal{SIGHUP});
+  closed.now += 1s;
+  closed.feed(JobCore::Signal{SIGTERM});
+  CHECK(closed.signals == std::set<int>{SIGHUP, SIGTERM});
+  CHECK_FALSE(closed.finish);
+  closed.now += 1s;
+  closed.feed(JobCore::Signal{SIGTERM});
+  REQUIRE(closed.finish);
+  CHECK(closed.finish->signal == SIGTERM);
+}
+
+TEST_CASE("the job's time-out ends it") {
+  JobConfig config = of(2);
+  config.timeout = 30s;
+  JobWorld world(config);
+  CHECK(*world.core.deadline() == kStart + 30s);
+  world.now += 30s;
+  world.feed(JobCore::Clock{});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::timed_out);
+}
+
+TEST_CASE("workers are asked to end; killed at once is only who hangs") {
+  const std::set<int> asked = {SIGTERM};
+  JobWorld failed(of(3), false);
+  failed.fail(1);
+  CHECK(failed.signals == asked);
+  JobWorld restarted(of(3, 1), false);
+  restarted.fail(1);
+  CHECK(restarted.signals == asked);
+  JobWorld spare(of(2, 1, 1));
+  for (const Slot slot : {0, 1}) spare.succeed(slot);
+  REQUIRE(spare.finish);
+  CHECK(spare.signals == asked);
+  JobConfig config = of(3);
+  config.min_size = 1;
+  config.timeout = 30s;
+  JobWorld smaller(config);
+  smaller.feed(JobCore::Resize{2});
+  smaller.rejoin_all();
+  CHECK(smaller.signals == asked);
+  smaller.now += 30s;
+  smaller.feed(JobCore::Clock{});
+  REQUIRE(smaller.finish);
+  CHECK(smaller.signals == asked);
+  JobWorld finished(of(2));
+  finished.succeed(0);
+  finished.rejoin(1);
+  CHECK(finished.signals == asked);
+  JobWorld unstartable(of(2), false);
+  unstartable.running.erase(1);
+  unstartable.feed(JobCore::SpawnFailed{1});
+  CHECK(unstartable.signals == asked);
+  JobWorld vain(of(1), true);
+  vain.feed(JobCore::Ready{0, 1, 0, "it stands still"});
+  REQUIRE(vain.finish);
+  CHECK(vain.signals == asked);
+  JobWorld hangs(of(3, 1));
+  hangs.feed(JobCore::Replace{1});
+  CHECK(hangs.signals == std::set<int>{SIGKILL});
+}
+
+TEST_CASE("what cannot be killed ends the job, and is told") {
+  JobWorld world(of(2, 3));
+  world.stubborn = {1};
+  world.feed(JobCore::Signal{SIGTERM});
+  world.feed(JobCore::Unkillable{1});
+  REQUIRE(world.finish);
+  CHECK_FALSE(world.finish->all_reaped);
+  CHECK(world.finish->end == JobEnding::interrupted);
+}
+
+TEST_CASE("a job that ends, ends for the first reason") {
+  JobWorld failed(of(2));
+  failed.stubborn = {0};
+  failed.fail(1);
+  failed.feed(JobCore::Signal{SIGINT});
+  failed.now += 1s;
+  failed.feed(JobCore::Signal{SIGINT});
+  REQUIRE(failed.finish);
+  CHECK(failed.finish->end == JobEnding::worker_failed);
+  JobWorld stopped(of(2));
+  stopped.stubborn = {0, 1};
+  stopped.feed(JobCore::Signal{SIGINT});
+  for (const Slot slot : {0, 1}) stopped.feed(JobCore::SpawnFailed{slot});
+  REQUIRE(stopped.finish);
+  CHECK(stopped.finish->end == JobEnding::interrupted);
+}
+
+TEST_CASE("a program that cannot be started ends the job") {
+  JobWorld world(of(2, 3));
+  world.running.erase(1);
+  world.feed(JobCore::SpawnFailed{1});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::spawn_failed);
+}
