@@ -72,9 +72,14 @@ struct FakeMachine {
     m.any_address = [this] { return any; };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
+      if (host == "localhost") return std::string("127.0.0.1");
+      if (host == "there2") return std::string("10.0.0.2");
       return std::string("10.0.0.1");
     };
-    m.interface_address = [](const std::string&) { return std::string("10.9.9.9"); };
+    m.interface_address = [](const std::string& name) -> Result<std::string> {
+      if (name == "none0") return Error{.code = Errc::usage, .what = "no interface 'none0'"};
+      return std::string("10.9.9.9");
+    };
     m.folder = [] { return std::string("/work"); };
     m.whole_environment = [this] {
       std::vector<std::string> all;

@@ -91,6 +91,8 @@ TEST_CASE("hosts: where the others find this one") {
   CHECK(built.warnings[0] ==
         "resolve host 'alias': no; the others are to reach us at 10.0.0.5, unless --interface or "
         "--rdzv says where");
+  CHECK(fake.refused({"-H", "a", "--interface", "none0", "p"}) ==
+        "64 --interface: no interface 'none0'");
   fake.any = "127.0.0.1";
   CHECK(fake.refused({"-H", "alias", "p"}) ==
         "64 resolve host 'alias': no; say with --interface or --rdzv at which of our addresses the "
@@ -333,6 +335,13 @@ TEST_CASE("where the leader is elected") {
   CHECK(folder.nodes.rank == -1);
   CHECK(plan({"--rdzv", "file:///x", "--interface", "eth0"}).store_listen == "10.9.9.9:0");
   CHECK(plan({"--rdzv", "file:///x", "--master-port", "7"}).master_port == 7);
+  // Not as an etcd on this host sees it, nor strangers unless they know a secret.
+  CHECK(plan({"--rdzv", "etcd://localhost"}).store_listen == "10.0.0.5:0");
+  const auto open = fake.built({"--rdzv", "file:///x", "--nnodes", "2", "p"});
+  REQUIRE(open.warnings.size() == 1);
+  CHECK(open.warnings[0].starts_with("no --secret-file: whoever reaches its leader "));
+  CHECK(fake.built({"--rdzv", "file:///x", "--nnodes", "2", "--secret-file", "secret", "p"})
+            .warnings.empty());
   fake.env["ETCDCTL_USER"] = "me:word";
   const Plan etcd = plan({"--rdzv", "etcds://h1,h2:7/jobs"});
   REQUIRE(etcd.nodes.etcd);
@@ -347,6 +356,10 @@ TEST_CASE("where the leader is elected") {
     return fake.refused(words);
   };
   CHECK(refused({"--rdzv", "file://x"}).find("is not file:///FOLDER") != std::string::npos);
+  CHECK(refused({"--rdzv", "file:///x", "--interface", "none0"}) ==
+        "64 --interface: no interface 'none0'");
+  CHECK(refused({"--rdzv", "tcp://debian", "--interface", "none0"}) ==
+        "64 --interface: no interface 'none0'");
   CHECK(refused({"--rdzv", "etcd://"}).find("no server is named") != std::string::npos);
   CHECK(refused({"--rdzv", "etcd://me:word@h"}).find("ETCDCTL_USER") != std::string::npos);
   CHECK(refused({"--rdzv", "file:///x", "--master-addr", "h"}).find("contradict") !=
