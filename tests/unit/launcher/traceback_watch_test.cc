@@ -79,7 +79,10 @@ TEST_CASE("a traceback with a prefix of its own ends where the prefix does") {
 }
 
 TEST_CASE("a traceback that is written otherwise is one without an end") {
-  CHECK(last_in("12:01 " + kHead + "\n12:02   f()\n12:02 E: x\n") == Lines{});
+  const std::string odd = "12:01 " + kHead + "\n12:02   f()\n12:02 E: x\n";
+  CHECK(last_in(odd) == Lines{});
+  CHECK(last_in(kHead + "\n\tf()\nE: x\n" + odd) == Lines{});
+  CHECK(last_in(kHead + "\n\tf()\nE: x\n") == Lines{kHead, "\tf()", "E: x"});
 }
 
 TEST_CASE("an exception that Python ignores is none") {
