@@ -72,7 +72,7 @@ struct FakeMachine {
     m.any_address = [this] { return any; };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
-      if (host == "localhost") return std::string("127.0.0.1");
+      if (host == "here" || host == "localhost") return std::string("127.0.0.1");
       if (host == "there2") return std::string("10.0.0.2");
       return std::string("10.0.0.1");
     };

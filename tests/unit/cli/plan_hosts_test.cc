@@ -17,6 +17,7 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
   CHECK(fake.plan({"-H", "here:3", "p"}).nproc == 3);
   CHECK(fake.plan({"--hostfile", "hosts", "p"}).nproc == 4);
   CHECK(fake.plan({"--hostfile", "two", "p"}).nproc == 5);
+  CHECK(fake.plan({"-H", "here,localhost", "p"}).nproc == 2);
   CHECK(fake.plan({"-f", "hosts", "-n", "2", "p"}).nproc == 2);
   CHECK(fake.built({"-f", "hosts", "-n", "6", "p"}).notes[0] ==
         "6 workers on 4 slots of the host list");
@@ -67,6 +68,7 @@ TEST_CASE("hosts: others are started from here, numbered as they are listed") {
   CHECK(none.nodes.ssh == Words{"ssh", "-i", "key"});
   CHECK(fake.plan({"-H", "a", "p"}).nodes.several());
   CHECK(fake.plan({"-H", "here,a", "p"}).stdin_to == StdinPlan::one_rank);
+  CHECK(hosts_of(fake.plan({"-H", "here,a,localhost", "p"})) == "here:2* a:1");
   CHECK(hosts_of(fake.plan({"-H", "a:4,b:4,c:4", "-n", "6", "p"})) == "a:4 b:2");
   CHECK(hosts_of(fake.plan({"-H", "a:4,b:4", "--nproc", "1", "p"})) == "a:1 b:1");
   const Plan each = fake.plan({"-H", "here,a", "--nproc", "auto", "p"});
@@ -84,7 +86,7 @@ TEST_CASE("hosts: where the others find this one") {
   CHECK(fake.refused({"-H", "a", "--rdzv", "tcp://a", "p"})
             .starts_with("64 --rdzv: 'a' is not an address of this machine, which leads"));
   // Names that only ssh knows.
-  CHECK(fake.plan({"-H", "alias,a", "p"}).store_listen == "10.0.0.1:0");
+  CHECK(fake.plan({"-H", "here,alias,a", "p"}).store_listen == "10.0.0.1:0");
   const auto built = fake.built({"-H", "alias,alias:2", "p"});
   CHECK(built.plan.store_listen == "10.0.0.5:0");
   REQUIRE(built.warnings.size() == 1);
@@ -106,6 +108,7 @@ TEST_CASE("hosts: what contradicts a start from here") {
   CHECK(fake.refused({"-H", "a", "--standalone", "p"}).starts_with("64 -H and --standalone"));
   CHECK(
       fake.refused({"-H", "a", "--master-addr", "b", "p"}).starts_with("64 -H and --master-addr"));
+  CHECK(fake.refused({"-H", "a,b", "--nnodes", "x", "p"}).starts_with("64 --nnodes: 'x' "));
   CHECK(fake.refused({"-H", "a,b", "--nnodes", "3", "p"}) == "64 --nnodes 3: the job has 2 hosts");
   CHECK(fake.refused({"-H", "a,b", "--nproc", "auto", "-n", "4", "p"})
             .starts_with("64 --nproc auto and -n contradict"));
@@ -130,8 +133,11 @@ TEST_CASE("hosts that a command lists: places for as many as there may be") {
   CHECK((plan.nproc == 0 && plan.nodes.own_number() == -1 && plan.nodes.several()));
   CHECK((plan.nodes.min == 2 && plan.nodes.max == 3 && plan.min_nproc == 8));
   CHECK(plan.nodes.discovery == "./list");
+  CHECK(plan.store_listen == "10.0.0.5:0");
   CHECK(describe(plan).find("workers: 4 on each of 2 to 3 hosts that ./list lists, by ssh\n") !=
         std::string::npos);
+  CHECK(fake.refused({script, "x", "--nnodes", "1:2", "--nproc", "10000", "p"}) ==
+        "64 20000 workers are more than 16384");
   CHECK(fake.refused({script, "x", "p"}).starts_with("64 --host-discovery-script needs --nnodes"));
   CHECK(fake.refused({script, "x", "-H", "a", "--nnodes", "1:2", "p"})
             .starts_with("64 give hosts with --host-discovery-script or -H, not both"));
