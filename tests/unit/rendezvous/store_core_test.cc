@@ -43,6 +43,21 @@ TEST_CASE("a wait names what is missing when its time is over") {
   CHECK(answers[0].reply.value == "a, c");
 }
 
+TEST_CASE("of many keys that are missing some are named") {
+  StoreCore core;
+  StoreRequest many{.op = StoreOp::wait, .timeout = 1s};
+  for (char key = 'a'; key < 'a' + 18; ++key) many.keys.emplace_back(1, key);
+  CHECK(ask(core, 1, many).empty());
+  CHECK(core.step(kStart + 1s, StoreCore::Deadline{}).at(0).reply.value ==
+        "a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p and 2 more");
+}
+
+TEST_CASE("who waits for ever is never answered that the time is over") {
+  StoreCore core;
+  CHECK(ask(core, 1, {.op = StoreOp::get, .key = "k", .timeout = Duration::max()}).empty());
+  CHECK_FALSE(core.deadline());
+}
+
 TEST_CASE("a connection that ends takes its waiting requests along") {
   StoreCore core;
   ask(core, 1, {.op = StoreOp::get, .key = "k", .timeout = 10s});
