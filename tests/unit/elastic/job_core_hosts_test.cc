@@ -121,6 +121,20 @@ TEST_CASE("a host on its way to the job comes in, though another one is lost mea
   }
 }
 
+TEST_CASE("a host on its way to the job comes in, though a worker fails that is not replaced") {
+  JobConfig config = one_each(3, 1, 4);
+  config.restarts.limit.restarts = 0;
+  JobWorld world(config, true, {3});
+  world.mute = {3};
+  world.feed(JobCore::NodeBack{3});
+  world.fail(0);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{1, 2});
+  world.feed(JobCore::Ready{3, 0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{1, 2, 3});
+}
+
 TEST_CASE("a host that comes back brings no more than was wished") {
   JobConfig config = of(2, 5);
   config.max_size = 4;
@@ -172,6 +186,26 @@ TEST_CASE("whom a smaller size leaves out is needed until the next commit, on an
   CHECK(world.roster == Slots{0, 1});
   CHECK(world.starts == 3);
   CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a host that is lost while its member is leaving is missed by those that wait for it") {
+  JobWorld world(one_each(3, 1, 3));
+  world.feed(JobCore::NodeDrain{0});
+  lose(world, 0);
+  CHECK(world.losts == std::vector<int>{-1, 0});
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a host that comes back does not hurry those that leave, one a commit") {
+  JobWorld world(one_each(4, 1, 5));
+  world.feed(JobCore::NodeLost{4});
+  world.feed(JobCore::Resize{2});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2});
+  world.feed(JobCore::NodeBack{4});
+  CHECK(world.fences == std::vector<int>{2});
+  world.feed(JobCore::Progress{0, 1});
+  CHECK(world.fences == std::vector<int>{2, 3});
 }
 
 TEST_CASE("a round that is given up because a host is lost costs that loss alone") {
