@@ -76,7 +76,6 @@ void AgentCore::stop(TimePoint now, Slot slot, int signal) {
   switch (process.life) {
     case Life::absent:
     case Life::killed:
-    case Life::given_up:
       return;
     case Life::queued:
       queue_.erase(std::find(queue_.begin(), queue_.end(), slot));
@@ -96,7 +95,6 @@ void AgentCore::stop(TimePoint now, Slot slot, int signal) {
     process.deadline = deadline_after(now, kill ? kKillPatience : grace_);
   }
   process.life = kill ? Life::killed : Life::stopping;
-  process.signal = signal;
   send(slot, signal);
   if (kill && signal != SIGKILL) send(slot, SIGKILL);
 }
@@ -122,7 +120,6 @@ void AgentCore::on(TimePoint now, const Clock&) {
     if (processes_[s].life == Life::stopping) {
       stop(now, slot, SIGKILL);
     } else {
-      processes_[s].life = Life::given_up;
       processes_[s].deadline = kNever;
       actions_.push_back(GiveUp{slot});
     }

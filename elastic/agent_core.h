@@ -64,10 +64,10 @@ class AgentCore {
   std::optional<TimePoint> deadline() const;
 
  private:
-  enum class Life { absent, queued, starting, running, stopping, killed, given_up };
+  enum class Life { absent, queued, starting, running, stopping, killed };
   struct Process {
     Life life = Life::absent;
-    int signal = 0;               // stopping, or starting and to be stopped at once
+    int signal = 0;               // starting, and to be stopped at once
     TimePoint deadline = kNever;  // of stopping and killed
   };
 
