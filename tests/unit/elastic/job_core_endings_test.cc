@@ -89,6 +89,12 @@ TEST_CASE("workers are asked to end; killed at once is only who hangs") {
   unstartable.running.erase(1);
   unstartable.feed(JobCore::SpawnFailed{1});
   CHECK(unstartable.signals == asked);
+  JobConfig hosts = of(2);
+  hosts.nodes = {0, 1};
+  JobWorld lost(hosts);
+  lost.feed(JobCore::NodeLost{1});
+  REQUIRE(lost.finish);
+  CHECK(lost.signals == asked);
   JobWorld vain(of(1), true);
   vain.feed(JobCore::Ready{0, 1, 0, "it stands still"});
   REQUIRE(vain.finish);
