@@ -30,7 +30,7 @@ const char* name(BindPolicy policy) {
   return kNames[static_cast<int>(policy)];
 }
 
-using Lines = std::vector<std::pair<const char*, std::string>>;
+using Facts = std::vector<std::pair<const char*, std::string>>;
 
 std::string chaos_of(const ChaosConfig& chaos) {
   std::string text;
@@ -43,8 +43,8 @@ std::string chaos_of(const ChaosConfig& chaos) {
   return text;
 }
 
-Lines about_failures(const Plan& plan) {
-  Lines lines;
+Facts about_failures(const Plan& plan) {
+  Facts lines;
   if (plan.spares > 0) lines.emplace_back("spares", std::to_string(plan.spares));
   if (!plan.nodes.several() && plan.min_nproc < plan.max_nproc) {
     lines.emplace_back("sizes", fmt::format("{} to {}", plan.min_nproc, plan.max_nproc));
