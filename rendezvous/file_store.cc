@@ -25,14 +25,14 @@ constexpr std::size_t kMaxRecord = kMaxKeyBytes + kMaxValueBytes + 64;
 constexpr Duration kLook = std::chrono::milliseconds(50);
 constexpr off_t kSmallJournal = 256 << 10;  // is not worth a compaction
 constexpr off_t kGrowth = 4;
-enum class Kind : std::uint8_t { set = 1, delete_prefix = 2 };
+enum class RecordKind : std::uint8_t { set = 1, delete_prefix = 2 };
 
 std::string checksum(std::string_view body) {
   const Mac mac = Secret().mac(body);
   return std::string(mac.data(), 8);
 }
 
-std::string encode_record(Kind kind, std::string_view key, std::string_view value) {
+std::string encode_record(RecordKind kind, std::string_view key, std::string_view value) {
   Writer body;
   body.put(static_cast<std::uint8_t>(kind));
   body.put_string(key);
@@ -65,7 +65,7 @@ class FileStore : public Store {
   Result<void> open(int flags);
 
   Result<void> set(std::string_view key, std::string_view value, TimePoint deadline) override {
-    return locked(deadline, [&] { return append(Kind::set, key, value); });
+    return locked(deadline, [&] { return append(RecordKind::set, key, value); });
   }
 
   Result<std::string> get(std::string_view key, TimePoint deadline) override {
@@ -85,7 +85,7 @@ class FileStore : public Store {
     auto done = locked(deadline, [&]() -> Result<void> {
       const auto old = find(key);
       if (old.has_value() != expected.has_value() || (old && *old != *expected)) return {};
-      return append(Kind::set, key, desired);
+      return append(RecordKind::set, key, desired);
     });
     if (!done) return done.error();
     return find(key).value_or("");
@@ -101,7 +101,7 @@ class FileStore : public Store {
         return Error{.code = Errc::usage,
                      .what = "store " + path_ + ": " + std::string(key) + " holds no number"};
       }
-      return append(Kind::set, key, std::to_string(sum));
+      return append(RecordKind::set, key, std::to_string(sum));
     });
     if (!done) return done.error();
     return sum;
@@ -113,7 +113,7 @@ class FileStore : public Store {
     std::int64_t before = 0;
     auto done = locked(deadline, [&] {
       before = static_cast<std::int64_t>(values_.size());
-      return append(Kind::delete_prefix, prefix, "");
+      return append(RecordKind::delete_prefix, prefix, "");
     });
     if (!done) return done.error();
     return before - static_cast<std::int64_t>(values_.size());
@@ -134,7 +134,7 @@ class FileStore : public Store {
   void compact_if_worth_it();
   bool takes_after(const UniqueFd& fresh) const;
   bool apply(std::string_view body);
-  Result<void> append(Kind kind, std::string_view key, std::string_view value);
+  Result<void> append(RecordKind kind, std::string_view key, std::string_view value);
   Result<void> lock(TimePoint deadline);
   Result<void> lock_ours(TimePoint deadline);
   void unlock();
@@ -220,11 +220,11 @@ Result<void> FileStore::read_on() {
 
 bool FileStore::apply(std::string_view body) {
   Reader in(body);
-  const auto kind = static_cast<Kind>(in.get<std::uint8_t>());
+  const auto kind = static_cast<RecordKind>(in.get<std::uint8_t>());
   const std::string key(in.get_string(kMaxKeyBytes));
   const std::string value(in.get_string(kMaxValueBytes));
   if (!in.done()) return false;
-  if (kind == Kind::set) {
+  if (kind == RecordKind::set) {
     values_[key] = value;
   } else {
     std::erase_if(values_, [&](const auto& item) { return item.first.starts_with(key); });
@@ -233,7 +233,7 @@ bool FileStore::apply(std::string_view body) {
 }
 
 // With the lock held and everything read: what stands behind read_ is a dead writer's torn record.
-Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view value) {
+Result<void> FileStore::append(RecordKind kind, std::string_view key, std::string_view value) {
   if (auto fits = check_size(key, value); !fits) return fits;
   if (::ftruncate(fd_.get(), read_) != 0) return failed("truncate");
   const auto record = encode_record(kind, key, value);
@@ -253,7 +253,7 @@ Result<void> FileStore::append(Kind kind, std::string_view key, std::string_view
 void FileStore::compact_if_worth_it() {
   if (read_ < compact_at_) return;
   std::string bytes;
-  for (const auto& [key, value] : values_) bytes += encode_record(Kind::set, key, value);
+  for (const auto& [key, value] : values_) bytes += encode_record(RecordKind::set, key, value);
   compact_at_ = std::max(kSmallJournal, kGrowth * static_cast<off_t>(bytes.size()));
   if (read_ < compact_at_) return;
   const auto beside = path_ + "~";  // no journal's name: '~' of a job id is written %7e

@@ -11,7 +11,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::string_view kTop =
+constexpr std::string_view kScriptTop =
     R"(# bash completion for dlaunch: options, their values, then the program's own completion.
 
 # Sets $kind to how the value of option $1 is completed; fails if it takes none.
@@ -105,7 +105,7 @@ std::string value_case(const OptionRow& row) {
 }
 
 std::string completion() {
-  std::string text(kTop);
+  std::string text(kScriptTop);
   std::string options;
   for (const OptionRow& row : option_table()) {
     if (!row.value.empty()) text += value_case(row);

@@ -26,7 +26,7 @@ constexpr std::size_t kMostMemory = 64 << 20;  // bytes, of all workers together
 constexpr std::size_t kRoom = 1 << 20;         // bytes
 constexpr int kSteps = 10'000, kTimes = 50;    // about a millisecond a CPU
 constexpr double kGiveUp = 15;                 // seconds, for an operation
-constexpr Duration kGpusLimit = std::chrono::seconds(25);
+constexpr Duration kGpuTestLimit = std::chrono::seconds(25);
 constexpr double kGiveUpOnGpus = 30;  // seconds, where one has to wait for that
 
 constexpr std::uint64_t kSeed = 20'26;
@@ -73,7 +73,7 @@ std::string test_all(dl::Communicator& all, const std::string& gpus) {
   const int asked = std::atoi(gpus.c_str());
   if (wrong.empty() && rank == 0) wrong = test_gpus(asked);
   if (wrong.empty() && rank == 0 && asked > 0) {
-    wrong = worst_of(gpu_facts_of_host(false, kGpusLimit));
+    wrong = worst_of(gpu_facts_of_host(false, kGpuTestLimit));
   }
   return wrong.empty() ? test_collective(all) : wrong;
 }

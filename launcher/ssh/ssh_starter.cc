@@ -25,7 +25,7 @@ namespace {
 
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr Duration kTellAfter = std::chrono::seconds(10);
+constexpr Duration kTellPatience = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
 constexpr Duration kSilent = std::chrono::seconds(10);
 
@@ -182,7 +182,7 @@ void SshStarter::settle_place(const HostStarts::LogIn& login) {
 }
 
 void SshStarter::tell_who_is_waited_for() {
-  patience_.expires_after(kTellAfter);
+  patience_.expires_after(kTellPatience);
   patience_.async_wait([this](asio::error_code ec) {
     if (ec || finishing_) return;
     std::string names;

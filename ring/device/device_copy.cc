@@ -13,7 +13,7 @@ namespace dlaunch {
 namespace {
 
 // As in ring/device/host_path.cc.
-constexpr std::size_t kPieceBytes = 4 << 20;
+constexpr std::size_t kCopyPiece = 4 << 20;
 
 class CudaCopier final : public DeviceCopier {
  public:
@@ -34,9 +34,9 @@ class CudaCopier final : public DeviceCopier {
     std::size_t bytes;
     CUstream stream;
     TimePoint deadline;
-    std::size_t pieces() const { return (bytes + kPieceBytes - 1) / kPieceBytes; }
-    std::size_t at(std::size_t piece) const { return piece * kPieceBytes; }
-    std::size_t size(std::size_t piece) const { return std::min(kPieceBytes, bytes - at(piece)); }
+    std::size_t pieces() const { return (bytes + kCopyPiece - 1) / kCopyPiece; }
+    std::size_t at(std::size_t piece) const { return piece * kCopyPiece; }
+    std::size_t size(std::size_t piece) const { return std::min(kCopyPiece, bytes - at(piece)); }
   };
   Result<void> open(int device);
   Result<void> to_host(const Task& task);
@@ -73,7 +73,7 @@ Result<void> CudaCopier::open(int device) {
   if (auto ok = current.made(); !ok) return ok;
   Slot fresh[2];
   for (Slot& slot : fresh) {
-    auto memory = make_pinned_memory(kPieceBytes);
+    auto memory = make_pinned_memory(kCopyPiece);
     if (!memory) return memory.error();
     auto event = make_device_event();
     if (!event) return event.error();

@@ -169,6 +169,22 @@ def check_named_in_meson(root, path, complain):
         complain(path, 1, f"not named in {folder.relative_to(root)}/meson.build")
 
 
+# script/build compiles several files as one: what two unnamed namespaces of a layer name alike must be alike.
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
+TYPE_OR_CONSTANT = re.compile(
+    r"^(?:using (\w+) = .*|const(?:expr|init)? [\w:<> ]+ (k\w+)\b.*|(?:struct|enum class|class|enum) (\w+)\b.*\{.*)$", re.M)
+
+
+def check_unnamed(path, text, seen, complain):
+    for body in UNNAMED.finditer(text):
+        for found in TYPE_OR_CONSTANT.finditer(body.group(1)):
+            name = next(group for group in found.groups() if group)
+            other, alike = seen.setdefault((layer_of(path), name), (path, found.group()))
+            if other != path and not (found.group(1) and alike == found.group()):
+                at = body.start(1) + found.start()
+                complain(path, text.count("\n", 0, at) + 1, f"{other} has a {name} of its own: take another name")
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     problems = []
@@ -177,6 +193,7 @@ def main():
         problems.append(f"{path}:{line_no}: {what}")
 
     count = 0
+    unnamed = {}
     for folder in CODE:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in (".cc", ".h", ".hpp", ".c"):
@@ -185,6 +202,7 @@ def main():
             check_file(root, path, complain)
             if file.suffix in (".cc", ".c"):
                 check_named_in_meson(root, path, complain)
+                check_unnamed(path, file.read_text(), unnamed, complain)
             count += 1
     print("\n".join(problems) or f"{count} files are tidy")
     return 1 if problems else 0
