@@ -74,8 +74,12 @@ std::string stdin_of(const Plan& plan) {
 }
 
 std::string what_must_agree(const Plan& plan) {
-  return fmt::format("dlaunch {}, --nnodes {}:{}, --host-timeout {}", DLAUNCH_VERSION,
-                     plan.nodes.min, plan.nodes.max, format_duration(plan.nodes.host_timeout));
+  const auto& nodes = plan.nodes;
+  const std::string patience = nodes.host_timeout == NodesPlan().host_timeout
+                                   ? ""
+                                   : ", --host-timeout " + format_duration(nodes.host_timeout);
+  return fmt::format("dlaunch {}, --nnodes {}:{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
+                     patience);
 }
 
 std::string describe(const Plan& plan) {

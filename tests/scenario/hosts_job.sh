@@ -17,6 +17,8 @@ kill -INT "${job[1]}"; wait_host 10 1 130
 wait_until 10 eval '[ "$(running_jobs)" = 0 ]' || job_fails "a host goes on without the leader"
 start_job "1" --nnodes 2 true; start_dlaunch 2 --nnodes 3 true; wait_host 10 2 69
 grep -q 'was started with dlaunch .* --nnodes 3:3; here it is' err.2 || job_fails "another --nnodes"
+start_dlaunch 2 --nnodes 2 --host-timeout 9s true; wait_host 10 2 69
+grep -q 'was started with dlaunch .* --nnodes 2:2, --host-timeout 9 s; here it is' err.2 || job_fails "another time"
 (umask 077; echo 0123456789abcdef > other)
 start_dlaunch 3 --nnodes 2 --secret-file other true; wait_host 10 3 69
 start_dlaunch 4 --nnodes 2 true; wait_host 10 4 0; wait_host 10 1 0
