@@ -29,6 +29,7 @@
 #include "ring/links/links.h"
 #include "ring/meeting.h"
 #include "ring/process_hooks.h"
+#include "ring/shared_keys.h"
 #include "ring/shm/shm_regions.h"
 #include "ring/stream/messenger.h"
 #include "ring/stream/stream_plane.h"
@@ -101,6 +102,8 @@ class Communicator : private ProcessEvents {
   // "auto" or "cpu", for calls on device memory, of which none has been made.
   Result<void> set_backend(std::string_view backend);
 
+  SharedKeys& keys() { return keys_; }
+
   // Buffers of the call are not looked at.
   Result<std::string> explain(const Call& call) const;
 
@@ -152,6 +155,7 @@ class Communicator : private ProcessEvents {
   // Destroyed from the bottom up: the watch first (it calls the links), then the links (their
   // thread raises the flag), then the planes (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
+  SharedKeys keys_{job_, abort_};
   std::unique_ptr<Plane> plane_;         // of the collectives
   std::unique_ptr<DevicePlane> device_;  // of those on device memory; made by the first
   std::unique_ptr<Messenger> messenger_;

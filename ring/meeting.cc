@@ -73,6 +73,20 @@ class Meeting {
   Met met_;
 };
 
+Result<Secret> job_secret(const JobView& job) {
+  if (job.secret_file.empty()) return Secret();
+  auto secret = Secret::load(job.secret_file);
+  if (secret) secret->set_encrypts(job.tls);
+  return secret;
+}
+
+Result<std::unique_ptr<Store>> open_store_of(const JobView& job, const Secret& secret,
+                                             TimePoint deadline) {
+  const std::string who =
+      "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
+  return open_store(job.store_url, {job.job_id, secret, who, process_environment()}, deadline);
+}
+
 LinkMessage no(std::string why) {
   return {.answer = Answer::no, .error = {.code = Errc::unsupported, .what = std::move(why)}};
 }
@@ -249,26 +263,24 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) 
   if (!job.interface.empty()) {
     if (auto address = listen_address(job); !address) return address.error();
   }
-  Secret secret;
-  if (!job.secret_file.empty()) {
-    auto loaded = Secret::load(job.secret_file);
-    if (!loaded) return loaded.error();
-    secret = std::move(*loaded);
-    secret.set_encrypts(job.tls);
-  }
+  const auto secret = job_secret(job);
+  if (!secret) return secret.error();
   if (job.hosts_store) {
-    if (auto ok = host_store(job, secret); !ok) return ok.error();
+    if (auto ok = host_store(job, *secret); !ok) return ok.error();
   }
-  const std::string who =
-      "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
-  auto store =
-      open_store(job.store_url, {job.job_id, secret, who, process_environment()}, deadline);
+  auto store = open_store_of(job, *secret, deadline);
   if (!store) return store.error();
 
   // One communicator after another meets under the same keys: by the time anybody is back, those of
   // the one before are gone.
   const std::string prefix = "ring/r" + std::to_string(job.round) + job.group;
-  return Meeting(job, **store, prefix, abort, deadline).hold(secret, parent);
+  return Meeting(job, **store, prefix, abort, deadline).hold(*secret, parent);
+}
+
+Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline) {
+  const auto secret = job_secret(job);
+  if (!secret) return secret.error();
+  return open_store_of(job, *secret, deadline);
 }
 
 }  // namespace dlaunch

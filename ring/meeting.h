@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/plane.h"
 #include "ring/links/bootstrap.h"
@@ -32,5 +33,8 @@ struct Met {
 // sends all to the sockets, with one warning by rank 0; with transport "shm" it is
 // Errc::unsupported on all. The flag must outlive the plane. `parent` as for connect_mesh().
 Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent = nullptr);
+
+// A connection of its own to the store where they meet; for jobs that have one.
+Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline);
 
 }  // namespace dlaunch

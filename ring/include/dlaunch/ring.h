@@ -290,6 +290,20 @@ DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);
 /* Waits for all of them, and returns the first error in their order. */
 DL_API dl_result dl_wait_all(size_t n, dl_request** requests);
 
+/* A few small values that the ranks share beside the collectives, such as an address: they lie
+ * where the ranks have met, until the job ends. Not collective; any thread, any number of them, but
+ * not during dl_rejoin(). Each round and each group has keys of its own, and communicators that
+ * dl_init() makes one after the other have them in common. Keys: 1 to 200 bytes; values: up to 1
+ * MiB. When a rank is lost waiting ends as that of a collective does; other errors leave the
+ * communicator as it was. */
+DL_API dl_result dl_key_set(dl_comm* comm, const char* key, const void* value, size_t bytes);
+/* Waits until the key is there; timeout_s: 0: does not wait; <0: as long as an operation may take.
+ * DL_ERR_TIMEOUT: it is not. *bytes: how many the value has, of which `room` fit into `value`. */
+DL_API dl_result dl_key_get(dl_comm* comm, const char* key, double timeout_s, void* value,
+                            size_t room, size_t* bytes);
+/* Adds to a decimal number, which a key that is not there has as 0, at once for all ranks. */
+DL_API dl_result dl_key_add(dl_comm* comm, const char* key, int64_t delta, int64_t* sum);
+
 /* Memory for buffers of collectives that the ranks of one host read where it lies: they copy it
  * once, or not at all, in place of twice. Zeroed, aligned to pages, at least `bytes` of it (each
  * rank may ask for another amount; 0 is allowed). Collective. Any call takes such buffers, whole or

@@ -113,3 +113,20 @@ TEST_CASE("rejoin: requests of the old round end with that one and leave the new
     });
   }
 }
+
+TEST_CASE("rejoin: keys of the old round are not those of the new one") {
+  all_well_elastic(2, 2, "auto", [](int rank, dl_comm*& comm) {
+    char text[2];
+    std::size_t bytes = 0;
+    EXPECT(dl_key_set(comm, "k", "1", 1) == DL_OK);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    EXPECT(dl_rejoin(comm, 1) == DL_OK);
+    EXPECT(dl_key_get(comm, "k", 0, text, sizeof text, &bytes) == DL_ERR_TIMEOUT);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    if (rank == 1) EXPECT(dl_key_set(comm, "k", "2", 1) == DL_OK);
+    EXPECT(dl_key_get(comm, "k", -1, text, sizeof text, &bytes) == DL_OK);
+    EXPECT((bytes == 1 && text[0] == '2'));
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}

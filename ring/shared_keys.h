@@ -1,0 +1,50 @@
+// SharedKeys: what dl_key_set() and its kin work on. The keys lie in the store where the ranks have
+// met, under the prefix of the round and the group; in a world that met nowhere, here. The
+// connection is made by the first call. Any number of threads.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "rendezvous/store.h"
+#include "ring/call/abort_flag.h"
+#include "ring/links/bootstrap.h"
+
+namespace dlaunch {
+
+class SharedKeys {
+ public:
+  // Both outlive this. The flag ends every wait, and is the error of every later call.
+  SharedKeys(const JobView& job, const AbortFlag& abort) : job_(job), abort_(abort) {}
+
+  Result<void> set(std::string_view key, std::string_view value);
+  // Waits until it is there. Errc::timeout.
+  Result<std::string> get(std::string_view key, Duration patience);
+  // To a decimal number; none counts as 0.
+  Result<std::int64_t> add(std::string_view key, std::int64_t delta);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  bool alone() const { return job_.store_url.empty(); }
+  Result<std::string> place_of(std::string_view key) const;
+  // The store, connected to; null: there is none, and own_ is it.
+  Result<Store*> store();
+  Result<std::string> look(Lock& lock, const std::string& place, TimePoint until);
+
+  const JobView& job_;
+  const AbortFlag& abort_;
+  std::mutex mutex_;
+  std::unique_ptr<Store> store_;
+  std::map<std::string, std::string> own_;
+  std::condition_variable own_changed_;
+};
+
+}  // namespace dlaunch

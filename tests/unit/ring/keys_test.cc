@@ -1,0 +1,130 @@
+// The keys that ranks share, through the C API.
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "process_world.h"
+
+using namespace dlaunch;
+
+namespace {
+
+// "none" where it is not there in time, "failed" for another failure.
+std::string value_of(dl_comm* comm, const char* key, double timeout_s) {
+  char text[32];
+  std::size_t bytes = 0;
+  const auto result = dl_key_get(comm, key, timeout_s, text, sizeof text, &bytes);
+  if (result == DL_ERR_TIMEOUT) return "none";
+  return result == DL_OK ? std::string(text, bytes) : "failed";
+}
+
+int set(dl_comm* comm, const char* key, const std::string& value) {
+  return dl_key_set(comm, key, value.data(), value.size());
+}
+
+}  // namespace
+
+TEST_CASE("keys: what one rank sets all others get, and sums are of all ranks") {
+  all_well({3}, [](int rank, dl_comm*& comm) {
+    std::int64_t sum = 0;
+    for (int i = 0; i < 10; ++i) EXPECT(dl_key_add(comm, "count", rank + 1, &sum) == DL_OK);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    EXPECT(value_of(comm, "count", 0) == "60");
+    if (rank == 2) EXPECT(set(comm, "late", std::string("a\0b", 3)) == DL_OK);
+    EXPECT(value_of(comm, "late", 20) == std::string("a\0b", 3));
+    EXPECT(value_of(comm, "late ", 0) == "none");
+    EXPECT(std::strstr(dl_last_error(comm), "key 'late ' is not there") != nullptr);
+    EXPECT(dl_key_add(comm, "late", 1, &sum) == DL_ERR_INVALID);
+    // What does not fit is said, and can be asked for again.
+    const std::string large(1 << 20, 'x');
+    if (rank == 0) EXPECT(set(comm, "large", large) == DL_OK);
+    std::size_t bytes = 0;
+    char few[4] = {};
+    EXPECT(dl_key_get(comm, "large", -1, few, 3, &bytes) == DL_OK);
+    EXPECT((bytes == large.size() && few[2] == 'x' && few[3] == 0));
+    EXPECT(dl_key_get(comm, "large", -1, nullptr, 0, &bytes) == DL_OK);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}
+
+TEST_CASE("keys: wrong arguments and forked processes are told, and nothing is broken") {
+  all_well({2}, [](int rank, dl_comm*& comm) {
+    std::size_t bytes = 0;
+    EXPECT(dl_key_set(comm, nullptr, "x", 1) == DL_ERR_INVALID);
+    EXPECT(dl_key_set(comm, "", "x", 1) == DL_ERR_INVALID);
+    EXPECT(dl_key_set(comm, "k", nullptr, 1) == DL_ERR_INVALID);
+    EXPECT(dl_key_set(nullptr, "k", "x", 1) == DL_ERR_INVALID);
+    EXPECT(set(comm, std::string(201, 'k').c_str(), "x") == DL_ERR_INVALID);
+    EXPECT(set(comm, "k", std::string((1 << 20) + 1, 'x')) == DL_ERR_INVALID);
+    EXPECT(dl_key_get(comm, "k", 0, nullptr, 1, &bytes) == DL_ERR_INVALID);
+    EXPECT(dl_key_get(comm, "k", 0, nullptr, 0, nullptr) == DL_ERR_INVALID);
+    EXPECT(dl_key_add(comm, "k", 1, nullptr) == DL_ERR_INVALID);
+    EXPECT(set(comm, std::string(200, 'k').c_str(), "") == DL_OK);
+    EXPECT(end_of(start([&] { return set(comm, "k", "x") == DL_ERR_INVALID ? 0 : 1; })) == 0);
+    EXPECT(value_of(comm, "k", 0) == "none");
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}
+
+TEST_CASE("keys: a group has its own, and other threads go on while one waits") {
+  all_well({2}, [](int rank, dl_comm*& comm) {
+    dl_comm* group = nullptr;
+    EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);
+    if (rank == 0) EXPECT(set(group, "k", "of the group") == DL_OK);
+    EXPECT(value_of(group, "k", -1) == "of the group");
+    EXPECT(value_of(comm, "k", 0) == "none");
+    EXPECT(dl_barrier(comm) == DL_OK);
+    std::string got;
+    std::thread waits([&] { got = value_of(comm, "k", -1); });
+    if (rank == 0) EXPECT(set(comm, "k", "of all") == DL_OK);
+    waits.join();
+    EXPECT(got == "of all");
+    EXPECT(dl_barrier(comm) == DL_OK);
+    dl_finalize(group);
+    return 0;
+  });
+}
+
+TEST_CASE("keys: who waits for a lost rank's is told") {
+  const auto codes = run({2}, [](int rank, dl_comm*& comm) {
+    if (rank == 1) ::_exit(9);
+    std::size_t bytes = 0;
+    EXPECT(dl_key_get(comm, "never", -1, nullptr, 0, &bytes) == DL_ERR_PEER_LOST);
+    EXPECT(dl_peer_lost(comm) == 1);
+    EXPECT(set(comm, "k", "x") == DL_ERR_PEER_LOST);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 9});
+}
+
+TEST_CASE("keys: a world of one that met nobody has them, too") {
+  const TempFolder folder;
+  const pid_t one = start_rank("file://" + folder.path.string(), {1}, 0, [](int rank, dl_comm*& comm) {
+    EXPECT(set(comm, "k", "v") == DL_OK);
+    EXPECT(value_of(comm, "k", 0) == "v");
+    return 0;
+  });
+  CHECK(end_of(one) == 0);
+  const pid_t alone = start([] {
+    const int rank = 0;
+    dl_comm* comm = nullptr;
+    for (const char* name : {"RANK", "WORLD_SIZE", "DLAUNCH_RDZV"}) ::unsetenv(name);
+    EXPECT(dl_init(nullptr, nullptr, &comm) == DL_OK);
+    std::int64_t sum = 0;
+    EXPECT(set(comm, "k", "v") == DL_OK);
+    EXPECT(value_of(comm, "k", 0) == "v");
+    EXPECT(value_of(comm, "other", 0.05) == "none");
+    EXPECT(dl_key_add(comm, "n", 5, &sum) == DL_OK);
+    EXPECT(dl_key_add(comm, "n", -7, &sum) == DL_OK);
+    EXPECT((sum == -2 && value_of(comm, "n", 0) == "-2"));
+    EXPECT(dl_key_add(comm, "k", 1, &sum) == DL_ERR_INVALID);
+    dl_finalize(comm);
+    return 0;
+  });
+  CHECK(end_of(alone) == 0);
+}
