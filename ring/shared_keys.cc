@@ -14,7 +14,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kLongest = 200;
+constexpr std::size_t kLongest = 500;
 // For an answer of the store.
 constexpr Duration kAnswerTime = std::chrono::seconds(30);
 // After it whoever waits for a key looks whether the round is over, and lets other threads in.
@@ -33,7 +33,7 @@ std::optional<std::int64_t> number_in(const std::string& text) {
 Result<std::string> SharedKeys::place_of(std::string_view key) const {
   if (abort_.raised()) return abort_.error();
   if (key.empty() || key.size() > kLongest) {
-    return Error{.code = Errc::usage, .what = "a key has 1 to 200 bytes"};
+    return Error{.code = Errc::usage, .what = "a key has 1 to 500 bytes"};
   }
   return fmt::format("ring/keys/r{}{}/{}", job_.round, job_.group, key);
 }

@@ -24,6 +24,7 @@
 #endif
 
 #include "ring/torch/torch_meeting.h"
+#include "ring/torch/torch_store.h"
 #include "ring/torch/torch_tensors.h"
 #include "ring/torch/torch_work.h"
 
@@ -43,10 +44,10 @@ constexpr int kExchangeTag = INT_MAX;
 // -- CUDA: what was in the tensor's current stream comes first. Not yet run on a device.
 
 #ifdef DLRING_TORCH_CUDA
-void follow_stream(const Comm& comm, const at::Tensor& tensor) {
+void follow_stream(Comm& comm, const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return;
   const auto stream = c10::cuda::getCurrentCUDAStream(tensor.device().index());
-  check(comm.get(), dl_set_stream(comm.get(), stream.stream()));
+  comm.check(dl_set_stream(comm.get(), stream.stream()));
 }
 // What this thread has put into its stream is done.
 void finish_copies(const at::Tensor& tensor) {
@@ -54,7 +55,7 @@ void finish_copies(const at::Tensor& tensor) {
   c10::cuda::getCurrentCUDAStream(tensor.device().index()).synchronize();
 }
 #else
-void follow_stream(const Comm&, const at::Tensor& tensor) {
+void follow_stream(Comm&, const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return;
   throw std::runtime_error("dlring: dlring_torch was built for a PyTorch without CUDA");
 }
@@ -70,7 +71,7 @@ class Group final : public Base {
   ~Group() override {
     const WithoutGil others_run;
     // As in libdlring: leaving with something under way is an abort.
-    if (!completer_->idle()) dl_abort(comm_->get());
+    if (!completer_->idle() && comm_->round() == round_) dl_abort(comm_->get());
     completer_.reset();
   }
 
@@ -330,10 +331,11 @@ class Group final : public Base {
     auto work = c10::make_intrusive<CollectiveWork>(comm_, type, std::move(outputs),
                                                     std::move(used), std::move(after));
     const std::lock_guard lock(comm_->starting);
+    check_round();
     if (first.defined()) follow_stream(*comm_, first);
     const auto begun = begin(comm_->get(), *work);
     if (begun != DL_OK) {
-      const auto error = exception_of(comm_->get(), begun);
+      const auto error = comm_->exception(begun);
       work->fail(error);
       std::rethrow_exception(error);
     }
@@ -348,9 +350,18 @@ class Group final : public Base {
     work->pending().result = result;
     work->pending().source = peer;
     const std::lock_guard lock(comm_->starting);
+    check_round();
     follow_stream(*comm_, tensor);
-    check(comm_->get(), begin(comm_->get(), work->pending()));
+    comm_->check(begin(comm_->get(), work->pending()));
     return work;
+  }
+
+  // A group that something still knows, as a DistributedDataParallel of an earlier round.
+  void check_round() const {
+    if (comm_->round() == round_) return;
+    throw std::runtime_error("dlring: this group is of round " + std::to_string(round_) +
+                             ", and the job is in round " + std::to_string(comm_->round()) +
+                             ": make what uses it anew in each round");
   }
 
   // The one list in `lists`.
@@ -442,12 +453,47 @@ class Group final : public Base {
   }
 
   const std::shared_ptr<Comm> comm_;
+  const std::uint64_t round_ = comm_->round();
   std::unique_ptr<Completer> completer_ =
       std::make_unique<Completer>();  // ends before the group lets go of the communicator
 };
 
 c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
   return c10::make_intrusive<Group>(communicator(given));
+}
+
+// Rank 0's bytes become everybody's.
+void share_from_first(Comm& comm, const Tensors& tensors) {
+  std::vector<void*> data;
+  std::vector<std::size_t> counts;
+  for (const auto& tensor : tensors) {
+    data.push_back(tensor.data_ptr());
+    counts.push_back(tensor.nbytes());
+  }
+  const std::lock_guard lock(comm.starting);
+  if (!tensors.empty()) follow_stream(comm, tensors[0]);
+  comm.check(dl_broadcast_list(comm.get(), data.size(), data.data(), counts.data(), DL_UINT8, 0));
+}
+
+// What takes an elastic process from round to round: for dlelastic_torch.
+void bind_rounds(pybind11::module& module) {
+  namespace py = pybind11;
+  const auto others_run = py::call_guard<py::gil_scoped_release>();
+  py::class_<Comm, std::shared_ptr<Comm>>(module, "Communicator")
+      .def_property_readonly("rank", [](const Comm& comm) { return dl_rank(comm.get()); })
+      .def_property_readonly("size", [](const Comm& comm) { return dl_size(comm.get()); })
+      .def_property_readonly("round", &Comm::round)
+      .def_property_readonly("lost", &Comm::lost)
+      .def_property_readonly(
+          "address", [](const Comm& comm) { return reinterpret_cast<std::uintptr_t>(comm.get()); })
+      .def("settle", &Comm::settle, others_run)
+      .def("share_from_first", &share_from_first, others_run)
+      .def("follow_stream", &follow_stream)
+      .def("store", [](std::shared_ptr<Comm> comm) -> c10::intrusive_ptr<c10d::Store> {
+        return c10::make_intrusive<KeyStore>(std::move(comm));
+      });
+  module.def("join_rounds", &join_rounds, others_run);
+  module.def("communicator", [] { return world.lock(); });
 }
 
 }  // namespace
@@ -457,6 +503,7 @@ PYBIND11_MODULE(dlring_torch, module) {
   namespace py = pybind11;
   module.doc() = "torch.distributed's back end \"dlring\": collectives by libdlring";
   py::register_exception<dlring_torch::PeerLost>(module, "PeerLost", PyExc_RuntimeError);
+  dlring_torch::bind_rounds(module);
   const py::object backends = py::module::import("torch.distributed").attr("Backend");
   const py::cpp_function create(
       [](const c10d::DistributedBackendOptions& given, const py::object& own) {

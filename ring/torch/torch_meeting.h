@@ -145,6 +145,13 @@ inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int 
   return url;
 }
 
+inline dl_comm* initialised(const char* url, const dl_options& options) {
+  dl_comm* comm = nullptr;
+  const auto result = dl_init(url, &options, &comm);
+  if (result != DL_OK) std::rethrow_exception(exception_of(nullptr, result));
+  return comm;
+}
+
 inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                      dl_options options) {
   options.rank = rank;
@@ -158,13 +165,23 @@ inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int
     const auto told = store->get(kStoreKey);  // waits for it
     url.assign(told.begin(), told.end());
   }
-  dl_comm* comm = nullptr;
-  check(nullptr, dl_init(url.c_str(), &options, &comm));
-  return comm;
+  return initialised(url.c_str(), options);
 }
 
 // Of all ranks.
 inline std::weak_ptr<Comm> world;
+
+// Takes part in the launcher's rounds, and waits for the first.
+inline std::shared_ptr<Comm> join_rounds() {
+  if (!world.expired()) throw std::runtime_error("dlring: this process is in a world already");
+  dl_options options;
+  dl_options_init(&options);
+  options.elastic = 1;
+  auto made = std::make_shared<Comm>(initialised("env://", options));
+  made->elastic = true;
+  world = made;
+  return made;
+}
 
 inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions& given) {
   dl_options options;
@@ -177,24 +194,24 @@ inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions&
                                given.global_ranks_in_group.end());
   const auto whole = world.lock();
   const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
-  bool met = false;
-  dl_comm* comm = nullptr;
   if (whole && !ranks.empty()) {
     const int tag = static_cast<int>(std::hash<std::string>()(given.group_id) & INT_MAX);
     const std::lock_guard lock(whole->starting);
-    check(whole->get(), dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
-                                 options.op_timeout_s, &comm));
-  } else if (all) {
-    comm = meet(given.store, given.group_rank, given.group_size, options);
-    met = true;
-  } else {
-    throw std::runtime_error(
-        "dlring: a group of some ranks is made out of one of all of them: "
-        "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
+    dl_comm* comm = nullptr;
+    whole->check(dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
+                          options.op_timeout_s, &comm));
+    return std::make_shared<Comm>(comm, whole);
   }
-  auto made = std::make_shared<Comm>(comm);
-  if (met) world = made;
-  return made;
+  if (whole && whole->elastic) return whole;
+  if (all) {
+    auto made =
+        std::make_shared<Comm>(meet(given.store, given.group_rank, given.group_size, options));
+    world = made;
+    return made;
+  }
+  throw std::runtime_error(
+      "dlring: a group of some ranks is made out of one of all of them: "
+      "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
 }
 
 }  // namespace dlring_torch

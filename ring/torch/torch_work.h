@@ -9,7 +9,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -38,10 +40,6 @@ inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result) {
   return std::make_exception_ptr(std::runtime_error(text));
 }
 
-inline void check(const dl_comm* comm, dl_result result) {
-  if (result != DL_OK) std::rethrow_exception(exception_of(comm, result));
-}
-
 // A message under way, and what belongs to it until it is done.
 struct Pending {
   dl_request* request = nullptr;
@@ -64,7 +62,9 @@ class WithoutGil {
 // Owns the communicator, for the group and for each Work of it that is still there.
 class Comm {
  public:
-  explicit Comm(dl_comm* comm) : comm_(comm) {}
+  // whole: of which this is a group.
+  explicit Comm(dl_comm* comm, std::shared_ptr<Comm> whole = nullptr)
+      : comm_(comm), whole_(std::move(whole)) {}
   ~Comm() {
     const WithoutGil others_run;
     drop_ended();
@@ -76,8 +76,39 @@ class Comm {
   Comm& operator=(const Comm&) = delete;
 
   dl_comm* get() const { return comm_; }
+  std::uint64_t round() const { return dl_round(comm_); }
   // Held by whoever starts something: that is for one thread at a time.
   std::mutex starting;
+  // Of an elastic process: it is taken from round to round, and each default group is for one.
+  bool elastic = false;
+
+  // The calling thread's last failure here.
+  std::exception_ptr exception(dl_result result) {
+    if (result == DL_ERR_PEER_LOST) {
+      lost_in_ = round();
+      if (whole_ && whole_->round() == round()) whole_->lost_in_ = round();
+    }
+    return exception_of(comm_, result);
+  }
+  void check(dl_result result) {
+    if (result != DL_OK) std::rethrow_exception(exception(result));
+  }
+  // A call has found that its round is broken, here or in a group.
+  bool lost() const { return lost_in_ == round(); }
+
+  // Until no collective is under way, which comes to its end by itself, or with its round.
+  void begin_work() {
+    const std::lock_guard lock(left_mutex_);
+    ++under_way_;
+  }
+  void end_work() {
+    const std::lock_guard lock(left_mutex_);
+    if (--under_way_ == 0) idle_.notify_all();
+  }
+  void settle() {
+    std::unique_lock lock(left_mutex_);
+    idle_.wait(lock, [this] { return under_way_ == 0; });
+  }
 
   // Nobody will ask for this message any more, but its buffer is still in use.
   void leave(std::unique_ptr<Pending> pending) {
@@ -97,8 +128,12 @@ class Comm {
   }
 
   dl_comm* const comm_;
+  const std::shared_ptr<Comm> whole_;
+  std::atomic<std::uint64_t> lost_in_{0};  // the round; 0: none
   std::mutex left_mutex_;
   std::vector<std::unique_ptr<Pending>> left_;
+  int under_way_ = 0;
+  std::condition_variable idle_;
 };
 
 class CollectiveWork : public c10d::Work {
@@ -112,7 +147,10 @@ class CollectiveWork : public c10d::Work {
         used_(std::move(used)),
         after_(std::move(after)),
         future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()), devices())) {}
+            c10::ListType::create(c10::TensorType::get()), devices())) {
+    comm_->begin_work();
+  }
+  ~CollectiveWork() override { be_over(); }
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   std::vector<at::Tensor> result() override { return outputs_; }
@@ -135,6 +173,7 @@ class CollectiveWork : public c10d::Work {
     }
     if (error) future_->setErrorIfNeeded(error);
     finish(error);
+    be_over();
   }
 
   // It could not be started, or not all of it.
@@ -142,6 +181,7 @@ class CollectiveWork : public c10d::Work {
     (void)wait_parts();
     future_->setErrorIfNeeded(error);
     finish(error);
+    be_over();
   }
 
  private:
@@ -149,9 +189,13 @@ class CollectiveWork : public c10d::Work {
     std::exception_ptr error;
     for (auto& request : requests_) {
       const auto result = dl_wait(&request);
-      if (result != DL_OK && !error) error = exception_of(comm_->get(), result);
+      if (result != DL_OK && !error) error = comm_->exception(result);
     }
     return error;
+  }
+
+  void be_over() {
+    if (!over_.exchange(true)) comm_->end_work();
   }
 
   std::vector<c10::Device> devices() const {
@@ -165,6 +209,7 @@ class CollectiveWork : public c10d::Work {
   Tensors used_;  // inputs, and memory in between
   std::exception_ptr error_;
   std::function<void()> after_;
+  std::atomic<bool> over_{false};
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -207,7 +252,7 @@ class MessageWork : public c10d::Work {
     if (result == DL_OK && pending_->result.defined()) {
       put_back(pending_->tensor, pending_->result);
     }
-    finish(result == DL_OK ? nullptr : exception_of(comm_->get(), result));
+    finish(result == DL_OK ? nullptr : comm_->exception(result));
     pending_.reset();
   }
 

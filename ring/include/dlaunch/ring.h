@@ -293,7 +293,7 @@ DL_API dl_result dl_wait_all(size_t n, dl_request** requests);
 /* A few small values that the ranks share beside the collectives, such as an address: they lie
  * where the ranks have met, until the job ends. Not collective; any thread, any number of them, but
  * not during dl_rejoin(). Each round and each group has keys of its own, and communicators that
- * dl_init() makes one after the other have them in common. Keys: 1 to 200 bytes; values: up to 1
+ * dl_init() makes one after the other have them in common. Keys: 1 to 500 bytes; values: up to 1
  * MiB. When a rank is lost waiting ends as that of a collective does; other errors leave the
  * communicator as it was. */
 DL_API dl_result dl_key_set(dl_comm* comm, const char* key, const void* value, size_t bytes);

@@ -1,0 +1,526 @@
+"""Training with PyTorch that goes on when workers die, come and go.
+
+    import torch.distributed as dist
+    import dlelastic_torch as elastic
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = elastic.DataLoader(dataset, global_batch=256, seed=1)
+    state = elastic.TorchState(model=model, optimizer=optimizer, loader=loader, best=0.0)
+
+    @elastic.run
+    def train(state):
+        net = DistributedDataParallel(model)
+        while loader.epoch < 10:
+            for x, y in loader:                # goes on in the middle of an epoch
+                optimizer.zero_grad()
+                loss(net(x), y).backward()
+                optimizer.step()
+                state.commit()
+
+    train(state)
+
+    dlaunch --nproc 8 --spares 1 --max-restarts 100 train.py
+
+When a worker is lost the others leave train() by an exception, keep their processes, get their last
+commit back, and train() is called again, with who has come in the lost one's place or without.
+So train() begins from what the state holds, and makes anew what belongs to a group of processes, as
+DistributedDataParallel does. torch.distributed (back end "dlring", rank and size of the round) is
+there within train(), and from its end on; not before, because whoever comes later would be alone
+with what was called there.
+
+Everywhere else but under dlaunch (torchrun, python alone) the same program runs, and a lost worker
+ends it.
+
+What differs from rank to rank at a commit is taken from rank 0: buffers, as those of BatchNorm, and
+plain values. So is everything at the start. Random numbers are not part of the state: seed what
+shall come out the same by loader.epoch and loader.position.
+"""
+
+import functools
+import gc
+import os
+import pickle
+import struct
+from collections import OrderedDict, defaultdict
+
+import torch
+import torch.distributed as dist
+import torch.utils.data
+
+import dlring_torch
+from dlelastic_binding import State as _State
+from dlring_torch import PeerLost
+
+__all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
+
+
+class RoundOver(BaseException):
+    """Out of commit(), on all ranks: the job grows, shrinks or loses a host in good order, and
+    train() is called again in the next round. For run(); not an error, so that no handler of errors
+    takes it for one."""
+
+
+# -- Tensors whose memory is part of the state.
+
+
+def _is_dense(tensor):
+    expected = 1
+    for stride, size in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride()) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+class _Place:
+    """A tensor of the state, where its owner keeps it: holder[key], or the data of a parameter."""
+    __slots__ = ("name", "parameter", "holder", "key", "memory")
+
+    def __init__(self, name, tensor, holder=None, key=None):
+        if tensor.layout != torch.strided or not _is_dense(tensor):
+            raise ValueError(f"{name}: its memory is sparse or has holes: make it contiguous()")
+        self.name = name
+        self.parameter = tensor if holder is None else None
+        self.holder, self.key = holder, key
+        self.memory = tensor.detach()  # stays where it is
+
+    def adopt(self):
+        """What the owner has put in the tensor's place goes into the memory, which takes it again."""
+        now = self.parameter if self.holder is None else self.holder[self.key]
+        if now.data_ptr() == self.memory.data_ptr():
+            return
+        like, is_like = self.memory, now.detach()
+        if (is_like.shape, is_like.dtype, is_like.device) != (like.shape, like.dtype, like.device):
+            raise ValueError(f"{self.name} was {like.dtype} {list(like.shape)} on {like.device} when the "
+                             f"state was made, and is {is_like.dtype} {list(is_like.shape)} on "
+                             f"{is_like.device}")
+        like.copy_(is_like)
+        self.put()
+
+    def put(self):
+        if self.holder is not None:
+            self.holder[self.key] = self.memory
+        elif self.parameter.data_ptr() != self.memory.data_ptr():
+            self.parameter.data = self.memory
+
+
+# -- What may be part of a state: each has places, and values() that set_values() takes.
+
+
+class _Module:
+    def __init__(self, name, module):
+        self.buffers, self.places = [], []
+        seen = set()
+        for key, parameter in module.named_parameters():
+            self.places.append(_Place(f"{name}.{key}", parameter))
+        for path, part in module.named_modules():
+            for key, buffer in part._buffers.items():
+                if buffer is not None and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    where = f"{name}.{path}.{key}" if path else f"{name}.{key}"
+                    self.buffers.append(_Place(where, buffer, part._buffers, key))
+        self.places += self.buffers
+
+    def adopt(self):
+        for place in self.places:
+            place.adopt()
+
+    def values(self):
+        return None
+
+    def set_values(self, values):
+        for place in self.places:
+            place.put()
+
+
+class _Tensor(_Module):
+    def __init__(self, name, tensor):
+        self.buffers = self.places = [_Place(name, tensor)]
+
+
+class _Optimizer:
+    """Its state is made by its first step: a step of a copy, on a parameter like each of its own,
+    shows what that will be."""
+
+    def __init__(self, name, optimizer):
+        self.name, self.optimizer = name, optimizer
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.buffers = []
+        self.memory = []  # for each parameter: its tensors by key
+        for number, parameter in enumerate(self.parameters):
+            made = self._state_after_a_step(number)
+            own = {key: torch.zeros_like(value) for key, value in made.items() if torch.is_tensor(value)}
+            self.memory.append(own)
+        self.places = [self._place(number, key, own) for number, own in enumerate(self.memory) for key in own]
+
+    def _place(self, number, key, holder):
+        return _Place(f"{self.name}.{number}.{key}", self.memory[number][key], holder, key)
+
+    def _state_after_a_step(self, number):
+        parameter = self.parameters[number]
+        group = next(g for g in self.optimizer.param_groups if any(p is parameter for p in g["params"]))
+        trial = object.__new__(type(self.optimizer))
+        trial.__dict__.update(self.optimizer.__dict__)
+        trial.__dict__.pop("step", None)  # a scheduler's, for the optimizer itself
+        for hooks in [key for key in trial.__dict__ if key.endswith("_hooks")]:
+            trial.__dict__[hooks] = OrderedDict()
+        like = torch.zeros_like(parameter).requires_grad_()
+        like.grad = torch.zeros_like(like)
+        trial.state = defaultdict(dict)
+        trial.param_groups = [{**group, "params": [like]}]
+        try:
+            type(self.optimizer).step(trial)
+        except Exception as error:
+            raise ValueError(f"{self.name}: {type(self.optimizer).__name__} cannot show in one step what its "
+                             f"state will be ({error}): it cannot be part of an elastic state") from error
+        return trial.state.get(like, {})
+
+    def values(self):
+        groups = [{key: value for key, value in group.items() if key != "params"}
+                  for group in self.optimizer.param_groups]
+        states = []
+        for number, parameter in enumerate(self.parameters):
+            state = self.optimizer.state.get(parameter)
+            states.append(state and {key: None if key in self.memory[number] and torch.is_tensor(value)
+                                     else (value,) for key, value in state.items()})
+        return groups, states
+
+    def set_values(self, values):
+        groups, states = values
+        for group, saved in zip(self.optimizer.param_groups, groups):
+            group.update(saved)
+        for parameter, state, memory in zip(self.parameters, states, self.memory):
+            self.optimizer.state.pop(parameter, None)
+            if state is not None:
+                self.optimizer.state[parameter] = {
+                    key: memory[key] if value is None else value[0] for key, value in state.items()}
+
+    def adopt(self):
+        """The optimizer's own tensors go into the memory that is kept for them."""
+        if sum(len(group["params"]) for group in self.optimizer.param_groups) != len(self.parameters):
+            raise ValueError(f"{self.name}: its parameters are others than when the state was made")
+        for number, (parameter, memory) in enumerate(zip(self.parameters, self.memory)):
+            state = self.optimizer.state.get(parameter, {})
+            for key, value in state.items():
+                if not torch.is_tensor(value):
+                    continue
+                if key not in memory:
+                    raise ValueError(f"{self.name}: parameter {number} has got '{key}', which a first step "
+                                     "did not make: it has no place in the state")
+                self._place(number, key, state).adopt()
+
+
+class _Dict:
+    """Schedulers, scalers, loaders: whatever has a state_dict."""
+    buffers = places = ()
+
+    def __init__(self, name, thing):
+        self.values, self.set_values = thing.state_dict, thing.load_state_dict
+
+    def adopt(self):
+        pass
+
+
+class TorchState:
+    """What training consists of: modules, optimizers, tensors, whatever has state_dict() and
+    load_state_dict(), and plain values that can be pickled. All are attributes by their names;
+    plain values may be set (state.epoch += 1).
+
+    To be made when modules and tensors are on their device, on all ranks alike. Their memory is
+    part of the state as it is, and so is that of what optimizers make for each parameter.
+    room: bytes that everything but tensors may take when pickled."""
+
+    _begun = False  # one of this process's
+
+    def __init__(self, *, room=1 << 18, **parts):
+        own = {"_parts": parts, "_plain": {}, "_kinds": {}, "_callbacks": [], "_folder": None, "_kept": None,
+               "_comm": None, "_values": torch.zeros(room, dtype=torch.uint8)}
+        self.__dict__.update(own)
+        for name, part in parts.items():
+            if hasattr(type(self), name) or name in own:
+                raise ValueError(f"'{name}' is something else of a state: take another name")
+            kind = _kind(part)
+            if kind is None:
+                self._plain[name] = part
+            else:
+                self._kinds[name] = kind(name, part)
+
+    def __getattr__(self, name):
+        parts = self.__dict__.get("_parts", {})
+        if name in parts:
+            return self._plain[name] if name in self._plain else parts[name]
+        raise AttributeError(f"the state has no '{name}'")
+
+    def __setattr__(self, name, value):
+        if name not in self._plain:
+            what = "is no plain value" if name in self._parts else "is not part of the state"
+            raise AttributeError(f"'{name}' {what}: give it to TorchState() as {name}=...")
+        self._plain[name] = value
+
+    def register_reset_callbacks(self, callbacks):
+        """Called without arguments before train() is called again in a new round."""
+        self._callbacks.extend(callbacks)
+
+    def snapshots(self, folder, every, keep=1):
+        """Every so many commits are also written to a folder, in the background; a job that is
+        started anew begins from the newest. They hold pickled values: only load what you trust."""
+        self.__dict__["_folder"] = (os.fspath(folder), every, keep)
+
+    def commit(self):
+        """Collective: this is what all come back to when somebody is lost. Within train(); when the
+        launcher wants another round it is left here."""
+        self._save()
+        if self._kept.round_over:
+            raise RoundOver
+
+    def restore(self):
+        """Back to the last commit, on this rank."""
+        self._running("restore")
+        self._kept.restore()
+        self._load()
+
+    @property
+    def commits(self):
+        """How many led to this state."""
+        return self._kept.committed[1] if self._kept is not None else 0
+
+    # -- For run().
+
+    def _check(self):
+        """Before others are met."""
+        if TorchState._begun:
+            raise RuntimeError("run() is for once in a process: who comes later would begin with the first")
+        self._adopt()
+        self._write_values()
+
+    def _begin(self, comm):
+        TorchState._begun = True
+        self.__dict__.update(_comm=comm, _kept=_State(comm))
+        for kind in self._kinds.values():
+            for place in kind.places:
+                self._register(place.name, place.memory)
+        self._register("values", self._values)
+        if self._folder is not None:
+            self._kept.snapshots(*self._folder)
+
+    def _register(self, name, memory):
+        self._kept.replicated(name, memory.data_ptr(), memory.numel() * memory.element_size())
+
+    def _sync(self):
+        self._kept.sync()
+        self._load()
+
+    def _recover(self):
+        self._kept.recover()
+        self._load()
+
+    def _running(self, call):
+        if self._kept is None:
+            raise RuntimeError(f"{call}() is for train(), once run() has called it")
+
+    def _save(self):
+        self._running("commit")
+        self._adopt()
+        if self._comm.rank == 0:
+            self._write_values()
+        self._share()
+        for tensor in self._on_gpus():
+            self._comm.follow_stream(tensor)
+        self._kept.commit()
+
+    def _finish(self):
+        self._save()
+        self._kept.finish()
+
+    def _adopt(self):
+        for kind in self._kinds.values():
+            kind.adopt()
+
+    _HEAD = 4096
+
+    def _share(self):
+        """Rank 0's values and buffers, which may differ on others, become everybody's."""
+        by_device = defaultdict(list)
+        by_device["cpu"].append(self._values[:self._HEAD])
+        for kind in self._kinds.values():
+            for place in kind.buffers:
+                by_device[place.memory.device.type].append(place.memory)
+        for tensors in by_device.values():
+            self._comm.share_from_first(tensors)
+        end = 8 + self._values_size()
+        if end > self._HEAD:
+            self._comm.share_from_first([self._values[self._HEAD:end]])
+
+    def _on_gpus(self):
+        """One of its tensors there, or none."""
+        places = (place for kind in self._kinds.values() for place in kind.places)
+        return [place.memory for place in places if place.memory.is_cuda][:1]
+
+    def _values_size(self):
+        return struct.unpack("<q", bytes(self._values[:8].tolist()))[0]
+
+    def _write_values(self):
+        saved = pickle.dumps((self._plain, {name: kind.values() for name, kind in self._kinds.items()}), protocol=4)
+        if 8 + len(saved) > self._values.numel():
+            raise ValueError(f"everything but tensors takes {len(saved)} bytes when pickled, and there is room "
+                             f"for {self._values.numel() - 8}: give TorchState() more by room=")
+        text = struct.pack("<q", len(saved)) + saved
+        self._values[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+
+    def _load(self):
+        """What is in the registered memory becomes that of the parts."""
+        plain, others = pickle.loads(bytes(self._values[8:8 + self._values_size()].tolist()))
+        self._plain.update(plain)
+        for name, kind in self._kinds.items():
+            kind.set_values(others[name])
+
+
+def _kind(part):
+    if isinstance(part, torch.nn.Module):
+        return _Module
+    if isinstance(part, torch.optim.Optimizer):
+        return _Optimizer
+    if torch.is_tensor(part):
+        return _Tensor
+    return _Dict if hasattr(part, "state_dict") and hasattr(part, "load_state_dict") else None
+
+
+# -- Rounds.
+
+
+def _join():
+    """This process's communicator, of the launcher's rounds where it forms them."""
+    if dist.is_initialized():
+        raise RuntimeError("run() begins torch.distributed itself, in each round: leave out init_process_group()")
+    if _elastic():
+        return dlring_torch.join_rounds()
+    if "RANK" in os.environ:
+        dist.init_process_group("dlring")
+    else:
+        dist.init_process_group("dlring", store=dist.HashStore(), rank=0, world_size=1)
+    return dlring_torch.communicator()
+
+
+def _elastic():
+    return "DLAUNCH_AGENT" in os.environ
+
+
+def _leave(comm):
+    """Nothing of the round goes on, and nothing of it is kept: hooks of its DistributedDataParallel
+    would go off in the next one."""
+    comm.settle()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()
+
+
+def run(train):
+    """Decorates train(state, ...), which is called in each round until it returns in one on all
+    ranks; what it returns there is the result. Exceptions that are not because of a lost worker
+    pass through."""
+
+    @functools.wraps(train)
+    def in_rounds(state, *args, **kwargs):
+        state._check()
+        comm = _join()
+        state._begin(comm)
+        recovers = False
+        while True:
+            if recovers:
+                state._recover()
+            try:
+                if not recovers:
+                    state._sync()
+                if not dist.is_initialized():
+                    dist.init_process_group("dlring", store=comm.store(), rank=comm.rank, world_size=comm.size)
+                if recovers:
+                    for callback in state._callbacks:
+                        callback()
+                result = train(state, *args, **kwargs)
+                state._finish()
+                return result
+            except RoundOver:
+                pass
+            except Exception as error:
+                if not _elastic() or not (comm.lost or isinstance(error, PeerLost)):
+                    raise
+            _leave(comm)
+            recovers = True
+
+    return in_rounds
+
+
+# -- Data.
+
+
+class _Order:
+    """The batches of this rank: the samples of an epoch in an order of their own, cut into global
+    batches, of which each rank has its share."""
+
+    def __init__(self, samples, global_batch, shuffle, seed, drop_last):
+        if not 1 <= global_batch:
+            raise ValueError("a global batch has at least 1 sample")
+        if samples < (global_batch if drop_last else 1):
+            raise ValueError(f"{samples} samples make no batch")
+        self.samples, self.global_batch, self.shuffle, self.seed = samples, global_batch, shuffle, seed
+        self.end = samples - samples % global_batch if drop_last else samples
+        self.epoch = self.position = 0
+
+    def advance(self):
+        self.position += self.global_batch
+        if self.position >= self.end:
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def __len__(self):
+        return -(-(self.end - self.position) // self.global_batch)
+
+    def __iter__(self):
+        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed((self.seed << 32) + self.epoch)
+            order = torch.randperm(self.samples, generator=generator).tolist()
+        else:
+            order = range(self.samples)
+        for first in range(self.position, self.end, self.global_batch):
+            batch = order[first:min(first + self.global_batch, self.end)]
+            if len(batch) < size:  # nobody goes without
+                yield [batch[rank % len(batch)]]
+            else:
+                yield list(batch[len(batch) * rank // size:len(batch) * (rank + 1) // size])
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """torch's, which goes through a data set epoch by epoch, one global batch of all ranks a step,
+    and whose place in it is part of the state: whoever dies, each sample of an epoch is in one
+    committed step. Iterating goes through what is left of the epoch. The order depends on seed and
+    epoch alone, so a job of any size sees the same batches; where their size does not divide by
+    that of the job some ranks have a sample more, and a last batch of fewer samples than ranks has
+    some twice.
+
+    epoch, position: where the next batch begins. options: as torch's, but for samplers and
+    batch_size."""
+
+    def __init__(self, dataset, global_batch, *, shuffle=True, seed=0, drop_last=False, **options):
+        self.order = _Order(len(dataset), global_batch, shuffle, seed, drop_last)
+        super().__init__(dataset, batch_sampler=self.order, **options)
+
+    @property
+    def epoch(self):
+        return self.order.epoch
+
+    @property
+    def position(self):
+        return self.order.position
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            self.order.advance()
+            yield batch
+
+    def state_dict(self):
+        return {"epoch": self.order.epoch, "position": self.order.position}
+
+    def load_state_dict(self, place):
+        self.order.epoch, self.order.position = place["epoch"], place["position"]

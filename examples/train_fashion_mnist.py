@@ -1,0 +1,83 @@
+"""Data-parallel training of a small network on Fashion-MNIST with PyTorch, that goes on when workers die.
+
+  dlaunch --nproc 4 examples/train_fashion_mnist.py --epochs 4
+  dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=5s examples/train_fashion_mnist.py
+
+Modules: dlelastic_torch, which has the manual, and dlring_torch; from a build folder with
+PYTHONPATH=build/ring/torch:build/elastic/torch.
+"""
+
+import argparse
+import gzip
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import dlelastic_torch as elastic
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+parser.add_argument("--epochs", type=int, default=4)
+parser.add_argument("--batch", type=int, default=256, help="of all ranks together")
+parser.add_argument("--rate", type=float, default=0.002)
+parser.add_argument("--snapshots", help="a folder, to go on from when the job is started anew")
+options = parser.parse_args()
+
+
+def load(which):
+    def items(name, header):
+        try:
+            with gzip.open(f"{options.data}/{which}-{name}-ubyte.gz") as file:
+                return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
+        except OSError as error:
+            sys.exit(f"{error}: install Debian's dataset-fashion-mnist, or name its folder with --data")
+    return items("images-idx3", 16).reshape(-1, 784), items("labels-idx1", 8)
+
+
+class Pictures(torch.utils.data.TensorDataset):
+    def __getitem__(self, index):
+        pixels, label = super().__getitem__(index)
+        return (pixels - 73.0) / 90.0, int(label)
+
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
+optimizer = torch.optim.Adam(model.parameters(), lr=options.rate)
+loader = elastic.DataLoader(Pictures(*load("train")), global_batch=options.batch, seed=1)
+state = elastic.TorchState(model=model, optimizer=optimizer, loader=loader, done=0, loss=0.0)
+if options.snapshots:
+    state.snapshots(options.snapshots, every=100)
+
+
+def accuracy():
+    pixels, labels = load("t10k")
+    mine = slice(dist.get_rank(), None, dist.get_world_size())
+    with torch.no_grad():
+        right = (model((pixels[mine] - 73.0) / 90.0).argmax(1) == labels[mine]).sum()
+    dist.all_reduce(right)
+    return right.item() / len(labels)
+
+
+@elastic.run
+def train(state):
+    net = DistributedDataParallel(model)
+    while state.done < options.epochs:
+        if loader.epoch == state.done:  # else it is the test that was broken off
+            for pixels, labels in loader:
+                optimizer.zero_grad()
+                loss = cross_entropy(net(pixels), labels)
+                loss.backward()
+                optimizer.step()
+                state.loss = 0.98 * state.loss + 0.02 * loss.item() if state.loss else loss.item()
+                state.commit()
+        right = accuracy()
+        state.done += 1
+        if dist.get_rank() == 0:
+            print(f"epoch {state.done}  loss {state.loss:.4f}  accuracy {right:.4f}", flush=True)
+        state.commit()
+
+
+train(state)

@@ -1,0 +1,139 @@
+# A DistributedDataParallel training whose state is libdlelastic's: a lost worker is replaced while the
+# others keep their processes, to the weights of an undisturbed run; it shrinks and grows; it begins
+# anew from a snapshot; and it runs without dlaunch, too.
+source "$SOURCE/tests/scenario/common.sh"
+/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/elastic/torch/dlelastic_binding*.so" >/dev/null ||
+  skip "dlelastic_torch was not built: it needs libtorch-dev and pybind11-dev"
+export PYTHONPATH="$BUILD/ring/torch:$BUILD/elastic/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
+export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp" FIRST_WEIGHTS=1
+train=(/usr/bin/python3 "$SOURCE/tests/scenario/pytorch_state.py")
+# same FILE FILE: the same weights, bit by bit.
+same() {
+  /usr/bin/python3 - "$@" <<'P' || fail "$1 and $2 are not the same"
+import pickle, sys, torch
+def plain(thing):
+    if torch.is_tensor(thing):
+        return thing.tolist()
+    if isinstance(thing, dict):
+        return {key: plain(value) for key, value in thing.items()}
+    return [plain(value) for value in thing] if isinstance(thing, (list, tuple)) else thing
+sys.exit(plain(torch.load(sys.argv[1])) != plain(torch.load(sys.argv[2])))
+P
+}
+
+mkdir quiet spare again shrunk torchrun alone
+run dlaunch --nproc 3 "${train[@]}" --folder quiet --weights quiet.pt
+expect_code 0; expect_out 'steps 30 commits 31 again 0'
+
+# Another process takes the place, in the middle of a step; the spare, if it has come so far.
+run dlaunch --nproc 3 --spares 1 --max-restarts 3 "${train[@]}" --folder spare --die 13:1 --weights spare.pt
+expect_code 0; expect_out 'steps 30 commits 31 again 1'
+expect_err 'rank 1 .*killed by SIGKILL .*(a spare takes its place|starting it again): round 2'
+same quiet.pt spare.pt
+[ "$(grep -l '^begins at 13 ' spare/steps.* | wc -l)" = 3 ] || fail "not all went on after 13 steps"
+[ "$(grep -l '^begins at 0 ' spare/steps.* | wc -l)" = 3 ] || fail "somebody began anew"
+run dlaunch --nproc 3 --max-restarts 3 "${train[@]}" --folder again --die 13:0 --weights again.pt
+expect_code 0; expect_out 'steps 30'
+expect_err 'rank 0 .*killed by SIGKILL .*starting it again: round 2'
+same quiet.pt again.pt
+grep -q 'all workers' err && fail "others were started again"
+
+# Smaller and larger, without a step done twice; each sample is in one (the program looks).
+dlaunch --nproc 3 "${train[@]}" --folder shrunk --until stop --step-ms 20 >out 2>err </dev/null & job=$!
+started+=("$job")
+in_size() { [ "$(grep -h '^begins' shrunk/steps.* 2>/dev/null | tail -n 100 | grep -c " size $1\$")" -ge "$2" ]; }
+wait_until 60 in_size 3 3 || fail "did not begin"
+run_ctl() { dlaunchctl "$@" >ctl.out 2>&1 || fail "dlaunchctl $*: $(cat ctl.out)"; }
+run_ctl resize 2
+wait_until 60 in_size 2 2 || fail "never 2 ranks: $(dlaunchctl status 2>&1)"
+run_ctl resize 3
+wait_until 60 in_size 3 6 || fail "never 3 ranks again: $(dlaunchctl status 2>&1)"
+touch stop
+wait "$job"; code=$?; expect_code 0; expect_out '^\[0\] steps .* again 2$'
+grep -Eq 'failed|restart' err && fail "somebody was restarted: $(cat err)"
+sed -n 's/^step \([0-9]*\) .*/\1/p' "$(grep -l 'begins at 0 rank 0 ' shrunk/steps.*)" | sort -n | uniq -d | grep -q . &&
+  fail "a step was done twice"
+
+# The whole job ends in its second epoch, and is started again.
+run dlaunch --nproc 3 "${train[@]}" --folder alone --die 14:2 --snapshots snapshots --weights never.pt
+expect_code 137
+rm -f alone/steps.*
+run dlaunch --nproc 3 "${train[@]}" --folder alone --snapshots snapshots --weights resumed.pt
+expect_code 0; same quiet.pt resumed.pt
+[ "$(grep -h '^begins' alone/steps.* | sort -u | wc -l)" = 3 ] && grep -qh '^begins at 10 ' alone/steps.* ||
+  fail "did not begin from the snapshot: $(grep -h begins alone/steps.*)"
+
+# Under torchrun, and alone.
+run /usr/bin/python3 -m torch.distributed.run --nnodes 1 --nproc_per_node 3 --redirects 9:1 --tee 9:1 \
+  --monitor_interval 0.1 --rdzv_backend c10d --rdzv_endpoint localhost:0 "${train[@]:1}" --folder torchrun --weights torchrun.pt
+expect_code 0; same quiet.pt torchrun.pt
+run "${train[@]}" --epochs 1
+expect_code 0; expect_out 'steps 10 commits 11 again 0'
+
+# The example, on real images.
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+  run dlaunch --nproc 2 --spares 1 --max-restarts 100 --chaos kill=3s,seed=1 /usr/bin/python3 \
+    "$SOURCE/examples/train_fashion_mnist.py" --epochs 2
+  expect_code 0; expect_out '^\[0\] epoch 2  loss 0\.[0-3].*accuracy 0\.8[3-9]'
+  expect_err 'sent it SIGKILL'
+fi
+
+# What cannot be is one line; errors of the program's own pass through.
+cat > wrong.py <<'P'
+import sys, torch, torch.distributed as dist
+import dlelastic_torch as elastic
+model = torch.nn.Linear(2, 2)
+
+def told(words, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except (ValueError, RuntimeError, AttributeError, KeyError) as e:
+        assert words in str(e), e
+    else:
+        raise AssertionError(f"not told: {words}")
+
+told("cannot show in one step", elastic.TorchState, o=torch.optim.LBFGS(model.parameters()))
+told("has holes", elastic.TorchState, t=torch.ones(4, 4)[:, 1])
+told("room=", elastic.run(lambda state: None), elastic.TorchState(text="x" * 300000))
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+told("begins torch.distributed itself", elastic.run(lambda state: None), elastic.TorchState(x=1))
+dist.destroy_process_group()
+told("another name", elastic.TorchState, commit=1)
+told("once run() has called it", elastic.TorchState(x=1).commit)
+told("4 samples make no batch", elastic.DataLoader, torch.arange(4), 8, drop_last=True)
+state = elastic.TorchState(model=model, x=1)
+told("is no plain value", setattr, state, "model", model)
+told("is not part of the state", setattr, state, "y", 2)
+told("has no 'y'", getattr, state, "y")
+state.x += 1
+assert state.x == 2 and state.model is model
+
+# Tensors that others take the place of, and values that are taken back.
+momentum = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
+state = elastic.TorchState(model=model, momentum=momentum, x=[1])
+
+@elastic.run
+def train(state):
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    momentum.step()
+    kept = model.weight.detach().clone()
+    model.weight.data = kept.clone()
+    state.x = [2]
+    state.commit()
+    momentum.step()
+    momentum.param_groups[0]["lr"] = 5.0
+    state.x.append(3)
+    state.restore()
+    assert torch.equal(model.weight, kept) and state.x == [2] and momentum.param_groups[0]["lr"] == 1.0
+    assert momentum.state[model.weight]["momentum_buffer"].eq(1).all()
+    model.weight.data = torch.ones(2, 2, dtype=torch.float64)
+    told("was torch.float32", state.commit)
+    raise KeyError("mine")
+
+told("mine", train, state)
+told("run() is for once", train, elastic.TorchState(x=1))
+P
+run /usr/bin/python3 wrong.py
+expect_code 0
