@@ -38,6 +38,7 @@ plain values. So is everything at the start. Random numbers are not part of the 
 shall come out the same by loader.epoch and loader.position.
 """
 
+import copy
 import functools
 import gc
 import os
@@ -169,6 +170,8 @@ class _Optimizer:
         like = torch.zeros_like(parameter).requires_grad_()
         like.grad = torch.zeros_like(like)
         trial.state = defaultdict(dict)
+        if parameter in self.optimizer.state:  # Adagrad has one from the start
+            trial.state[like] = copy.deepcopy(self.optimizer.state[parameter])
         trial.param_groups = [{**group, "params": [like]}]
         try:
             type(self.optimizer).step(trial)

@@ -1,13 +1,14 @@
 # PyTorch on libdlring: every call of torch.distributed gives what it should; DDP comes to the weights
 # that it has on gloo, and under torchrun to the same; whoever waits for a killed worker is told.
 source "$SOURCE/tests/scenario/common.sh"
-/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
 compgen -G "$BUILD/ring/torch/dlring_torch*.so" >/dev/null ||
   skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
 export PYTHONPATH="$BUILD/ring/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py
 
-run dlaunch --nproc 4 /usr/bin/python3 "$script" dlaunch.pt 2
+run dlaunch --nproc 4 "$python" "$script" dlaunch.pt 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
 [ "$(grep -c 'is right$' out)" = 4 ] || fail "not every rank was right"
 for r in 0 1 3; do
@@ -17,11 +18,11 @@ for r in 0 1 3; do
 done
 
 # Without dlaunch the ranks meet by c10d's store.
-run /usr/bin/python3 -m torch.distributed.run --nnodes 1 --nproc_per_node 4 --redirects 9:1 --tee 9:1 \
+run "$python" -m torch.distributed.run --nnodes 1 --nproc_per_node 4 --redirects 9:1 --tee 9:1 \
   --monitor_interval 0.1 --rdzv_backend c10d --rdzv_endpoint localhost:0 "$script" torchrun.pt
 expect_code 0
 # What is in the tensors, and not how it is packed.
-run /usr/bin/python3 -c 'import torch; assert torch.equal(torch.load("dlaunch.pt"), torch.load("torchrun.pt"))'
+run "$python" -c 'import torch; assert torch.equal(torch.load("dlaunch.pt"), torch.load("torchrun.pt"))'
 expect_code 0
 
 # What is put upon a future may use the group itself; leaving is no abort, whatever was dropped before.
@@ -50,7 +51,7 @@ dist.barrier()
 dist.destroy_process_group()
 print("left", rank)
 P
-run dlaunch --nproc 3 /usr/bin/python3 leave.py
+run dlaunch --nproc 3 "$python" leave.py
 expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"
 
 # Splits that do not fit together are an error of that call, also where one side expects nothing: the
@@ -69,5 +70,5 @@ for call in ("first", "second"):
         break
     give, take = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [3, 2])
 P
-run dlaunch --nproc 2 /usr/bin/python3 splits.py
+run dlaunch --nproc 2 "$python" splits.py
 expect_code 0; expect_out '\] first: dlring: .*rank 0 sent count 3, float; rank 1 receives count 0, float'

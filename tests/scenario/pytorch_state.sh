@@ -2,15 +2,16 @@
 # others keep their processes, to the weights of an undisturbed run; it shrinks and grows; it begins
 # anew from a snapshot; and it runs without dlaunch, too.
 source "$SOURCE/tests/scenario/common.sh"
-/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
 compgen -G "$BUILD/elastic/torch/dlelastic_binding*.so" >/dev/null ||
   skip "dlelastic_torch was not built: it needs libtorch-dev and pybind11-dev"
 export PYTHONPATH="$BUILD/ring/torch:$BUILD/elastic/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp" FIRST_WEIGHTS=1
-train=(/usr/bin/python3 "$SOURCE/tests/scenario/pytorch_state.py")
+train=("$python" "$SOURCE/tests/scenario/pytorch_state.py")
 # same FILE FILE: the same weights, bit by bit.
 same() {
-  /usr/bin/python3 - "$@" <<'P' || fail "$1 and $2 are not the same"
+  "$python" - "$@" <<'P' || fail "$1 and $2 are not the same"
 import pickle, sys, torch
 def plain(thing):
     if torch.is_tensor(thing):
@@ -65,7 +66,7 @@ expect_code 0; same quiet.pt resumed.pt
   fail "did not begin from the snapshot: $(grep -h begins alone/steps.*)"
 
 # Under torchrun, and alone.
-run /usr/bin/python3 -m torch.distributed.run --nnodes 1 --nproc_per_node 3 --redirects 9:1 --tee 9:1 \
+run "$python" -m torch.distributed.run --nnodes 1 --nproc_per_node 3 --redirects 9:1 --tee 9:1 \
   --monitor_interval 0.1 --rdzv_backend c10d --rdzv_endpoint localhost:0 "${train[@]:1}" --folder torchrun --weights torchrun.pt
 expect_code 0; same quiet.pt torchrun.pt
 run "${train[@]}" --epochs 1
@@ -73,7 +74,7 @@ expect_code 0; expect_out 'steps 10 commits 11 again 0'
 
 # The example, on real images.
 if [ -d /usr/share/datasets/fashion-mnist ]; then
-  run dlaunch --nproc 2 --spares 1 --max-restarts 100 --chaos kill=3s,seed=1 /usr/bin/python3 \
+  run dlaunch --nproc 2 --spares 1 --max-restarts 100 --chaos kill=3s,seed=1 "$python" \
     "$SOURCE/examples/train_fashion_mnist.py" --epochs 2
   expect_code 0; expect_out '^\[0\] epoch 2  loss 0\.[0-3].*accuracy 0\.8[3-9]'
   expect_err 'sent it SIGKILL'
@@ -135,5 +136,57 @@ def train(state):
 told("mine", train, state)
 told("run() is for once", train, elastic.TorchState(x=1))
 P
-run /usr/bin/python3 wrong.py
+run "$python" wrong.py
 expect_code 0
+
+# Every optimizer of PyTorch goes on from a commit as if nothing had been.
+cat > optimizers.py <<'P'
+import sys, torch, dlelastic_torch as elastic
+
+def optimizers(weights):
+    for name, kind in sorted(vars(torch.optim).items()):
+        if isinstance(kind, type) and name not in ("Optimizer", "LBFGS", "SparseAdam"):
+            yield name, kind(weights(), lr=0.01)
+    yield "momentum", torch.optim.SGD(weights(), lr=0.01, momentum=0.9, nesterov=True)
+    yield "amsgrad", torch.optim.Adam(weights(), amsgrad=True, weight_decay=0.1)
+    yield "centered", torch.optim.RMSprop(weights(), lr=0.01, centered=True, momentum=0.5)
+    first, second = weights()
+    yield "groups", torch.optim.AdamW([{"params": [first]}, {"params": [second], "lr": 0.1}])
+
+torch.manual_seed(1)
+all_of = dict(optimizers(lambda: [torch.nn.Parameter(torch.randn(4, 3)), torch.nn.Parameter(torch.randn(3, 5))]))
+assert len(all_of) > 13, all_of
+tensors = {f"{name}_{i}": weight for name, optimizer in all_of.items()
+           for i, weight in enumerate(p for group in optimizer.param_groups for p in group["params"])}
+schedulers = {f"{name}_schedule": torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 100, cycle_momentum=False)
+              for name, optimizer in all_of.items() if name != "groups"}
+state = elastic.TorchState(**tensors, **all_of, **schedulers)
+
+def steps(seed):
+    torch.manual_seed(seed)
+    for _ in range(3):
+        for weight in tensors.values():
+            weight.grad = torch.randn(weight.shape)
+        for optimizer in all_of.values():
+            optimizer.step()
+        for schedule in schedulers.values():
+            schedule.step()
+    return {name: weight.detach().clone() for name, weight in tensors.items()}
+
+@elastic.run
+def train(state):
+    begins = steps(0)
+    state.restore()  # before any step: what optimizers keep is to be made anew
+    for name, weight in steps(0).items():
+        assert torch.equal(weight, begins[name]), f"{name} does not begin as it did"
+    state.commit()
+    goes_on = steps(2)
+    state.restore()
+    for name, weight in steps(2).items():
+        assert torch.equal(weight, goes_on[name]), f"{name} does not go on as it did"
+
+train(state)
+print("all", len(all_of))
+P
+run "$python" optimizers.py
+expect_code 0; expect_out '^all 1[4-9]'
