@@ -65,11 +65,10 @@ class State {
     if (result == DL_OK) return;
     const std::string text = std::string("dlelastic: ") + dl_state_last_error(get());
     const char* const type = result == DL_ERR_PEER_LOST ? "PeerLost" : nullptr;
-    const py::object error = type != nullptr
-                                 ? py::module::import("dlring_torch").attr(type)
-                                 : py::reinterpret_borrow<py::object>(
-                                       result == DL_ERR_INVALID ? PyExc_ValueError
-                                                                : PyExc_RuntimeError);
+    const py::object error =
+        type != nullptr ? py::module::import("dlring_torch").attr(type)
+                        : py::reinterpret_borrow<py::object>(
+                              result == DL_ERR_INVALID ? PyExc_ValueError : PyExc_RuntimeError);
     PyErr_SetString(error.ptr(), text.c_str());
     throw py::error_already_set();
   }

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include <climits>
@@ -67,12 +69,26 @@ void finish_copies(const at::Tensor&) {}
 class Group final : public Base {
  public:
   Group(std::shared_ptr<Comm> comm)
-      : Base(dl_rank(comm->get()), dl_size(comm->get())), comm_(std::move(comm)) {}
+      : Base(dl_rank(comm->get()), dl_size(comm->get())), comm_(std::move(comm)) {
+    const std::lock_guard lock(all_mutex);
+    all.insert(this);
+  }
   ~Group() override {
     const WithoutGil others_run;
-    // As in libdlring: leaving with something under way is an abort.
-    if (!completer_->idle() && comm_->round() == round_) dl_abort(comm_->get());
-    completer_.reset();
+    {
+      const std::lock_guard lock(all_mutex);
+      all.erase(this);
+    }
+    close()();
+  }
+  // Before Python ends: a thread that would free a tensor after that would end the process.
+  static void close_all() {
+    std::vector<std::function<void()>> ends;
+    {
+      const std::lock_guard lock(all_mutex);
+      for (Group* const group : all) ends.push_back(group->close());
+    }
+    for (const auto& await_end : ends) await_end();
   }
 
   const std::string getBackendName() const override { return "dlring"; }
@@ -339,7 +355,7 @@ class Group final : public Base {
       work->fail(error);
       std::rethrow_exception(error);
     }
-    completer_->push(work);
+    completer_.push(work);
     return work;
   }
 
@@ -356,8 +372,15 @@ class Group final : public Base {
     return work;
   }
 
+  // As in libdlring: leaving with something under way is an abort.
+  std::function<void()> close() {
+    if (!completer_.idle() && comm_->round() == round_) dl_abort(comm_->get());
+    return completer_.close();
+  }
+
   // A group that something still knows, as a DistributedDataParallel of an earlier round.
   void check_round() const {
+    if (completer_.closed()) throw std::runtime_error("dlring: this process is about to end");
     if (comm_->round() == round_) return;
     throw std::runtime_error("dlring: this group is of round " + std::to_string(round_) +
                              ", and the job is in round " + std::to_string(comm_->round()) +
@@ -454,8 +477,10 @@ class Group final : public Base {
 
   const std::shared_ptr<Comm> comm_;
   const std::uint64_t round_ = comm_->round();
-  std::unique_ptr<Completer> completer_ =
-      std::make_unique<Completer>();  // ends before the group lets go of the communicator
+  Completer completer_;  // ends before the group lets go of the communicator
+
+  static inline std::mutex all_mutex;
+  static inline std::set<Group*> all;
 };
 
 c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
@@ -504,6 +529,8 @@ PYBIND11_MODULE(dlring_torch, module) {
   module.doc() = "torch.distributed's back end \"dlring\": collectives by libdlring";
   py::register_exception<dlring_torch::PeerLost>(module, "PeerLost", PyExc_RuntimeError);
   dlring_torch::bind_rounds(module);
+  py::module::import("atexit").attr("register")(
+      py::cpp_function(&dlring_torch::Group::close_all, py::call_guard<py::gil_scoped_release>()));
   const py::object backends = py::module::import("torch.distributed").attr("Backend");
   const py::cpp_function create(
       [](const c10d::DistributedBackendOptions& given, const py::object& own) {

@@ -273,14 +273,17 @@ class Completer {
     const std::lock_guard lock(state_->mutex);
     State::start(state_);
   }
-  // What is under way must come to an end by itself. In a forked child there is no such thread.
-  ~Completer() {
-    if (state_->process != ::getpid()) return;
-    std::unique_lock lock(state_->mutex);
+  ~Completer() { close()(); }
+  // What is returned returns when the threads have ended, but for one that calls it. What is under
+  // way must come to an end by itself. In a forked child there is no such thread.
+  std::function<void()> close() {
+    if (state_->process != ::getpid()) return [] {};
+    const std::lock_guard lock(state_->mutex);
     state_->closed = true;
     state_->changed.notify_all();
-    state_->changed.wait(lock, [this] { return state_->threads == 0; });
+    return [state = state_] { state->await_end(); };
   }
+  bool closed() const { return state_->closed; }
   void push(Item item) {
     const std::lock_guard lock(state_->mutex);
     state_->queue.push_back(std::move(item));
@@ -304,7 +307,13 @@ class Completer {
     std::size_t under_way = 0;
     int threads = 0;
     std::thread::id serves;  // the queue
-    bool closed = false;
+    std::atomic<bool> closed{false};
+
+    void await_end() {
+      std::unique_lock lock(mutex);
+      const int own = serves == std::this_thread::get_id() ? 1 : 0;
+      changed.wait(lock, [&] { return threads == own; });
+    }
 
     // Under the mutex.
     static void start(const std::shared_ptr<State>& state) {
