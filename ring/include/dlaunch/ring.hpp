@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -350,6 +351,26 @@ class Communicator {
   void sync() { check(dl_sync(get())); }
   void copy(void* to, const void* from, std::size_t bytes) {
     check(dl_copy(get(), to, from, bytes));
+  }
+
+  // See dl_key_set() and its kin. A get waits as long as an operation may take, or so many seconds.
+  void key_set(const std::string& key, std::string_view value) {
+    check(dl_key_set(get(), key.c_str(), value.data(), value.size()));
+  }
+  std::string key_get(const std::string& key, double timeout_s = -1) {
+    std::string value(256, '\0');
+    for (std::size_t room = 0; room < value.size();) {
+      room = value.size();
+      std::size_t bytes = 0;
+      check(dl_key_get(get(), key.c_str(), timeout_s, value.data(), room, &bytes));
+      value.resize(bytes);
+    }
+    return value;
+  }
+  std::int64_t key_add(const std::string& key, std::int64_t delta) {
+    std::int64_t sum = 0;
+    check(dl_key_add(get(), key.c_str(), delta, &sum));
+    return sum;
   }
 
   // Collective: see dl_alloc().

@@ -2,8 +2,10 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
 #include "process_world.h"
@@ -128,4 +130,24 @@ TEST_CASE("keys: a world of one that met nobody has them, too") {
     return 0;
   });
   CHECK(end_of(alone) == 0);
+}
+
+TEST_CASE("keys: in C++ as strings, of any length") {
+  all_well({2}, [](int rank, dl_comm*& comm) {
+    auto world = dl::Communicator::adopt(std::exchange(comm, nullptr));
+    const std::string large(5000, 'x');
+    if (rank == 1) world.key_set("large", large);
+    EXPECT(world.key_get("large") == large);
+    EXPECT(world.key_add("n", 2) >= 2);
+    bool late = false;
+    try {
+      (void)world.key_get("never", 0.01);
+    } catch (const dl::Timeout&) {
+      late = true;
+    }
+    EXPECT(late);
+    world.barrier();
+    EXPECT(world.key_get("n", 0) == "4");
+    return 0;
+  });
 }
