@@ -53,7 +53,9 @@ Result<void> plan_env(PlanDraft& draft) {
                                                               "HOROVOD_RANK",
                                                               "HOROVOD_LOCAL_RANK",
                                                               "OMPI_COMM_WORLD_RANK",
-                                                              "OMPI_COMM_WORLD_LOCAL_RANK"};
+                                                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                              "PMI_RANK",
+                                                              "PMI_FD"};
   for (const std::string& item : draft.options.env.values) {
     const auto equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);

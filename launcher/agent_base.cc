@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -86,7 +88,10 @@ void AgentBase::open_output() {
 }
 
 Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
-  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_}, slots, plan_.grace,
+  pmi_.emplace(loop_, StoreOptions{.job_id = plan_.job_id,
+                                   .secret = secret_,
+                                   .who = fmt::format("the ranks on {}", plan_.host)});
+  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_, *pmi_}, slots, plan_.grace,
                     common_, std::move(listener));
 }
 

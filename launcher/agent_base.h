@@ -50,6 +50,7 @@ class AgentBase {
   asio::io_context loop_{1};
   Pump pump_{[this] { on_idle(); }};
   Secret secret_;
+  std::optional<PmiServer> pmi_;
   WorkerPlace common_;  // what all workers are told alike
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;

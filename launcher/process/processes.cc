@@ -190,6 +190,10 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   end.signal_we_sent = process.signal_sent;
   end.hung = process.hung;
   note_wait_status(end, info);
+  if (process.abort_code != 0 && end.signal == SIGKILL && process.signal_sent == 0) {
+    end.signal = 0;
+    end.exit_code = process.abort_code;
+  }
   end.by_chaos = process.by_chaos && end.signal == SIGKILL;
   if (end.signal == 0 && end.exit_code == 0) return end;
   note_out_of_memory(end, oom_before_);
@@ -219,6 +223,14 @@ void Processes::signal(Slot slot, int number) {
   if (number == SIGKILL) kill_descendants_of(process.pid);
   // Just forked, it may not lead its group yet.
   if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);
+}
+
+void Processes::abort(Slot slot, int exit_code) {
+  Process& process = at(slot);
+  if (!process.running || process.signal_sent != 0) return;
+  process.abort_code = exit_code;
+  kill_descendants_of(process.pid);
+  if (::kill(-process.pid, SIGKILL) != 0) ::kill(process.pid, SIGKILL);
 }
 
 void Processes::end_leftovers() {

@@ -61,6 +61,8 @@ class Processes {
   // It waits for its next round, in which move() puts it.
   bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
   void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
+  // It has called MPI_Abort() and waits to be killed: it ends by that, with this exit code.
+  void abort(Slot slot, int exit_code);
   // Why the worker is about to be killed; stands in what is told of its end.
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
   // --chaos is about to kill it; so does this.
@@ -83,6 +85,7 @@ class Processes {
     asio::steady_timer look;                // at what is left of its group
     TimePoint started{};
     int signal_sent = 0;
+    int abort_code = 0;  // of MPI_Abort(); 0: not called
     bool running = false;
     bool waits = false;
     WorkerPlace place;

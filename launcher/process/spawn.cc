@@ -33,6 +33,7 @@ struct Child {
   const cpu_set_t* cpus;
   std::size_t cpus_bytes;
   int stdio[3];
+  int inherited;
   rlimit open_files;
   bool ignore_hangup;
   pid_t parent;
@@ -75,6 +76,7 @@ int run_child(void* argument) {
         child.stdio[fd] == fd ? ::fcntl(fd, F_SETFD, 0) : ::dup2(child.stdio[fd], fd);
     if (result < 0) fail(child, Stage::stdio);
   }
+  if (child.inherited >= 0) ::fcntl(child.inherited, F_SETFD, 0);
   if (child.chdir != nullptr && ::chdir(child.chdir) != 0) fail(child, Stage::chdir);
   if (child.cpus != nullptr && ::sched_setaffinity(0, child.cpus_bytes, child.cpus) != 0) {
     fail(child, Stage::bind_cpu);
@@ -192,6 +194,7 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .cpus = cpus.empty() ? nullptr : cpus.data(),
               .cpus_bytes = cpus.size() * sizeof(cpu_set_t),
               .stdio = {request.in, request.out, request.err},
+              .inherited = request.inherited,
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
               .parent = ::getpid(),

@@ -24,6 +24,7 @@ struct SpawnRequest {
   std::string chdir;             // "": stay
   std::vector<int> cpus;         // to run on; empty: wherever we may
   int in = 0, out = 1, err = 2;  // become 0, 1 and 2; each is itself or above 2
+  int inherited = -1;            // stays open as it is; -1: none
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
   int worker = 0;

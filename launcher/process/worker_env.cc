@@ -117,8 +117,7 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
   env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
-// What scripts of other worlds read to learn their place. PMI_* is not among it: a linked MPI
-// library would take that as an invitation to join a job that does not exist.
+// What scripts of other worlds read to learn their place.
 void set_other_worlds(Variables& env, const WorkerPlace& place) {
   set_numbers(env, {"OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"}, place.rank);
   set_numbers(env,
@@ -128,6 +127,14 @@ void set_other_worlds(Variables& env, const WorkerPlace& place) {
   set_numbers(env, {"OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"}, place.local_size);
   set_numbers(env, {"HOROVOD_CROSS_RANK"}, place.node_rank);
   set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
+}
+
+// Only with somebody who answers: a linked MPI library takes it as an invitation to a job.
+void set_pmi(Variables& env, const WorkerPlace& place) {
+  if (place.pmi_fd < 0) return;
+  env["PMI_FD"] = std::to_string(place.pmi_fd);
+  set_numbers(env, {"PMI_RANK"}, place.rank);
+  set_numbers(env, {"PMI_SIZE"}, place.size);
 }
 
 // And not an address or a network.
@@ -187,6 +194,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
   }
   set_torchrun(env, plan, place);
   set_other_worlds(env, place);
+  set_pmi(env, place);
   set_own(env, plan, place);
   for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
   std::vector<std::string> out;

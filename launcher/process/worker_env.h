@@ -26,6 +26,7 @@ struct WorkerPlace {
   std::string agent_socket;
   std::string round_dir;   // private folder of this round; "": there is none
   std::string error_file;  // TORCHELASTIC_ERROR_FILE
+  int pmi_fd = -1;         // for an MPI library, inherited; -1: none
 };
 
 // `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would

@@ -22,7 +22,7 @@ std::string path_of(const std::vector<std::string>& env) {
   return kDefaultPath;
 }
 
-// Three descriptors a worker are more than the usual 1,024 allow for a few hundred of them.
+// Four descriptors a worker are more than the usual 1,024 allow for a few hundred of them.
 Result<rlimit> raise_open_files(int workers) {
   rlimit original{};
   ::getrlimit(RLIMIT_NOFILE, &original);
@@ -30,7 +30,7 @@ Result<rlimit> raise_open_files(int workers) {
   raised.rlim_cur = raised.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &raised);
   ::getrlimit(RLIMIT_NOFILE, &raised);
-  const auto needed = static_cast<rlim_t>(workers) * 6 + 64;
+  const auto needed = static_cast<rlim_t>(workers) * 7 + 64;
   if (raised.rlim_cur >= needed) return original;
   return Error{
       .code = Errc::io,
@@ -103,6 +103,7 @@ SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::Worke
   request.in = stdio.in.get();
   request.out = stdio.out.get();
   request.err = stdio.err.get();
+  request.inherited = place.pmi_fd;
   request.open_files = open_files_;
   request.ignore_hangup = ignore_hangup_;
   request.worker = place.worker;

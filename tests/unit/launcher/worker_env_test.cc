@@ -86,6 +86,16 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
   }
 }
 
+TEST_CASE("worker environment: an MPI library is told only whom it can ask") {
+  WorkerPlace place = kPlace;
+  CHECK_FALSE(names(worker_environment(plan(), place, {"PMI_SIZE=9"}), "PMI_SIZE"));
+  place.pmi_fd = 17;
+  const auto env = worker_environment(plan(), place, {"PMI_SIZE=9"});
+  CHECK(has(env, "PMI_FD=17"));
+  CHECK(has(env, "PMI_RANK=" + std::to_string(place.rank)));
+  CHECK(has(env, "PMI_SIZE=" + std::to_string(place.size)));
+}
+
 TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
   WorkerPlace spare = kPlace;
   spare.rank = spare.local_rank = -1;

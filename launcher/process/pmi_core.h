@@ -1,0 +1,76 @@
+// PmiCore: how the ranks of an MPI program find each other, in the words of PMI-1, which MPICH and
+// its kin (Intel MPI, MVAPICH) speak with whoever started them. A line each way, as
+// "cmd=put kvsname=dlaunch key=a value=b": a rank puts what it has to say, all come to a barrier,
+// and each gets what the others have put. This is the side of one node; before a barrier ends the
+// nodes give each other what their ranks have put, as one text each. Pure.
+//
+// The words are those of MPICH's src/pmi (Argonne National Laboratory), version 1.1.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+inline constexpr std::size_t kMaxPmiLine = 4096;
+
+class PmiCore {
+ public:
+  using Client = int;
+  struct Place {
+    int round = 1;
+    int size = 1;        // ranks of the round
+    int local_size = 1;  // of them on this node
+    int nodes = 1;       // with ranks
+  };
+
+  struct Reply {
+    Client to;
+    std::string line;  // with its end
+  };
+  // All ranks of this node have come to the round's n-th barrier: every node is to be given the
+  // others' texts.
+  struct Exchange {
+    int round;
+    int turn;
+    std::string own;
+  };
+  struct Actions {
+    std::vector<Reply> replies;
+    std::optional<Exchange> exchange;
+    std::optional<int> abort;  // the exit code: whoever said it waits to be killed
+  };
+
+  void add(Client client, const Place& place);
+  void gone(Client client);
+  // A line without its end. Error: it makes no sense, and the client is to be closed.
+  Result<Actions> said(Client client, std::string_view line);
+  // What the other nodes have put, or why that cannot be had.
+  Actions exchanged(int round, const Result<std::vector<std::string>>& others);
+
+ private:
+  struct Round {
+    Place place;
+    std::set<Client> in_barrier;
+    std::map<std::string, std::string> values;
+    std::map<std::string, std::string> news;  // put here since the last barrier
+    std::size_t bytes = 0;
+    int turns = 0;
+  };
+  using Words = std::map<std::string, std::string>;
+  Result<std::string> put(Round& round, const Words& words);
+  static std::string get(const Round& round, const Words& words);
+  Actions come(Round& round, Client client);
+  static Actions let_go(Round& round, const char* rc);
+
+  std::map<Client, int> clients_;  // to rounds
+  std::map<int, Round> rounds_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,74 @@
+// PmiServer: MPI programs of this node find the other ranks through it; pmi_core.h has the words.
+// Each worker inherits one end of a connection, which PMI_FD names. A thread, started when the
+// first of them speaks, answers; between nodes it gives and takes by the job's store, for which it
+// may wait.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/process/pmi_core.h"
+#include "launcher/process/worker_env.h"
+#include "rendezvous/store.h"
+
+namespace dlaunch {
+
+class PmiServer {
+ public:
+  // options: of the job's store, whose place comes with the workers'.
+  PmiServer(asio::io_context& loop, StoreOptions options);
+  ~PmiServer();
+  PmiServer(const PmiServer&) = delete;
+  PmiServer& operator=(const PmiServer&) = delete;
+
+  // A worker has called MPI_Abort() and waits to be killed; on the loop.
+  using Aborted = std::function<void(int worker, int exit_code)>;
+  void on_abort(Aborted aborted) { aborted_ = std::move(aborted); }
+  // What the worker at this place is to inherit. By the loop's thread.
+  Result<UniqueFd> connect(const WorkerPlace& place);
+
+ private:
+  struct Session {
+    UniqueFd fd;
+    std::string unread;  // a line's beginning
+    WorkerPlace place;
+  };
+  using Others = Result<std::vector<std::string>>;
+
+  Result<void> open();
+  void await_first();
+  void serve();
+  void hear(int client);
+  void close(int client);
+  Others exchange(const PmiCore::Exchange& what, const WorkerPlace& place);
+  Result<std::string> text_of(const PmiCore::Exchange& what, int node);
+  Result<void> reach_store(const std::string& url);
+
+  asio::io_context& loop_;
+  const StoreOptions options_;
+  UniqueFd poll_, stop_;
+  asio::posix::stream_descriptor first_;  // that somebody speaks
+  Aborted aborted_;
+  std::atomic<int> newest_round_{0};
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;  // of what follows
+  PmiCore core_;
+  std::map<int, Session> sessions_;  // by our end
+  // The thread's own:
+  std::unique_ptr<Store> store_;
+  std::string store_url_;
+  std::thread thread_;
+};
+
+}  // namespace dlaunch

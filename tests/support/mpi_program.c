@@ -1,0 +1,36 @@
+/* An MPI program. usage: mpi_program [abort | die [MARK]]
+ * Adds up ranks, and says what came out. Then rank 1 calls MPI_Abort(7), or kills itself; once, if
+ * there is a MARK to leave. With LEAVE in its environment it ends without MPI_Finalize(), in which
+ * MPICH 4.0 may hang where ranks are on several hosts, whoever has started them. */
+#include <fcntl.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char** argv) {
+  int rank, size, length;
+  long mine, sum = 0;
+  char host[MPI_MAX_PROCESSOR_NAME];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Get_processor_name(host, &length);
+  mine = rank + 1;
+  MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+  printf("rank %d of %d on %s: sum %ld\n", rank, size, host, sum);
+  fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  const char* fault = rank == 1 && argc > 1 ? argv[1] : "";
+  if (strcmp(fault, "abort") == 0) MPI_Abort(MPI_COMM_WORLD, 7);
+  if (strcmp(fault, "die") == 0 &&
+      (argc < 3 || open(argv[2], O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0)) {
+    raise(SIGKILL);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (getenv("LEAVE") != NULL) _exit(0);
+  MPI_Finalize();
+  return 0;
+}
