@@ -13,8 +13,8 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMaxKey = 64, kMaxValue = 1024;
-constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // of a round's values, on each node
-constexpr const char* kSpace = "dlaunch";                 // the only key space
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a round's values, on each node
+constexpr const char* kSpace = "dlaunch";                  // the only key space
 
 // What is the answer whatever was put.
 std::optional<std::string> fixed_reply(const std::string& command, int size) {
@@ -112,7 +112,8 @@ Result<std::string> PmiCore::put(Round& round, const Words& words) {
     return Error{.code = Errc::protocol, .what = "an MPI library put a value without a name"};
   }
   round.bytes += key->second.size() + value->second.size();
-  if (key->second.size() > kMaxKey || value->second.size() > kMaxValue || round.bytes > kMaxBytes) {
+  if (key->second.size() > kMaxKey || value->second.size() > kMaxValue ||
+      round.bytes > kMostBytes) {
     return std::string("cmd=put_result rc=-1 msg=too_long\n");
   }
   round.values[key->second] = value->second;
