@@ -50,14 +50,15 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
       if (lost && parent == nullptr) comm->note_peer_lost(ok.error());
       return ok.error();
     }
-    add_process_events(*comm);
   }
+  add_process_events(*comm);  // one that is alone, too: its threads are not in a forked child
   return comm;
 }
 
 std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
   std::unique_ptr<Communicator> comm(new Communicator(JobView()));
   comm->abort_.raise(error);
+  add_process_events(*comm);
   return comm;
 }
 
@@ -230,13 +231,15 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
 
 void Communicator::on_forked() {
   forked_ = true;
-  links_->close_in_child();
+  if (links_) links_->close_in_child();
   for (const int fd : data_sockets_) {
     if (fd >= 0) ::close(fd);
   }
 }
 
-void Communicator::on_exit() { links_->say_goodbye(); }
+void Communicator::on_exit() {
+  if (links_) links_->say_goodbye();
+}
 
 // Leaves a note for the launcher, which then knows this rank's failure for a consequence.
 void Communicator::note_peer_lost(const Error& error) {

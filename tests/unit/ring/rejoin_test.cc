@@ -130,3 +130,21 @@ TEST_CASE("rejoin: keys of the old round are not those of the new one") {
     return 0;
   });
 }
+
+TEST_CASE("rejoin: a forked child leaves its parent's place in the job alone") {
+  for (const int ranks : {1, 2}) {
+    all_well_elastic(ranks, 2, "auto", [](int rank, dl_comm*& comm) {
+      const pid_t child = start([&] {
+        EXPECT(dl_rejoin(comm, 0) == DL_ERR_INVALID);
+        dl_finalize(comm);
+        return 0;
+      });
+      EXPECT(end_of(child) == 0);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      EXPECT(dl_rejoin(comm, 1) == DL_OK);
+      EXPECT(dl_round(comm) == 2);
+      EXPECT(dl_barrier(comm) == DL_OK);
+      return 0;
+    });
+  }
+}
