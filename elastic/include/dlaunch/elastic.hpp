@@ -64,7 +64,10 @@ std::vector<T> reshard_evenly(std::span<const std::span<const T>> old, int rank,
   mine.reserve(last - first);
   for (const auto shard : old) {
     const auto from = std::max(first, at), to = std::min(last, at + shard.size());
-    if (from < to) mine.insert(mine.end(), shard.begin() + (from - at), shard.begin() + (to - at));
+    if (from < to) {
+      const auto part = shard.subspan(from - at, to - from);
+      mine.insert(mine.end(), part.begin(), part.end());
+    }
     at += shard.size();
   }
   return mine;

@@ -199,14 +199,14 @@ class Communicator {
   // in.size() == size() * out.size()
   template <class T>
   void reduce_scatter(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
-    same(in.size(), out.size() * size(), "reduce_scatter: in must be size() times out");
+    same(in.size(), out.size() * ranks(), "reduce_scatter: in must be size() times out");
     check(
         dl_reduce_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, c_op(op)));
   }
   // out.size() == size() * in.size()
   template <class T>
   void all_gather(std::span<const T> in, std::span<T> out) {
-    same(out.size(), in.size() * size(), "all_gather: out must be size() times in");
+    same(out.size(), in.size() * ranks(), "all_gather: out must be size() times in");
     check(dl_all_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value));
   }
   template <class T>
@@ -228,7 +228,8 @@ class Communicator {
   // On the root out.size() == size() * in.size()
   template <class T>
   void gather(std::span<const T> in, std::span<T> out, int root = 0) {
-    if (rank() == root) same(out.size(), in.size() * size(), "gather: out must be size() times in");
+    if (rank() == root)
+      same(out.size(), in.size() * ranks(), "gather: out must be size() times in");
     check(dl_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, root));
   }
   template <class T>
@@ -241,15 +242,15 @@ class Communicator {
   template <class T>
   void scatter(std::span<const T> in, std::span<T> out, int root = 0) {
     if (rank() == root)
-      same(in.size(), out.size() * size(), "scatter: in must be size() times out");
+      same(in.size(), out.size() * ranks(), "scatter: in must be size() times out");
     check(dl_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, root));
   }
   // in.size() == out.size(), a multiple of size()
   template <class T>
   void all_to_all(std::span<const T> in, std::span<T> out) {
     same(in.size(), out.size(), "all_to_all: in and out differ in size");
-    same(in.size() % size(), 0, "all_to_all: in is not a multiple of size()");
-    check(dl_all_to_all(get(), in.data(), out.data(), in.size() / size(), dtype_of<T>::value));
+    same(in.size() % ranks(), 0, "all_to_all: in is not a multiple of size()");
+    check(dl_all_to_all(get(), in.data(), out.data(), in.size() / ranks(), dtype_of<T>::value));
   }
   // Several tensors as one buffer, without copying them together.
   template <class T>
@@ -283,7 +284,7 @@ class Communicator {
   }
   template <class T>
   Request ireduce_scatter(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
-    same(in.size(), out.size() * size(), "ireduce_scatter: in must be size() times out");
+    same(in.size(), out.size() * ranks(), "ireduce_scatter: in must be size() times out");
     return begin([&](dl_request** r) {
       return dl_ireduce_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value,
                                 c_op(op), r);
@@ -291,7 +292,7 @@ class Communicator {
   }
   template <class T>
   Request iall_gather(std::span<const T> in, std::span<T> out) {
-    same(out.size(), in.size() * size(), "iall_gather: out must be size() times in");
+    same(out.size(), in.size() * ranks(), "iall_gather: out must be size() times in");
     return begin([&](dl_request** r) {
       return dl_iall_gather(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, r);
     });
@@ -410,12 +411,13 @@ class Communicator {
   };
   explicit Communicator(dl_comm* comm) : comm_(comm) {}
 
+  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   static dl_op c_op(Op op) { return static_cast<dl_op>(op); }
   static constexpr std::size_t kAnySize = static_cast<std::size_t>(-1);
   void check_counts(std::size_t in, std::size_t out, std::span<const std::size_t> counts,
                     const char* what) const {
     const std::string name = what;
-    same(counts.size(), static_cast<std::size_t>(size()), (name + ": size() counts").c_str());
+    same(counts.size(), ranks(), (name + ": size() counts").c_str());
     same(in, counts[static_cast<std::size_t>(rank())], (name + ": in is not counts[rank]").c_str());
     std::size_t total = 0;
     for (const auto count : counts) total += count;

@@ -1,0 +1,88 @@
+// The C++ headers of the library by themselves, under the warnings that a user's compiler may be
+// told to take for errors: every call once, alone.
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <dlaunch/bucketer.hpp>
+#include <dlaunch/ring.hpp>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+std::span<const float> given(const std::vector<float>& v) { return v; }
+
+}  // namespace
+
+TEST_CASE("ring in C++: collectives") {
+  auto comm = dl::Communicator::init();
+  const std::vector<float> in = {1, 2, 3, 4};
+  std::vector<float> all(4), one(4);
+  const std::span<float> out(all);
+  const std::vector<std::size_t> counts = {4};
+  comm.all_reduce(given(in), out, dl::Op::avg);
+  comm.all_reduce(out);
+  CHECK(all == in);
+  comm.reduce_scatter(given(in), out);
+  comm.all_gather(given(in), out);
+  comm.all_gather_v(given(in), out, counts);
+  comm.broadcast(out);
+  comm.reduce(given(in), out);
+  comm.gather(given(in), out);
+  comm.gather_v(given(in), out, counts);
+  comm.scatter(given(in), out);
+  comm.all_to_all(given(in), out);
+  CHECK(all == in);
+  const std::vector<std::span<float>> list = {all, one};
+  comm.all_reduce(std::span<const std::span<float>>(list));
+  comm.broadcast(std::span<const std::span<float>>(list));
+  CHECK_THROWS_AS(comm.all_gather(given(in), std::span(one).first(3)), dl::Error);
+  CHECK_THROWS_AS(comm.send(given(in), 0), dl::Error);
+  CHECK_THROWS_AS(comm.recv(out, 0), dl::Error);
+  CHECK_THROWS_AS((void)comm.recv_any(out), dl::Error);
+  comm.barrier();
+}
+
+TEST_CASE("ring in C++: in the background") {
+  auto comm = dl::Communicator::init();
+  const std::vector<float> in = {1, 2};
+  std::vector<float> out(2), more = {3, 4};
+  const std::vector<std::span<float>> list = {more};
+  std::vector<dl::Request> requests;
+  requests.push_back(comm.ireduce_scatter(given(in), std::span(out)));
+  requests.push_back(comm.iall_gather(given(in), std::span(out)));
+  requests.push_back(comm.ibroadcast(std::span(out)));
+  requests.push_back(comm.iall_reduce(std::span(out)));
+  requests.push_back(comm.iall_reduce(std::span<const std::span<float>>(list)));
+  requests.push_back(comm.ibarrier());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    CHECK(dl::Request::wait_any(requests) < requests.size());
+  }
+  CHECK(dl::Request::wait_any(requests) == requests.size());
+  CHECK(out == in);
+  CHECK_THROWS_AS((void)comm.isend(given(in), 0), dl::Error);
+  CHECK_THROWS_AS((void)comm.irecv(std::span(out), 0), dl::Error);
+  dl::GradientBucketer<float> bucketer(comm, {out, more});
+  bucketer.ready(1);
+  bucketer.finish();
+  bucketer.reset();
+  CHECK(more == std::vector<float>{3, 4});
+}
+
+TEST_CASE("ring in C++: what is moved") {
+  auto comm = dl::Communicator::init();
+  auto buffer = comm.alloc<double>(8);
+  dl::Buffer<double> moved;
+  moved = std::move(buffer);
+  moved[7] = 1;
+  CHECK(moved.size() == 8);
+  auto group = comm.split(0);
+  const std::array<int, 1> ranks = {0};
+  auto other = comm.group(ranks);
+  CHECK_FALSE(comm.split(-1).valid());
+  other = std::move(group);
+  other.barrier();
+  comm.copy(moved.data(), moved.data() + 1, sizeof(double));
+}
