@@ -1,5 +1,6 @@
 #include "base/units.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -47,7 +48,8 @@ Result<Duration> parse_duration(std::string_view text) {
     return bad(text, kWanted);
   constexpr double kLongest = 100.0 * 365 * 86400;  // a century: no overflow further on
   if (number * seconds > kLongest) return bad(text, "a duration under 100 years");
-  return Duration(static_cast<std::int64_t>(std::llround(number * seconds * 1e9)));
+  const Duration rounded(static_cast<std::int64_t>(std::llround(number * seconds * 1e9)));
+  return number > 0 ? std::max(rounded, Duration(1)) : rounded;  // 0 often has its own meaning
 }
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {

@@ -22,7 +22,7 @@ Result<Duration> timeout(double option_s, const Environment& env, const char* na
                          Duration otherwise) {
   if (!(option_s < 0)) {
     if (!std::isfinite(option_s) || option_s > 1e9) return bad("a time-out is out of range");
-    return Duration(static_cast<std::int64_t>(option_s * 1e9));
+    return Duration(static_cast<std::int64_t>(std::ceil(option_s * 1e9)));  // 0 is another limit
   }
   const auto text = env(name);
   if (!text) return otherwise;

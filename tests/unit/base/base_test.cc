@@ -38,6 +38,7 @@ TEST_CASE("durations take the usual units and refuse the rest") {
   CHECK(*parse_duration("1.5s") == 1500ms);
   CHECK(*parse_duration("2m") == 120s);
   CHECK(*parse_duration("0") == 0s);
+  CHECK(*parse_duration("0.0000000001s") == 1ns);
   for (const char* bad : {"", "s", "-1", "1y", "nan", "inf", "1e400", "1 s", "9999999999999"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_duration(bad));

@@ -105,6 +105,11 @@ TEST_CASE("a time limit is a number of seconds") {
     REQUIRE_FALSE(job);
     CHECK(job.error().what == "a time-out is out of range");
   }
+  auto given = options();
+  given.op_timeout_s = 1e-12;  // less than the clock can tell is not for ever
+  CHECK(resolve_job(nullptr, &given, env(torchrun()))->op_timeout == 1ns);
+  given.op_timeout_s = 0.3;
+  CHECK(resolve_job(nullptr, &given, env(torchrun()))->op_timeout == 300ms);
 }
 
 TEST_CASE("started alone it is a world of one") {
