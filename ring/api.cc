@@ -2,6 +2,7 @@
 #include "ring/api.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -59,13 +60,19 @@ dl_result code_of(Errc code) {
   return DL_ERR_PROTOCOL;
 }
 
+std::uint64_t thread_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
 void keep_error(dl_comm* comm, const std::string& what) noexcept try {
   if (comm == nullptr) {
     t_init_error = what;
     return;
   }
   const std::lock_guard lock(comm->mutex);
-  comm->errors[std::this_thread::get_id()] = what;
+  comm->errors[thread_number()] = what;
 } catch (const std::bad_alloc&) {
   // Nothing is left to keep it in.
 }
@@ -283,7 +290,7 @@ const char* dl_last_error(const dl_comm* given) {
   if (given == nullptr) return t_init_error.c_str();
   auto* const comm = const_cast<dl_comm*>(given);
   const std::lock_guard lock(comm->mutex);
-  const auto error = comm->errors.find(std::this_thread::get_id());
+  const auto error = comm->errors.find(dlaunch::thread_number());
   return error == comm->errors.end() ? "" : error->second.c_str();
 }
 

@@ -2,13 +2,13 @@
 // and a text.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 
 #include "dlaunch/ring.h"
 #include "ring/communicator.h"
@@ -33,14 +33,17 @@ struct dl_comm {
   ~dl_comm() {
     if (membership) membership->on_over({});
   }
-  // Each thread's last failure.
+  // Each thread's last failure, by thread_number().
   std::mutex mutex;
-  std::map<std::thread::id, std::string> errors;
+  std::map<std::uint64_t, std::string> errors;
 };
 
 namespace dlaunch {
 
 dl_result code_of(Errc code);
+// The calling thread's, and no other one's ever: the system gives the id of one that has ended to
+// the next.
+std::uint64_t thread_number();
 // What dl_last_error() says in this thread; without a communicator, what dl_last_error(NULL) does.
 void keep_error(dl_comm* comm, const std::string& what) noexcept;
 

@@ -1,6 +1,7 @@
 // The C API between real processes that meet in a folder.
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <dlaunch/ring.h>
@@ -320,6 +321,22 @@ TEST_CASE("api: a world of one needs nobody") {
   CHECK(dl_init("nonsense", nullptr, &comm) == DL_ERR_INVALID);
   CHECK(comm == nullptr);
   CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
+}
+
+TEST_CASE("api: a thread has the errors of its own calls, not those of one before it") {
+  dl_comm* comm = nullptr;
+  REQUIRE(dl_init(nullptr, nullptr, &comm) == DL_OK);
+  std::string own, of_next, of_first;
+  std::thread([&] {
+    dl_send(comm, nullptr, 0, DL_FLOAT32, 0, 0);
+    own = dl_last_error(comm);
+  }).join();
+  std::thread([&] { of_next = dl_last_error(comm); }).join();  // most likely with the same id
+  of_first = dl_last_error(comm);
+  CHECK(own == "send: peer 0 is not another rank");
+  CHECK(of_next == "");
+  CHECK(of_first == "");
+  dl_finalize(comm);
 }
 
 TEST_CASE(

@@ -7,7 +7,6 @@
 
 #include <dlaunch/bucketer.hpp>
 #include <dlaunch/ring.hpp>
-
 #include <doctest/doctest.h>
 
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <dlaunch/elastic.hpp>
-
 #include <doctest/doctest.h>
 
 namespace {
@@ -46,8 +45,8 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
 
 TEST_CASE("elastic in C++: an array that is cut evenly is whole for any number of ranks") {
   const std::vector<Pair> all = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}};
-  const std::vector<std::span<const Pair>> old = {std::span(all).first(2), {},
-                                                  std::span(all).subspan(2)};
+  const std::vector<std::span<const Pair>> old = {
+      std::span(all).first(2), {}, std::span(all).subspan(2)};
   std::vector<Pair> together;
   for (int rank = 0; rank < 4; ++rank) {
     for (const Pair& pair : dl::reshard_evenly<Pair>(old, rank, 4)) together.push_back(pair);
