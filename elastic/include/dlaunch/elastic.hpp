@@ -201,6 +201,7 @@ class State {
 template <class Step>
 void run_elastic(State& state, Step step) {
   auto body = [&](int* more) {
+    if (*state.error_) return DL_ERR_ABORTED;  // of an on_change function
     bool lost = false;
     const auto code = State::guarded(*state.error_, [&] {
       try {

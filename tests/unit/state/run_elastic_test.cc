@@ -61,6 +61,21 @@ TEST_CASE("run_elastic: an error that is no lost peer is the end, and comes out"
   CHECK(job.ends(0) == std::vector<std::string>{"step 3 is wrong"});
 }
 
+TEST_CASE("run_elastic: an exception of an on_change function is the end at once") {
+  Job job;
+  int steps = 0;
+  job.start({0}, [&](Member& m) {
+    m.state.value("steps", steps);
+    m.state.on_change([](const dl::Change&) { throw std::runtime_error("not today"); });
+    dl::run_elastic(m.state, [&] {
+      if (++steps == 2) job.launcher.end_round();
+      return steps < 5;
+    });
+  });
+  CHECK(job.ends(0) == std::vector<std::string>{"not today"});
+  CHECK(steps == 2);
+}
+
 TEST_CASE("run_elastic: nobody leaves while another still needs its memory") {
   // The last one to arrive dies at the end; the others, at the barrier, are still there for it.
   Job job;
