@@ -166,7 +166,7 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   const auto code = dl_state_replicated(state, name, &made->committed, sizeof made->committed);
   if (code != DL_OK) return code;
   state->core.stands_for([s = made.get()] { s->committed = s->core.position(); },
-                         [s = made.get()] { s->core.position() = s->committed; });
+                         [s = made.get()] { s->core.go_on_from(s->committed); });
   *sampler = made.release();
   return DL_OK;
 }

@@ -26,6 +26,10 @@ std::vector<std::uint32_t> epoch_order(std::uint32_t samples, std::uint64_t seed
   return order;
 }
 
+void Sampler::go_on_from(const Position& position) {
+  position_ = position.samples < samples_ ? position : Position{position.epoch + 1, 0};
+}
+
 Sampler::Batch Sampler::next(int rank, int size) {
   if (order_.empty() || order_epoch_ != position_.epoch) {
     order_ = epoch_order(samples_, seed_, position_.epoch);

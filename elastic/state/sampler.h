@@ -29,8 +29,10 @@ class Sampler {
   Sampler(std::uint32_t samples, std::uint64_t batch, std::uint64_t seed)
       : samples_(samples), batch_(batch), seed_(seed) {}
 
-  Position& position() { return position_; }
   const Position& position() const { return position_; }
+  // Back to where a commit was, perhaps of a program with more samples: what this one has may have
+  // been taken then, and the next epoch begins.
+  void go_on_from(const Position& position);
 
   struct Batch {
     std::span<const std::uint32_t> mine;

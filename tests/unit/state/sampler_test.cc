@@ -49,12 +49,12 @@ TEST_CASE("sampler: any sequence of sizes and steps back uses each sample of an 
         const auto before = sampler.position();
         if (random() % 4 == 0) {  // a step that is lost
           sampler.next(0, 3);
-          sampler.position() = before;
+          sampler.go_on_from(before);
         }
         const int size = 1 + static_cast<int>(random() % 5);
         std::uint64_t global = 0, together = 0;
         for (int rank = 0; rank < size; ++rank) {
-          sampler.position() = before;
+          sampler.go_on_from(before);
           const auto part = sampler.next(rank, size);
           for (const auto sample : part.mine) ++used[sample];
           together += part.mine.size();
@@ -66,4 +66,14 @@ TEST_CASE("sampler: any sequence of sizes and steps back uses each sample of an 
       CHECK(std::ranges::count(used, 1) == samples);
     }
   }
+}
+
+TEST_CASE("sampler: after a commit of more samples than there are the next epoch begins") {
+  Sampler sampler(6, 4, 1);
+  for (const std::uint64_t taken : {6, 9, 1000}) {
+    sampler.go_on_from({.epoch = 2, .samples = taken});
+    CHECK((sampler.position().epoch == 3 && sampler.position().samples == 0));
+  }
+  sampler.go_on_from({.epoch = 2, .samples = 5});
+  CHECK(sampler.next(0, 1).global == 1);
 }
