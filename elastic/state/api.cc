@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include <dlaunch/elastic.h>
@@ -177,7 +178,13 @@ dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t*
                           size_t* global) {
   if (sampler == nullptr || indices == nullptr || count == nullptr) return DL_ERR_INVALID;
   const State& state = sampler->state->core;
-  const auto batch = sampler->core.next(state.rank(), state.size());
+  Sampler::Batch batch;
+  try {
+    batch = sampler->core.next(state.rank(), state.size());
+  } catch (const std::bad_alloc&) {
+    return keep(sampler->state,
+                Error{.code = Errc::io, .what = "no memory for the order of the samples"});
+  }
   *indices = batch.mine.data();
   *count = batch.mine.size();
   if (global != nullptr) *global = batch.global;

@@ -226,7 +226,8 @@ class ElasticSampler {
   };
 
   ElasticSampler(State& state, const std::string& name, std::uint64_t samples, std::uint64_t batch,
-                 std::uint64_t seed = 0) {
+                 std::uint64_t seed = 0)
+      : state_(state.get()) {
     dl_sampler* sampler = nullptr;
     const auto code = dl_sampler_new(state.get(), name.c_str(), samples, batch, seed, &sampler);
     if (code != DL_OK) throw Error(code, dl_state_last_error(state.get()));
@@ -235,7 +236,8 @@ class ElasticSampler {
   Batch next() {
     const std::uint32_t* indices = nullptr;
     std::size_t count = 0, global = 0;
-    dl_sampler_next(sampler_.get(), &indices, &count, &global);
+    const auto code = dl_sampler_next(sampler_.get(), &indices, &count, &global);
+    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
     return {{indices, count}, global};
   }
   std::uint64_t epoch() const { return dl_sampler_epoch(sampler_.get()); }
@@ -245,6 +247,7 @@ class ElasticSampler {
   struct Free {
     void operator()(dl_sampler* sampler) const { dl_sampler_free(sampler); }
   };
+  dl_state* state_;
   std::unique_ptr<dl_sampler, Free> sampler_;
 };
 

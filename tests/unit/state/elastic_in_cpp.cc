@@ -1,5 +1,9 @@
 // The C++ header by itself, under the warnings that a user's compiler may be told to take for
 // errors, in a world of one.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -42,6 +46,30 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
   CHECK(w[0] == 6);
   CHECK(state.committed().number == 3);
 }
+
+// A sanitizer reserves more than any such limit.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("elastic in C++: an epoch whose order has no room is an error") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto comm = dl::Communicator::init();
+    dl::State state(comm);
+    dl::ElasticSampler sampler(state, "samples", UINT32_MAX, 8);
+    state.sync();
+    const rlimit limit{.rlim_cur = 1 << 30, .rlim_max = 1 << 30};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      (void)sampler.next();
+    } catch (const dl::Error& e) {
+      ::_exit(e.code() == DL_ERR_IO && sampler.position() == 0 ? 7 : 1);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+}
+#endif
 
 TEST_CASE("elastic in C++: an array that is cut evenly is whole for any number of ranks") {
   const std::vector<Pair> all = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}};
