@@ -45,12 +45,15 @@ struct Now {
   }
 };
 struct Later {
-  dl_comm* comm;
-  dl_request** request;
+  // Whatever refuses the call leaves no handle that is none.
+  Later(dl_comm* of, dl_request** to) : comm(of), request(to) {
+    if (request != nullptr) *request = nullptr;
+  }
+  dl_comm* const comm;
+  dl_request** const request;
   template <class What>
   Result<void> operator()(Communicator& impl, const What& what, int* source = nullptr) const {
     if (request == nullptr) return Error{.code = Errc::usage, .what = "request is null"};
-    *request = nullptr;
     auto started = impl.start(what);
     if (!started) return started.error();
     *request = new dl_request{std::move(*started), comm, comm->rejoined, source};
@@ -140,7 +143,7 @@ dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t count, 
 
 dl_result dl_iall_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                          dl_op op, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_reduce, in, out, count, dtype, op});
+  return collective(Later(comm, request), {Collective::all_reduce, in, out, count, dtype, op});
 }
 
 dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in, void* const* out,
@@ -152,7 +155,7 @@ dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* i
 dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
                               void* const* out, const size_t* counts, dl_dtype dtype, dl_op op,
                               dl_request** request) {
-  return with_list(Later{comm, request}, {Collective::all_reduce, nullptr, nullptr, 0, dtype, op},
+  return with_list(Later(comm, request), {Collective::all_reduce, nullptr, nullptr, 0, dtype, op},
                    tensors, in, out, counts);
 }
 
@@ -163,7 +166,7 @@ dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_d
 
 dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                      dl_op op, int root, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::reduce, in, out, count, dtype, op, root});
+  return collective(Later(comm, request), {Collective::reduce, in, out, count, dtype, op, root});
 }
 
 dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
@@ -173,7 +176,7 @@ dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t cou
 
 dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                              dl_op op, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::reduce_scatter, in, out, count, dtype, op});
+  return collective(Later(comm, request), {Collective::reduce_scatter, in, out, count, dtype, op});
 }
 
 dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
@@ -182,7 +185,7 @@ dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, 
 
 dl_result dl_iall_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                          dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_gather, in, out, count, dtype});
+  return collective(Later(comm, request), {Collective::all_gather, in, out, count, dtype});
 }
 
 dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
@@ -192,7 +195,7 @@ dl_result dl_all_gather_v(dl_comm* comm, const void* in, void* out, const size_t
 
 dl_result dl_iall_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
                            dl_dtype dtype, dl_request** request) {
-  return with_counts(Later{comm, request}, {Collective::all_gather, in, out, 0, dtype}, counts);
+  return with_counts(Later(comm, request), {Collective::all_gather, in, out, 0, dtype}, counts);
 }
 
 dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
@@ -202,7 +205,7 @@ dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_d
 
 dl_result dl_igather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                      int root, dl_request** request) {
-  return collective(Later{comm, request},
+  return collective(Later(comm, request),
                     {Collective::gather, in, out, count, dtype, DL_SUM, root});
 }
 
@@ -213,7 +216,7 @@ dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* co
 
 dl_result dl_igather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
                        dl_dtype dtype, int root, dl_request** request) {
-  return with_counts(Later{comm, request}, {Collective::gather, in, out, 0, dtype, DL_SUM, root},
+  return with_counts(Later(comm, request), {Collective::gather, in, out, 0, dtype, DL_SUM, root},
                      counts);
 }
 
@@ -224,7 +227,7 @@ dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_
 
 dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                       int root, dl_request** request) {
-  return collective(Later{comm, request},
+  return collective(Later(comm, request),
                     {Collective::scatter, in, out, count, dtype, DL_SUM, root});
 }
 
@@ -234,7 +237,7 @@ dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, 
 
 dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                          dl_request** request) {
-  return collective(Later{comm, request}, {Collective::all_to_all, in, out, count, dtype});
+  return collective(Later(comm, request), {Collective::all_to_all, in, out, count, dtype});
 }
 
 dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root) {
@@ -243,7 +246,7 @@ dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, i
 
 dl_result dl_ibroadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
                         dl_request** request) {
-  return collective(Later{comm, request},
+  return collective(Later(comm, request),
                     {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
 }
 
@@ -255,7 +258,7 @@ dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, co
 
 dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, const size_t* counts,
                              dl_dtype dtype, int root, dl_request** request) {
-  return with_list(Later{comm, request},
+  return with_list(Later(comm, request),
                    {Collective::broadcast, nullptr, nullptr, 0, dtype, DL_SUM, root}, tensors, bufs,
                    bufs, counts);
 }
@@ -263,7 +266,7 @@ dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, c
 dl_result dl_barrier(dl_comm* comm) { return collective(Now{comm}, {Collective::barrier}); }
 
 dl_result dl_ibarrier(dl_comm* comm, dl_request** request) {
-  return collective(Later{comm, request}, {Collective::barrier});
+  return collective(Later(comm, request), {Collective::barrier});
 }
 
 dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
@@ -272,7 +275,7 @@ dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, 
 
 dl_result dl_isend(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer, int tag,
                    dl_request** request) {
-  return transfer(Later{comm, request}, to(buf, count, dtype, peer, tag));
+  return transfer(Later(comm, request), to(buf, count, dtype, peer, tag));
 }
 
 dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
@@ -281,7 +284,7 @@ dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int pe
 
 dl_result dl_irecv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag,
                    dl_request** request) {
-  return transfer(Later{comm, request}, from(buf, count, dtype, known(peer), tag));
+  return transfer(Later(comm, request), from(buf, count, dtype, known(peer), tag));
 }
 
 dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag,
@@ -291,7 +294,7 @@ dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, in
 
 dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag, int* source,
                        dl_request** request) {
-  return transfer(Later{comm, request}, from(buf, count, dtype, dlaunch::kAnySource, tag), source);
+  return transfer(Later(comm, request), from(buf, count, dtype, dlaunch::kAnySource, tag), source);
 }
 
 dl_result dl_wait(dl_request** request) {

@@ -235,8 +235,8 @@ DL_API dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dt
                              int* source);
 
 /* In the background. The buffers belong to the operation until it is done; counts and lists are
- * copied. *request becomes a handle that dl_wait() and its kin free; errors other than those of the
- * arguments come out there.
+ * copied. *request becomes a handle that dl_wait() and its kin free, or NULL where the call returns
+ * an error; errors other than those of the arguments come out there.
  * Collectives run one after the other in the order in which they were started or called; all ranks
  * must start and call them in the same order. Messages run beside them and beside each other. A
  * thread of the library does the work, so that it overlaps with the caller's where there is a core

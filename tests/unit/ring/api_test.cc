@@ -62,6 +62,26 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
   });
 }
 
+TEST_CASE("api: what is refused in the background leaves no request to wait for") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    float x[4] = {};
+    const auto refused = [&](const auto& start) {
+      auto* request = reinterpret_cast<dl_request*>(x);  // as where it has not been set
+      return start(&request) == DL_ERR_INVALID && dl_wait(&request) == DL_OK;
+    };
+    EXPECT(refused([&](dl_request** r) { return dl_ibarrier(nullptr, r); }));
+    EXPECT(refused([&](dl_request** r) { return dl_isend(comm, x, 4, DL_FLOAT32, rank, 0, r); }));
+    EXPECT(refused(
+        [&](dl_request** r) { return dl_iall_gather_v(comm, x, x, nullptr, DL_FLOAT32, r); }));
+    EXPECT(refused([&](dl_request** r) {
+      return dl_ibroadcast_list(comm, 1, nullptr, nullptr, DL_FLOAT32, 0, r);
+    }));
+    EXPECT(dl_ibarrier(comm, nullptr) == DL_ERR_INVALID);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}
+
 TEST_CASE("api: tensors of a list that overlap are refused by their numbers") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     std::vector<float> x(40, 1.0F);
