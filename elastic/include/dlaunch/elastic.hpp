@@ -103,7 +103,7 @@ class State {
   // As above, but for what the reshard function returns: the vector becomes that.
   template <class T>
   void sharded(const std::string& name, std::vector<T>& memory,
-               Reshard<T> reshard = reshard_evenly<T>) {
+               std::type_identity_t<Reshard<T>> reshard = reshard_evenly<T>) {
     plain<T>();
     static_assert(alignof(T) <= 16, "shards are aligned to 16 bytes");
     callbacks_.push_back(std::make_unique<Callback>(

@@ -30,6 +30,10 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
   made.replicated("w", w);
   made.value("step", step);
   made.sharded("pairs", pairs);
+  std::vector<double> own;
+  made.sharded("own", own, [](std::span<const std::span<const double>> old, int rank, int) {
+    return std::vector<double>(old.size(), rank);
+  });
   dl::State state = std::move(made);
   dl::ElasticSampler sampler(state, "samples", 5, 2);
   dl::run_elastic(state, [&] {
