@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
@@ -19,6 +17,15 @@ dl_result keep(dl_state* state, const Result<void>& result) {
   state->error = result.error().what;
   return result_code(result.error().code);
 }
+
+// Of calls that have no state to keep it in.
+thread_local const char* t_error = "";
+
+dl_result refused(const char* why) {
+  t_error = why;
+  return DL_ERR_INVALID;
+}
+dl_result no_state() { return refused("the state is null"); }
 
 dl_result invalid(dl_state* state, const char* what) {
   return keep(state, Error{.code = Errc::usage, .what = what});
@@ -61,16 +68,22 @@ void dl_state_options_init(dl_state_options* options) {
 }
 
 dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state** state) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   *state = nullptr;
-  if (comm == nullptr) return DL_ERR_INVALID;
+  if (comm == nullptr) return refused("the communicator is null");
   dl_state_options all;
   dl_state_options_init(&all);
   if (options != nullptr) {
-    std::memcpy(&all, options, std::min(options->struct_size, sizeof all));
+    if (options->struct_size != sizeof all) {
+      return refused("dl_state_options was not set up by dl_state_options_init()");
+    }
+    all = *options;
   }
-  if (all.commit_every < 1 || all.shard_replicas < 0) return DL_ERR_INVALID;
-  if (all.in_place != 0 && all.commit_every != 1) return DL_ERR_INVALID;
+  if (all.commit_every < 1) return refused("commit_every is less than 1");
+  if (all.shard_replicas < 0) return refused("shard_replicas is negative");
+  if (all.in_place != 0 && all.commit_every != 1) {
+    return refused("commit_every does not go with in_place");
+  }
   *state = new dl_state(std::make_unique<RingRounds>(comm), {.commit_every = all.commit_every,
                                                              .shard_replicas = all.shard_replicas,
                                                              .in_place = all.in_place != 0});
@@ -80,53 +93,53 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
 void dl_state_free(dl_state* state) { delete state; }
 
 dl_result dl_state_replicated(dl_state* state, const char* name, void* at, size_t bytes) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   return keep(state, state->core.add_replicated(name != nullptr ? name : "", bytes_at(at, bytes)));
 }
 
 dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t bytes,
                            size_t element_bytes, dl_reshard reshard, void* user) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   return keep(state, state->core.add_sharded(name != nullptr ? name : "", bytes_at(at, bytes),
                                              element_bytes, reshard_of(reshard, user)));
 }
 
 dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep_older) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   return keep(state, state->core.snapshots(folder != nullptr ? folder : "", every, keep_older));
 }
 
 dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   if (on_change == nullptr) return invalid(state, "on_change is null");
   state->core.on_change([=](const dl_change& change) { on_change(user, &change); });
   return DL_OK;
 }
 
 dl_result dl_state_sync(dl_state* state) {
-  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.sync());
+  return state == nullptr ? no_state() : keep(state, state->core.sync());
 }
 
 dl_result dl_state_update(dl_state* state) {
-  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.update());
+  return state == nullptr ? no_state() : keep(state, state->core.update());
 }
 
 dl_result dl_state_commit(dl_state* state, int flags) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   if ((flags & ~DL_STATE_SPANNED) != 0) return invalid(state, "a commit has no such flag");
   return keep(state, state->core.commit((flags & DL_STATE_SPANNED) != 0));
 }
 
 dl_result dl_state_restore(dl_state* state) {
-  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.restore());
+  return state == nullptr ? no_state() : keep(state, state->core.restore());
 }
 
 dl_result dl_state_recover(dl_state* state) {
-  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.recover());
+  return state == nullptr ? no_state() : keep(state, state->core.recover());
 }
 
 dl_result dl_state_finish(dl_state* state) {
-  return state == nullptr ? DL_ERR_INVALID : keep(state, state->core.finish());
+  return state == nullptr ? no_state() : keep(state, state->core.finish());
 }
 
 int dl_state_round_over(const dl_state* state) {
@@ -140,11 +153,11 @@ dl_state_version dl_state_committed(const dl_state* state) {
 }
 
 const char* dl_state_last_error(const dl_state* state) {
-  return state == nullptr ? "the state is null" : state->error.c_str();
+  return state == nullptr ? t_error : state->error.c_str();
 }
 
 dl_result dl_run_elastic(dl_state* state, dl_step step, void* user) {
-  if (state == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
   if (step == nullptr) return invalid(state, "step is null");
   return keep(state, run_elastic(state->core, [=]() -> Result<bool> {
                 int more = 1;
@@ -156,7 +169,8 @@ dl_result dl_run_elastic(dl_state* state, dl_step step, void* user) {
 
 dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, uint64_t batch,
                          uint64_t seed, dl_sampler** sampler) {
-  if (state == nullptr || sampler == nullptr) return DL_ERR_INVALID;
+  if (state == nullptr) return no_state();
+  if (sampler == nullptr) return invalid(state, "the place for the sampler is null");
   *sampler = nullptr;
   if (samples < 1 || samples > std::numeric_limits<std::uint32_t>::max()) {
     return invalid(state, "a sampler takes 1 to 4294967295 samples");

@@ -168,7 +168,8 @@ DL_API dl_result dl_state_finish(dl_state* state);
  * moment to call dl_state_recover(). */
 DL_API int dl_state_round_over(const dl_state* state);
 DL_API dl_state_version dl_state_committed(const dl_state* state);
-/* "" if nothing failed. Valid until the next call. */
+/* "" if nothing failed. Valid until the next call. state NULL: what this thread's last call without
+ * a state failed for, dl_state_new() among them. */
 DL_API const char* dl_state_last_error(const dl_state* state);
 
 /* All of it: syncs, and then calls step() and commits until *more stays 0 on all ranks; recovers

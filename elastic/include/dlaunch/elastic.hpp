@@ -78,7 +78,7 @@ class State {
   explicit State(Communicator& comm, const StateOptions& options = {}) : comm_(comm.get()) {
     dl_state* state = nullptr;
     const dl_result code = dl_state_new(comm.get(), &options, &state);
-    if (code != DL_OK) throw Error(code, "dl::State: wrong options");
+    if (code != DL_OK) throw Error(code, dl_state_last_error(nullptr));
     state_.reset(state);
   }
   // Takes over what the C API has made.

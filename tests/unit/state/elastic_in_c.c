@@ -34,6 +34,7 @@ int main(void) {
   dl_state* state = NULL;
   dl_sampler* sampler = NULL;
   dl_options options;
+  dl_state_options state_options;
   struct model model;
   const uint32_t* indices = NULL;
   size_t count = 0, global = 0;
@@ -42,7 +43,18 @@ int main(void) {
   options.rank = 0;
   options.size = 1;
   EXPECT(dl_init("env://", &options, &comm) == DL_OK);
+  EXPECT(strcmp(dl_state_last_error(NULL), "") == 0);
   EXPECT(dl_state_new(NULL, NULL, &state) == DL_ERR_INVALID);
+  EXPECT(strcmp(dl_state_last_error(NULL), "the communicator is null") == 0);
+  memset(&state_options, 0, sizeof state_options);
+  EXPECT(dl_state_new(comm, &state_options, &state) == DL_ERR_INVALID);
+  EXPECT(strstr(dl_state_last_error(NULL), "not set up by dl_state_options_init()") != NULL);
+  dl_state_options_init(&state_options);
+  state_options.commit_every = 0;
+  EXPECT(dl_state_new(comm, &state_options, &state) == DL_ERR_INVALID);
+  EXPECT(strcmp(dl_state_last_error(NULL), "commit_every is less than 1") == 0);
+  EXPECT(dl_state_commit(NULL, 0) == DL_ERR_INVALID);
+  EXPECT(strcmp(dl_state_last_error(NULL), "the state is null") == 0);
   EXPECT(dl_state_new(comm, NULL, &state) == DL_OK);
   EXPECT(dl_state_commit(state, 0) == DL_ERR_INVALID);
   EXPECT(strstr(dl_state_last_error(state), "needs a sync") != NULL);
