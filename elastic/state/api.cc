@@ -90,7 +90,10 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
   return DL_OK;
 }
 
-void dl_state_free(dl_state* state) { delete state; }
+void dl_state_free(dl_state* state) {
+  // In a forked child it is the parent's, whose writer of snapshots does not run here.
+  if (state != nullptr && state->process == ::getpid()) delete state;
+}
 
 dl_result dl_state_replicated(dl_state* state, const char* name, void* at, size_t bytes) {
   if (state == nullptr) return no_state();

@@ -1,6 +1,8 @@
 // What the handles of the C API are. For tests, which bring Rounds of their own.
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 
@@ -12,6 +14,7 @@ struct dl_state {
       : core(std::move(rounds), config) {}
   dlaunch::State core;
   std::string error;
+  const pid_t process = ::getpid();
 };
 
 struct dl_sampler {

@@ -218,6 +218,7 @@ Result<void> State::recover() {
 
 Result<void> State::finish() {
   if (auto r = ready("the end"); !r) return r;
+  if (auto r = rounds_->settle(); !r) return r;
   if (changing_ || uncommitted_ > 0) {
     if (auto r = config_.in_place ? commit_in_place() : commit_now(false); !r) return r;
   }

@@ -66,7 +66,8 @@ DL_API void dl_state_options_init(dl_state_options* options);
 
 /* options may be NULL. comm stays the caller's and must outlive the state. */
 DL_API dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state** state);
-/* Waits for a snapshot that is being written. Not collective. NULL is allowed. */
+/* Waits for a snapshot that is being written; in a forked child, where a state is of no use, it
+ * does nothing. Not collective. NULL is allowed. */
 DL_API void dl_state_free(dl_state* state);
 
 /* -- What belongs to the state: before the first dl_state_sync(). All ranks register the same names

@@ -1,6 +1,10 @@
 // Snapshots on disk, and jobs that begin with one.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include <doctest/doctest.h>
 
@@ -198,4 +202,27 @@ TEST_CASE("snapshot: a shard lost with two neighbours comes from disk") {
   });
   CHECK(job.ends(0).back() == "");
   CHECK(right == 4);
+}
+
+TEST_CASE("snapshot: a forked child does not wait for its parent's writer") {
+  const TempFolder folder;
+  auto comm = dl::Communicator::init();
+  auto state = std::make_unique<dl::State>(comm);
+  int step = 0;
+  state->value("step", step);
+  state->snapshots(folder.path, 1, 1);
+  state->sync();
+  state->finish();  // the writer waits for more
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const bool refused = dl_state_finish(state->get()) == DL_ERR_INVALID;
+    state.reset();
+    ::_exit(refused ? 7 : 1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  state->commit();
+  state->finish();
 }
