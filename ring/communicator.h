@@ -54,6 +54,7 @@ class Communicator : private ProcessEvents {
   // Why another round is needed, where that names no rank; "".
   std::string broken_by_nobody() const;
   Duration op_timeout() const { return job_.op_timeout; }  // < 0: none
+  bool is_group() const { return !job_.group.empty(); }
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.
   bool forked() const { return forked_; }

@@ -148,3 +148,15 @@ TEST_CASE("rejoin: a forked child leaves its parent's place in the job alone") {
     });
   }
 }
+
+TEST_CASE("rejoin: a group stays behind, and says so") {
+  all_well_elastic(2, 1, "auto", [](int rank, dl_comm*& comm) {
+    dl_comm* group = nullptr;
+    EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);
+    EXPECT(dl_rejoin(group, 1) == DL_ERR_UNSUPPORTED);
+    EXPECT(std::string(dl_last_error(group)).find("this is a group") != std::string::npos);
+    EXPECT(dl_barrier(group) == DL_OK);
+    dl_finalize(group);
+    return 0;
+  });
+}
