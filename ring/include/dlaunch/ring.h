@@ -59,7 +59,7 @@ typedef enum dl_dtype {
   DL_BFLOAT16 = 7, /* the upper half of a binary32 */
   DL_FLOAT32 = 8,
   DL_FLOAT64 = 9,
-  DL_DTYPE_ANY_INT = 0x7fffffff /* no type: lets every int pass as a value, and be refused */
+  DL_DTYPE_ANY_INT = -0x7fffffff - 1 /* no type: lets every int pass as a value, and be refused */
 } dl_dtype;
 
 /* Integer sums and products wrap. AVG divides the sum by the number of ranks (integers: towards
@@ -75,7 +75,7 @@ typedef enum dl_op {
   DL_BAND = 5,
   DL_BOR = 6,
   DL_BXOR = 7,
-  DL_OP_ANY_INT = 0x7fffffff /* no op: as above */
+  DL_OP_ANY_INT = -0x7fffffff - 1 /* no op: as above */
 } dl_op;
 
 /* Set every field by dl_options_init() first, then change what you need. */

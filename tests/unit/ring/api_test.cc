@@ -44,6 +44,10 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
     EXPECT(dl_all_reduce(comm, x, x + 1, 3, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
     EXPECT(dl_all_reduce(comm, x, x, 4, static_cast<dl_dtype>(77), DL_SUM) == DL_ERR_INVALID);
     EXPECT(dl_all_reduce(comm, x, x, 4, DL_FLOAT32, static_cast<dl_op>(77)) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, 4, static_cast<dl_dtype>(-1), DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_all_reduce(comm, x, x, 4, DL_FLOAT32, static_cast<dl_op>(-1)) == DL_ERR_INVALID);
+    EXPECT(
+        (dl_dtype_bytes(static_cast<dl_dtype>(-1)) == 0 && dl_dtype_bytes(DL_DTYPE_ANY_INT) == 0));
     EXPECT(dl_all_reduce(comm, x, x, SIZE_MAX / 2, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
     EXPECT(dl_all_reduce(comm, x, x, 4, DL_FLOAT32, DL_BAND) == DL_ERR_UNSUPPORTED);
     EXPECT(dl_broadcast(comm, x, 4, DL_FLOAT32, 2) == DL_ERR_INVALID);
