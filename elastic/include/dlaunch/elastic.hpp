@@ -100,12 +100,13 @@ class State {
     replicated(name, std::span<T>(&value, 1));
   }
 
-  // As above, but for what the reshard function returns: the vector becomes that.
+  // As above, but for what the reshard function returns: the vector becomes that. nullptr: none.
   template <class T>
   void sharded(const std::string& name, std::vector<T>& memory,
                std::type_identity_t<Reshard<T>> reshard = reshard_evenly<T>) {
     plain<T>();
     static_assert(alignof(T) <= 16, "shards are aligned to 16 bytes");
+    const dl_reshard cut = reshard ? &call_reshard : nullptr;
     callbacks_.push_back(std::make_unique<Callback>(
         [this_error = error_.get(), &memory, reshard = std::move(reshard)](
             const dl_shards* old, int rank, int size, void** at, std::size_t* bytes) {
@@ -120,7 +121,7 @@ class State {
           });
         }));
     check(dl_state_sharded(get(), name.c_str(), memory.data(), memory.size() * sizeof(T), sizeof(T),
-                           &call_reshard, callbacks_.back().get()));
+                           cut, callbacks_.back().get()));
   }
 
   void snapshots(const std::string& folder, int every, int keep) {

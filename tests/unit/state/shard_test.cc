@@ -202,3 +202,19 @@ TEST_CASE("shard: a reshard function that fails ends the sync on all ranks") {
   CHECK(job.ends(1).back() == "rank 1: the reshard function returned DL_ERR_ABORTED");
   CHECK(job.ends(2).back() == "I cannot cut this");
 }
+
+TEST_CASE("shard: without a reshard function another number of ranks is an error") {
+  Job job;
+  job.start({0, 1, 2}, [&](Member& m) {
+    std::vector<int> mine(4);
+    m.state.sharded("mine", mine, nullptr);
+    m.state.sync();
+    if (m.slot == 0) throw Killed();
+    m.state.recover();
+  });
+  for (const int slot : {1, 2}) {
+    CHECK(
+        job.ends(slot).back().ends_with("'mine' was cut for 3 ranks and must be cut for 2, but "
+                                        "has no reshard function"));
+  }
+}
