@@ -166,7 +166,8 @@ DL_API dl_result dl_state_recover(dl_state* state);
 DL_API dl_result dl_state_finish(dl_state* state);
 
 /* 1: the launcher wants another round, and all ranks knew it at the last commit, which is the
- * moment to call dl_state_recover(). */
+ * moment to call dl_state_recover(). After one with DL_STATE_SPANNED it is this rank that knew it:
+ * others may go on with their step, and lose this one in it. */
 DL_API int dl_state_round_over(const dl_state* state);
 DL_API dl_state_version dl_state_committed(const dl_state* state);
 /* "" if nothing failed. Valid until the next call. state NULL: what this thread's last call without

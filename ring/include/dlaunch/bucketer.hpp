@@ -15,7 +15,8 @@
 // buckets are launched in one fixed order. One thread at a time, as for the communicator, which
 // must outlive the bucketer; between the first ready() and finish() the caller may use it too, if
 // all ranks do so at the same place. Errors are dl::Error; after one the step is lost, and the next
-// ready() begins another. If a step is given up for another reason, reset() drops it.
+// ready() begins another, but a gradient that is ready already or not known changes nothing. If a
+// step is given up for another reason, reset() drops it.
 #pragma once
 
 #include <cstddef>
