@@ -48,6 +48,35 @@ Result<void> without_exceptions(Body body) {
   }
 }
 
+Error wrong_call(const Call& call, std::string_view what) {
+  return usage(fmt::format("{}: {}", collective_name(call.collective), what));
+}
+
+// Whether there is such a call, whatever its buffers.
+Result<void> check_kind(const Call& call, int ranks) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto n = static_cast<std::size_t>(ranks);
+  if (element == 0) return wrong_call(call, "dtype is not a dl_dtype");
+  const auto& traits = traits_of(call.collective);
+  if (traits.reduces && (call.op < DL_SUM || call.op > DL_BXOR)) {
+    return wrong_call(call, "op is not a dl_op");
+  }
+  if (call.count > PTRDIFF_MAX / element / n) return wrong_call(call, "count is too large");
+  for (std::size_t r = 0; call.counts != nullptr && r < n; ++r) {
+    if (call.counts[r] > PTRDIFF_MAX / element / n) return wrong_call(call, "a count is too large");
+  }
+  if (traits.rooted && (call.root < 0 || call.root >= ranks)) {
+    return wrong_call(call, fmt::format("root {} is not a rank", call.root));
+  }
+  if (traits.reduces && !reducible(call.dtype, call.op)) {
+    return Error{
+        .code = Errc::unsupported,
+        .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
+                            op_name(call.op), dtype_name(call.dtype))};
+  }
+  return {};
+}
+
 // Where a buffer may lie in the other so that a call is in place: in bytes, `out` behind `in`.
 std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto& traits = traits_of(shape.collective);
@@ -92,28 +121,11 @@ std::string Communicator::broken_by_nobody() const {
 Result<void> Communicator::check(const Call& call) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());
-  const auto wrong = [&](std::string_view what) {
-    return usage(fmt::format("{}: {}", collective_name(call.collective), what));
-  };
-  const std::size_t element = dtype_bytes(call.dtype);
-  const auto n = static_cast<std::size_t>(job_.size);
-  if (element == 0) return wrong("dtype is not a dl_dtype");
-  if (call.op < DL_SUM || call.op > DL_BXOR) return wrong("op is not a dl_op");
-  if (call.count > PTRDIFF_MAX / element / n) return wrong("count is too large");
-  for (std::size_t r = 0; call.counts != nullptr && r < n; ++r) {
-    if (call.counts[r] > PTRDIFF_MAX / element / n) return wrong("a count is too large");
-  }
+  if (auto ok = check_kind(call, job_.size); !ok) return ok;
   if (call.collective == Collective::barrier) return {};
+  const auto wrong = [&](std::string_view what) { return wrong_call(call, what); };
+  const std::size_t element = dtype_bytes(call.dtype);
   const auto& traits = traits_of(call.collective);
-  if (traits.rooted && (call.root < 0 || call.root >= job_.size)) {
-    return wrong(fmt::format("root {} is not a rank", call.root));
-  }
-  if (traits.reduces && !reducible(call.dtype, call.op)) {
-    return Error{
-        .code = Errc::unsupported,
-        .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
-                            op_name(call.op), dtype_name(call.dtype))};
-  }
   if (call.list != nullptr) {
     // A broadcast reads the root's tensors and writes the others': one may be there twice.
     const std::string overlap = traits.reduces ? overlap_in(*call.list, element) : "";
@@ -172,11 +184,7 @@ Result<void> Communicator::collective(Call call) {
 }
 
 Result<std::string> Communicator::explain(const Call& call) const {
-  const auto& traits = traits_of(call.collective);
-  if (dtype_bytes(call.dtype) == 0 || (traits.reduces && !reducible(call.dtype, call.op)) ||
-      (traits.rooted && (call.root < 0 || call.root >= job_.size))) {
-    return usage("explain: there is no such call");
-  }
+  if (auto ok = check_kind(call, job_.size); !ok) return usage("explain: " + ok.error().what);
   return plane_ ? plane_->explain(call) : std::string("alone: a copy");
 }
 

@@ -414,6 +414,10 @@ TEST_CASE("api: a communicator explains how it would do a call") {
       EXPECT(std::strlen(brief) == 5);
       EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_BAND, -1, text, 9) == DL_ERR_INVALID);
       EXPECT(dl_explain(comm, "broadcast", 2, DL_FLOAT32, DL_SUM, 3, text, 9) == DL_ERR_INVALID);
+      EXPECT(dl_explain(comm, "reduce", SIZE_MAX, DL_INT8, DL_SUM, 0, text, 9) == DL_ERR_INVALID);
+      EXPECT(std::strstr(dl_last_error(comm), "explain: reduce: count is too large") != nullptr);
+      EXPECT(dl_explain(comm, "reduce", 2, DL_INT8, static_cast<dl_op>(77), 0, text, 9) ==
+             DL_ERR_INVALID);
       EXPECT(dl_explain(comm, "nothing", 2, DL_FLOAT32, DL_SUM, 0, text, 9) == DL_ERR_INVALID);
       return 0;
     });
