@@ -241,9 +241,9 @@ dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
 }
 
 dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
+  if (group != nullptr) *group = nullptr;
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (group == nullptr) return Error{.code = Errc::usage, .what = "dl_split: group is null"};
-    *group = nullptr;
     auto made = impl.split(color, key);
     if (!made) return made.error();
     if (*made == nullptr) return {};
@@ -254,11 +254,11 @@ dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
 
 dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
                    dl_comm** group) {
+  if (group != nullptr) *group = nullptr;
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (group == nullptr || ranks == nullptr || size < 1) {
       return Error{.code = Errc::usage, .what = "dl_group: no group, or no ranks"};
     }
-    *group = nullptr;
     auto made = impl.group({ranks, ranks + size}, tag, op_timeout_s);
     if (!made) return made.error();
     *group = comm_of(std::move(*made));
@@ -267,9 +267,9 @@ dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op
 }
 
 dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory) {
+  if (memory != nullptr) *memory = nullptr;
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (memory == nullptr) return Error{.code = Errc::usage, .what = "dl_alloc: memory is null"};
-    *memory = nullptr;
     auto made = impl.allocate(bytes);
     if (!made) return made.error();
     *memory = made->get();

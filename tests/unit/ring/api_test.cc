@@ -86,6 +86,22 @@ TEST_CASE("api: what is refused in the background leaves no request to wait for"
   });
 }
 
+TEST_CASE("api: what is refused leaves no group and no memory to free") {
+  int here = 0;
+  auto* group = reinterpret_cast<dl_comm*>(&here);  // as where it has not been set
+  CHECK(dl_split(nullptr, 0, 0, &group) == DL_ERR_INVALID);
+  CHECK(group == nullptr);
+  dl_comm* comm = nullptr;
+  REQUIRE(dl_init(nullptr, nullptr, &comm) == DL_OK);
+  group = reinterpret_cast<dl_comm*>(&here);
+  CHECK(dl_group(comm, nullptr, 1, 0, -1, &group) == DL_ERR_INVALID);
+  CHECK(group == nullptr);
+  void* memory = &here;
+  CHECK(dl_alloc(nullptr, 8, &memory) == DL_ERR_INVALID);
+  CHECK(memory == nullptr);
+  dl_finalize(comm);
+}
+
 TEST_CASE("api: tensors of a list that overlap are refused by their numbers") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     std::vector<float> x(40, 1.0F);
