@@ -377,11 +377,10 @@ class Communicator {
   // Collective: see dl_alloc().
   template <class T>
   Buffer<T> alloc(std::size_t count) {
-    if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
-      throw Error(DL_ERR_INVALID, "alloc: so much memory does not exist");
-    }
+    // More than there can be is lacking, too, and to be told to all.
+    const bool can_be = count <= static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T);
     void* memory = nullptr;
-    check(dl_alloc(get(), count * sizeof(T), &memory));
+    check(dl_alloc(get(), can_be ? count * sizeof(T) : SIZE_MAX, &memory));
     return {{static_cast<T*>(memory), count}, get()};
   }
 

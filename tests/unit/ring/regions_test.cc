@@ -191,8 +191,17 @@ TEST_CASE("alloc: a rank that lacks memory is told to all, and they go on") {
         EXPECT(std::strstr(dl_last_error(comm), "dl_alloc: rank 1: ") != nullptr);
         EXPECT(std::strstr(dl_last_error(comm), "Cannot allocate memory") != nullptr);
       }
+      dl::Communicator in_cpp = dl::Communicator::adopt(std::exchange(comm, nullptr));
+      try {
+        (void)in_cpp.alloc<double>(rank == 1 ? SIZE_MAX / 4 : 8);
+        return 2;
+      } catch (const dl::Error& e) {
+        EXPECT(e.code() == DL_ERR_IO);
+      }
+      comm = in_cpp.get();
       EXPECT(dl_alloc(comm, 4096, &memory) == DL_OK);
       EXPECT(dl_barrier(comm) == DL_OK);
+      comm = nullptr;
       return 0;
     });
   }
