@@ -3,7 +3,9 @@
 #include <utility>
 
 #include <dlaunch/elastic.h>
+#include <fmt/format.h>
 
+#include "base/text.h"
 #include "elastic/state/handle.h"
 #include "elastic/state/result_code.h"
 #include "elastic/state/ring_rounds.h"
@@ -185,6 +187,8 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   if (code != DL_OK) return code;
   state->core.stands_for([s = made.get()] { s->committed = s->core.position(); },
                          [s = made.get()] { s->core.go_on_from(s->committed); });
+  state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",
+                                   escaped(name), samples, batch, seed));
   *sampler = made.release();
   return DL_OK;
 }

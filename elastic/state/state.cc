@@ -58,7 +58,7 @@ Result<void> State::sync() {
   const auto terms =
       fmt::format("commits every {} steps\nsnapshots every {} commits\n{} replicas\n",
                   config_.commit_every, snapshot_every_, config_.shard_replicas);
-  if (auto r = check_registered(store(), terms); !r) return r;
+  if (auto r = check_registered(store(), terms + terms_); !r) return r;
   registered_ = true;
   if (snapshot_every_ > 0 && !writer_) {
     copies_.make_place_for_snapshots();

@@ -42,6 +42,8 @@ class State {
   void stands_for(std::function<void()> keep, std::function<void()> take) {
     stand_ins_.push_back({std::move(keep), std::move(take)});
   }
+  // What all ranks must have in common beside the memory: a line.
+  void add_term(const std::string& term) { terms_ += term + "\n"; }
 
   Result<void> sync();
   Result<void> update();
@@ -92,6 +94,7 @@ class State {
   bool over_ = false;
   std::vector<std::function<void(const dl_change&)>> tells_;
   std::vector<StandIn> stand_ins_;
+  std::string terms_;
 };
 
 // See dl_run_elastic. step: whether to go on.

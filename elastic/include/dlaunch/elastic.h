@@ -186,9 +186,10 @@ DL_API dl_result dl_run_elastic(dl_state* state, dl_step step, void* user);
  * has been used in exactly one committed step. */
 typedef struct dl_sampler dl_sampler;
 /* Registers its position under `name`. samples: 1 to 2^32-1; batch: of all ranks together. The
- * order of an epoch depends on seed and epoch only. After a snapshot in whose epoch at least so
- * many samples have been taken, for there were more, the next epoch begins. The sampler must
- * outlive the last use of the state, and be freed. */
+ * order of an epoch depends on seed and epoch only. All are the same on all ranks, else
+ * dl_state_sync() is DL_ERR_MISMATCH. After a snapshot in whose epoch at least so many samples have
+ * been taken, for there were more, the next epoch begins. The sampler must outlive the last use of
+ * the state, and be freed. */
 DL_API dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, uint64_t batch,
                                 uint64_t seed, dl_sampler** sampler);
 DL_API void dl_sampler_free(dl_sampler* sampler);

@@ -132,3 +132,14 @@ TEST_CASE("sync: different terms are an error, too") {
   CHECK(job.ends(0).front() ==
         "rank 1 has registered snapshots every 3 commits, rank 0 snapshots every 2 commits");
 }
+
+TEST_CASE("sync: samplers that would take their own ways are an error, too") {
+  Job job;
+  job.start({0, 1}, [&](Member& m) {
+    dl::ElasticSampler sampler(m.state, "s", 100, 10, 7 + static_cast<std::uint64_t>(m.rank()));
+    m.state.sync();
+  });
+  CHECK(job.ends(0).front() ==
+        "rank 1 has registered sampler 's': 100 samples, batches of 10, seed 8, rank 0 sampler "
+        "'s': 100 samples, batches of 10, seed 7");
+}
