@@ -81,8 +81,9 @@ constexpr OptionRow kTable[] = {
      "elastic programs only the failed worker is replaced, with others all are started again",
      &Options::max_restarts},
     {"restart-scope", "", "", "auto|worker|node|job", "auto", Group::failure,
-     "who is started again besides the failed worker and those that have ended: those that can't "
-     "go on without it, nobody, all on its machine, or all",
+     "who is started again besides the failed worker: those that can't go on without it, nobody, "
+     "all on its machine, or all; and those that have ended, but with worker only of an elastic "
+     "program",
      &Options::restart_scope},
     {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
      "exit codes of a worker that mean: do not start me again", &Options::no_restart_codes},

@@ -300,7 +300,7 @@ bool JobCore::hand_to_spare(int rank) {
 
 // The others can go on without one of them.
 bool JobCore::may_shrink() const {
-  if (size() <= config_.min_size || any_member_done()) return false;
+  if (size() <= config_.min_size || any_member_done() || are_tasks()) return false;
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }
@@ -318,14 +318,14 @@ std::vector<Slot> JobCore::spares() const {
 }
 
 // Gives the next round its number. Whoever cannot go on to it is stopped; whoever has finished
-// comes back, because the others will need it.
+// comes back, because the others will need it, unless it was a task.
 void JobCore::form(int lost_rank) {
   ++round_;
   announced_ = false;
   state_ = JobState::forming;
   leave_drained();
   for (const Slot slot : roster_) {
-    if (at(slot).life == Life::done) want(slot, at(slot).rank, now_);
+    if (at(slot).life == Life::done && !are_tasks()) want(slot, at(slot).rank, now_);
     if (!is_up(at(slot)) || stays(slot)) continue;
     if (lost_rank < 0) lost_rank = at(slot).rank;  // the others cannot come to a commit with it
     stop(slot, SIGTERM);

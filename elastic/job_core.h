@@ -9,6 +9,8 @@
 // - All others have their rank from the environment. They cannot stay where a member is lost, and
 //   are restarted with it, as torchrun would. Nor can they wait for a rank: until somebody has
 //   linked, who has none is not started, and comes in when all are started again.
+//   With RestartScope::worker they are tasks that need nobody: what has ended well is not started
+//   again, and the job needs each of them, for nobody else would do what it was to do.
 // A round's number is used once: it grows with each attempt, announced or not, so whatever carries
 // an older number is refused by value.
 //
@@ -98,6 +100,7 @@ struct JobRecord {
   std::vector<Slot> roster;     // by rank: of the newest number
   std::map<Slot, int> leaving;  // in whose stead nobody comes, and the ranks they had
   std::vector<Slot> members;    // of `live`
+  std::vector<Slot> done;       // tasks that have ended well
   bool operator==(const JobRecord&) const = default;
 };
 
@@ -343,6 +346,8 @@ class JobCore {
     const TimePoint until = out_of_reach_until();
     return until != kNever && now_ < until;
   }
+  // Nobody has linked, and no failure takes anybody along.
+  bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
   bool may_shrink() const;
   bool stays(Slot slot) const;
   bool is_member(Slot slot) const {  // of the newest round that may have got on
@@ -363,6 +368,7 @@ class JobCore {
   bool any_member_waits() const;
   bool any_linked() const;
   bool all_members_are(Life life) const;
+  bool all_are_there() const;
   static bool is_up(const Process& process);
   Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }
   const Process& at(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]; }

@@ -56,7 +56,7 @@ bool JobCore::give_place(Slot slot) {
   const int rank = at(slot).rank;
   if (hand_to_spare(rank)) {
     want(slot, -1, now_);
-  } else if (size() > config_.min_size && !any_member_done()) {
+  } else if (size() > config_.min_size && !any_member_done() && !are_tasks()) {
     leave_roster(rank);
   } else {
     return false;

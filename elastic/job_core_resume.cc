@@ -48,6 +48,10 @@ void JobCore::on(const Resume& event) {
     version_ = std::max(version_, found.version);
     if (process.rank < 0) go_on_leaving(found, event.was.leaving);
   }
+  for (const Slot slot : event.was.done) {
+    Process& process = at(slot);
+    if (are_tasks() && process.rank >= 0 && process.life == Life::absent) process.life = Life::done;
+  }
   commits_ = version_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
   if (all_members_are(Life::done)) return;

@@ -112,6 +112,7 @@ std::optional<int> JobCore::rank_to_go() const {
 
 // Where all start again, none starts on a node that is to be lost, as far as min_size allows.
 void JobCore::leave_drained() {
+  if (are_tasks()) return;
   const auto goes_on = [&](Slot slot) { return is_up(at(slot)) && stays(slot); };
   if (std::any_of(roster_.begin(), roster_.end(), goes_on)) return;
   while (const auto rank = rank_to_go()) leave_roster(*rank);
@@ -136,7 +137,7 @@ void JobCore::drop_unlinked() {
 }
 
 void JobCore::announce() {
-  if (announced_ || !all_members_are(Life::running) || out_of_reach()) return;
+  if (announced_ || !all_are_there() || out_of_reach()) return;
   const auto is = [&](bool Process::*what) {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
@@ -205,8 +206,10 @@ void JobCore::finish() {
 
 JobRecord JobCore::record() const {
   std::map<Slot, int> leaving;
+  std::vector<Slot> done;
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (at(slot).leaving >= 0) leaving[slot] = at(slot).leaving;
+    if (at(slot).life == Life::done && are_tasks()) done.push_back(slot);
   }
   return {.round = round_,
           .live = live_,
@@ -218,7 +221,8 @@ JobRecord JobCore::record() const {
                                                : std::max(Duration::zero(), job_deadline_ - now_),
           .roster = roster_,
           .leaving = std::move(leaving),
-          .members = members_};
+          .members = members_,
+          .done = std::move(done)};
 }
 
 bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {
@@ -256,6 +260,13 @@ bool JobCore::any_linked() const {
 bool JobCore::all_members_are(Life life) const {
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return at(slot).life == life; });
+}
+
+bool JobCore::all_are_there() const {
+  const bool tasks = are_tasks();
+  return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
+    return at(slot).life == Life::running || (tasks && at(slot).life == Life::done);
+  });
 }
 
 bool JobCore::holds_back_on(int node) const {
@@ -301,7 +312,8 @@ std::string JobCore::waits_for() const {
   if (out_of_reach()) return "the hosts of round " + std::to_string(live_) + ", all of them";
   for (const Slot slot : roster_) {
     const Process& process = at(slot);
-    if (process.ready) continue;
+    if (process.ready || process.life == Life::done) continue;
+    if (are_tasks() && process.life == Life::running) continue;
     std::string how = "to leave its round";
     if (process.life == Life::stopping) how = "to end";
     if (process.life == Life::waiting) how = "to be started again";

@@ -19,11 +19,14 @@ void JobDriver::feed(const JobCore::Event& event) {
   });
 }
 
-// A new number, a round that may get on from now on, or hosts to have in a later one.
+// A new number, a round that may get on from now on, hosts to have in a later one, or a task that
+// is done.
 void JobDriver::write_news() {
   if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
-  const auto news = [](const JobRecord& r) { return std::tuple(r.round, r.live, r.wished_size); };
+  const auto news = [](const JobRecord& r) {
+    return std::tuple(r.round, r.live, r.wished_size, r.done);
+  };
   if (news(record) == news(last_)) return;
   last_ = std::move(record);
   hands_.write_down(last_, [this, number = ++asked_] {

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 3;
+constexpr std::uint32_t kFormat = 4;
 constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
@@ -57,6 +57,7 @@ std::string encode(const JobJournal& journal) {
   put(out, slots);
   put(out, ranks);
   put(out, job.members);
+  put(out, job.done);
   return out.take();
 }
 
@@ -90,7 +91,7 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   job.time_left = Duration(in.get<Duration::rep>());
   if (job.time_left < Duration::zero()) return malformed;
   std::vector<int> slots, ranks;
-  for (auto* numbers : {&job.roster, &slots, &ranks, &job.members}) {
+  for (auto* numbers : {&job.roster, &slots, &ranks, &job.members, &job.done}) {
     if (!get(in, *numbers, journal.nodes.size())) return malformed;
   }
   if (slots.size() != ranks.size() || !in.done()) return malformed;

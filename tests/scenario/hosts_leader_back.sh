@@ -59,6 +59,18 @@ end_steps 60 2
 grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] || job_fails "host 2 goes on"
 [ ! -e journal ] || job_fails "the journal is left"
 
+# Tasks that have ended well are not done again, on the host that was lost either.
+tasks=(--nnodes 2 --nproc 2 --max-restarts 9 --restart-scope worker --journal "$PWD/tasks" bash -c
+  'echo "begins $RANK"; [ $LOCAL_RANK = 0 ] || until [ -e enough ]; do sleep 0.05; done')
+start_job "1 2" "${tasks[@]}"
+done_tasks() { tail -qc 12 tasks 2>/dev/null | od -An -td4 | tr -d ' \n'; }  # how many, and which
+wait_until 60 eval '[ "$(done_tasks)" = 202 ]' || job_fails "ranks 0 and 2 are not written down as done"
+lose 1; start_dlaunch 1 "${tasks[@]}"
+wait_until 60 eval '[ "$(grep -c "begins 1" out.1)" = 2 ]' || job_fails "what was lost is not done again"
+touch enough; wait_job 60 0
+[ "$(cat out.1 out.2 | grep -o 'begins .' | sort | tr -d '\n')" = "begins 0begins 1begins 1begins 2begins 3" ] ||
+  job_fails "not done once each"
+
 # One that leads alone what others may join goes on, once, whether or not it was joined.
 alone=(--nnodes 1:2 --nproc 1 --max-restarts 9 --journal "$PWD/alone" "$rounds" --until enough --step-ms 10)
 start_job 1 "${alone[@]}"

@@ -15,6 +15,19 @@ run dlaunch --nproc 1 --max-restarts 1 sh -c '[ $DLAUNCH_ROUND = 2 ] || exit 4'
 expect_code 0; expect_err 'failed first: exit code 4 .*; restarting all workers: round 2, 1 of 1 restarts used'
 [ "$(wc -l <err)" = 1 ] || fail "told twice: $(cat err)"
 
+# Tasks of their own: the one that failed is done again, neither who is at work nor who has ended well.
+mkdir tasks
+run dlaunch --nproc 3 --max-restarts 1 --restart-scope worker bash -c '
+  echo x >> tasks/$RANK
+  case $RANK in
+    0) exit 0;;
+    1) [ -e tasks/failed ] || { until [ -s tasks/0 ] && [ -s tasks/2 ]; do read -rt 0.01 <> <(:); done
+         sleep 0.3; touch tasks/failed; exit 6; };;
+    2) until [ "$(cat tasks/1 | wc -l)" = 2 ]; do read -rt 0.01 <> <(:); done;;
+  esac; exit 0'
+expect_code 0; expect_err 'rank 1 .*exit code 6.*starting it again'
+[ "$(cat tasks/0 | wc -l) $(cat tasks/1 | wc -l) $(cat tasks/2 | wc -l)" = "1 2 1" ] || fail "not done once each: $(head tasks/?)"
+
 # What a round leaves behind is gone before the next one begins.
 run dlaunch --nproc 1 --max-restarts 1 bash -c '
   [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }

@@ -39,6 +39,7 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
     must(place.rank >= 0 || stage_.scenario.program != Program::plain,
          "a plain program is started without a rank");
+    must(!is_done_task(place.slot), "a task is done again");
   }
   const auto has_finished = [&](Slot slot) {
     const Worker* last = last_in(stage_, slot);
@@ -50,6 +51,15 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
   // Those that a growing round takes in may have been waiting, and begin anew.
   must(!all || grown, "all members have finished, and some are started again");
   must(start.round >= announced_, "processes are started for a round that is over");
+}
+
+// It has ended well by itself, and its leader heard of that, or was told what another had heard.
+bool Checker::is_done_task(Slot slot) const {
+  if (stage_.scenario.program != Program::plain) return false;
+  if (stage_.scenario.job.scope != RestartScope::worker || resized) return false;
+  const Worker* last = last_in(stage_, slot);
+  return last != nullptr && last->end.well && !last->told_to_stop && !last->cut_off &&
+         last->life == Worker::reaped;
 }
 
 // Who can go on, goes on: only where somebody asked for it a linked worker is stopped.

@@ -42,6 +42,7 @@ class Checker {
   void check_action(const JobCore::Announce& announce);
   void check_action(const JobCore::Finish& finish);
   void check_member(const JobCore::Announce& announce, Slot slot);
+  bool is_done_task(Slot slot) const;
   void check_end(const JobCore::Finish& finish);
   void check_success();
   void must(bool holds, const char* what) {

@@ -22,6 +22,7 @@ JobJournal some_journal() {
   journal.job.roster = {2, 0};
   journal.job.leaving = {{1, 1}};
   journal.job.members = {1};
+  journal.job.done = {2};
   return journal;
 }
 
@@ -50,6 +51,7 @@ TEST_CASE("what is no journal, or not a whole one, is refused") {
         CHECK(slot < static_cast<int>(read->nodes.size()));
       }
       for (const Slot slot : read->job.members) CHECK(slot < static_cast<int>(read->nodes.size()));
+      for (const Slot slot : read->job.done) CHECK(slot < static_cast<int>(read->nodes.size()));
       for (const Slot slot : read->job.roster) CHECK(slot < static_cast<int>(read->nodes.size()));
     }
   }

@@ -1,0 +1,195 @@
+// JobCore: workers that need nobody, --restart-scope worker with a program that is not elastic.
+#include "job_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+JobConfig tasks(int size, int restarts, std::vector<int> nodes = {}) {
+  JobConfig config = of(size, restarts);
+  config.scope = RestartScope::worker;
+  config.nodes = std::move(nodes);
+  return config;
+}
+
+void lose(JobWorld& world, int node, const Slots& slots) {
+  for (const Slot slot : slots) world.running.erase(slot);
+  world.feed(JobCore::NodeLost{node});
+}
+
+bool succeeded(const JobWorld& world) {
+  return world.finish && world.finish->end == JobEnding::succeeded;
+}
+
+}  // namespace
+
+TEST_CASE("a task that has ended well is not done again when another fails") {
+  JobWorld world(tasks(3, 2), false);
+  world.succeed(0);
+  world.fail(1);
+  CHECK(world.running == std::map<Slot, int>{{1, 1}, {2, 2}});
+  CHECK(world.core.state() == JobState::active);
+  CHECK(world.core.waits_for().empty());
+  world.succeed(2);
+  world.fail(1);
+  world.now += 1s;  // after the pause
+  world.feed(JobCore::Clock{});
+  CHECK(world.running == std::map<Slot, int>{{1, 1}});
+  CHECK(world.starts == 5);
+  CHECK(world.core.life_of(0) == "done");
+  world.succeed(1);
+  CHECK(succeeded(world));
+}
+
+TEST_CASE("all tasks that are left fail at once") {
+  JobWorld world(tasks(3, 3), false);
+  world.succeed(2);
+  world.running.clear();
+  world.feed_now(JobCore::Ended{0, false});
+  world.feed_now(JobCore::Ended{1, false});
+  world.now += 10min;  // after the pause
+  world.feed(JobCore::Clock{});
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  world.succeed(0);
+  world.succeed(1);
+  CHECK(succeeded(world));
+}
+
+TEST_CASE("a task that fails for good ends the others; none is gone without") {
+  for (const int least : {1, 2}) {
+    JobConfig config = tasks(2, 0);
+    config.min_size = least;
+    JobWorld world(config, false);
+    world.fail(0);
+    CHECK(world.stopped == Slots{1});
+    REQUIRE(world.finish);
+    CHECK(world.finish->end == JobEnding::worker_failed);
+  }
+}
+
+TEST_CASE("with other scopes who has ended comes back") {
+  JobConfig config = tasks(2, 1);
+  config.scope = RestartScope::automatic;
+  JobWorld world(config, false);
+  world.succeed(0);
+  world.fail(1);
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+}
+
+TEST_CASE("the workers of an elastic program are no tasks") {
+  SUBCASE("they all have linked") {
+    JobWorld world(tasks(2, 1), true);
+    world.succeed(0);
+    world.fail(1);
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+  SUBCASE("the first one links when another has ended") {
+    JobWorld world(tasks(2, 1), false);
+    world.succeed(0);
+    world.feed(JobCore::Ready{1, 0});
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  }
+}
+
+TEST_CASE("of a lost host only those tasks are done again that had not ended well") {
+  JobConfig config = tasks(4, 3, {0, 0, 1, 1});
+  SUBCASE("all are needed") {}
+  SUBCASE("one host is enough") { config.min_size = 2; }
+  JobWorld world(config, false);
+  world.succeed(2);
+  lose(world, 1, {3});
+  CHECK(world.core.size() == 4);
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  CHECK(world.core.waits_for() == "rank 3 to have its host back");
+}
+
+TEST_CASE("a lost host whose tasks have all ended well is no failure") {
+  JobWorld world(tasks(4, 0, {0, 0, 1, 1}), false);
+  world.succeed(2);
+  world.succeed(3);
+  lose(world, 1, {});
+  world.feed(JobCore::NodeBack{1});
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
+  world.succeed(0);
+  world.succeed(1);
+  CHECK(succeeded(world));
+}
+
+TEST_CASE("the tasks of a lost host are not gone without, and a spare may take them") {
+  JobConfig config = tasks(2, 3, {0, 1});
+  config.min_size = 1;
+  SUBCASE("its host comes back") {
+    JobWorld world(config, false);
+    lose(world, 1, {1});
+    CHECK(world.running == std::map<Slot, int>{{0, 0}});
+    world.succeed(0);
+    CHECK_FALSE(world.finish);
+    world.feed(JobCore::NodeBack{1});
+    CHECK(world.running == std::map<Slot, int>{{1, 1}});
+    world.succeed(1);
+    CHECK(succeeded(world));
+  }
+  SUBCASE("it does not") {
+    JobWorld world(config, false);
+    lose(world, 1, {1});
+    world.now += 601s;
+    world.feed(JobCore::Clock{});
+    REQUIRE(world.finish);
+    CHECK(world.finish->end == JobEnding::worker_failed);
+  }
+  SUBCASE("there is a spare") {
+    config.spares = 1;
+    config.nodes = {0, 1, 0};
+    JobWorld world(config, false);
+    lose(world, 1, {1});
+    CHECK(world.running == std::map<Slot, int>{{0, 0}, {2, 1}});
+  }
+}
+
+TEST_CASE("a task on a host that is to be lost stays until it has ended well") {
+  JobConfig config = tasks(2, 3, {0, 1});
+  config.min_size = 1;
+  JobWorld world(config, false);
+  world.succeed(0);
+  world.feed(JobCore::NodeDrain{1});
+  world.fail(1);
+  CHECK(world.running == std::map<Slot, int>{{1, 1}});
+  world.succeed(1);
+  CHECK(succeeded(world));
+}
+
+TEST_CASE("the next leader knows which tasks have ended well") {
+  const JobConfig config = tasks(4, 3, {0, 0, 1, 1});
+  JobWorld first(config, false);
+  first.succeed(0);
+  first.succeed(2);
+  CHECK(first.core.record().done == Slots{0, 2});
+  SUBCASE("all hosts are there") {
+    JobWorld world(config, first);
+    CHECK(world.running == std::map<Slot, int>{{1, 1}, {3, 3}});
+    CHECK(world.starts == 0);
+  }
+  SUBCASE("the leader's is not") {
+    JobWorld world(config, first, {0});
+    world.feed(JobCore::NodeBack{0});
+    CHECK(world.running == std::map<Slot, int>{{1, 1}, {3, 3}});
+    world.succeed(1);
+    world.succeed(3);
+    CHECK(succeeded(world));
+  }
+  SUBCASE("nothing was left to do") {
+    first.succeed(3);
+    auto record = first.core.record();
+    record.done.push_back(1);
+    JobCore core(config);
+    core.step(first.now, JobCore::Resume{record, {}});
+    CHECK(core.state() == JobState::ended);
+  }
+}
+
+TEST_CASE("what an elastic program's leader knew of who has ended is not written down") {
+  JobWorld world(tasks(2, 1), true);
+  world.succeed(0);
+  CHECK(world.core.record().done.empty());
+}
