@@ -19,8 +19,6 @@
 
 namespace dlaunch {
 
-inline constexpr int kMaxWorkers = 16384;
-
 struct PlanDraft {
   const Options& options;
   const Machine& machine;

@@ -19,6 +19,9 @@
 
 namespace dlaunch {
 
+// Of a job; as its least: all that there are at the start.
+inline constexpr int kMaxWorkers = 16384;
+
 enum class OutputMode {
   prefix,  // "[3] line" on our stdout and stderr
   merged,  // as prefix, equal lines of several ranks become one "[0-7] line"
@@ -157,7 +160,7 @@ std::string stdin_of(const Plan& plan);
 // What must be alike on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);
 
-// The plan as --dry-run prints it: one "key: value" line each, then argv and environment per rank.
+// The plan as --dry-run prints it: a "key: value" line each.
 std::string describe(const Plan& plan);
 
 }  // namespace dlaunch

@@ -5,10 +5,10 @@ expect_code 0
 [ ! -e ran ] || fail "a worker was started"
 expect_out 'touch'
 [ ! -s err ] || fail "stderr is not empty"
-run dlaunch --nproc 2 --spares 1 --max-nproc 4 --hang-timeout 5m --chaos kill=2s,slow=1m --error-file e.json \
+run dlaunch --nproc 2 --spares 1 --max-nproc 4 --hang-timeout 5m --hang-warning 30 --chaos kill=2s,slow=1m --error-file e.json \
   --only-rank 1 --dry-run touch ran
 expect_code 0
-for line in 'spares: 1' 'sizes: 2 to 4' 'hang time-out: 300 s' 'chaos: kill every 2 s, slow every 60 s' \
+for line in 'spares: 1' 'sizes: 2 to 4' 'hang time-out: 300 s' 'hang warning: 30 s' 'chaos: kill every 2 s, slow every 60 s for 5 s' \
   'error file: e.json' 'shown ranks: 1'; do
   grep -qxF "$line" out || fail "missing: $line"
 done

@@ -1,0 +1,233 @@
+// The plan as --dry-run prints it: in full what a job is, and of all else what is not as usual.
+#include <string.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/rank_set.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "launcher/plan/plan.h"
+
+namespace dlaunch {
+namespace {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+std::string command_line(const Plan& plan) {
+  std::string out;
+  for (const auto& word : plan.argv) out += (out.empty() ? "" : " ") + shell_quoted(word);
+  return out;
+}
+
+const char* name(OutputMode mode) {
+  static constexpr std::array kNames = {"prefix", "merged", "raw", "files", "none"};
+  return kNames[static_cast<std::size_t>(mode)];
+}
+
+const char* name(BindPolicy policy) {
+  static constexpr std::array kNames = {"none", "core", "l3", "numa", "socket", "gpu"};
+  return kNames[static_cast<std::size_t>(policy)];
+}
+
+const char* name(StreamSet streams) {
+  static constexpr std::array kNames = {"nothing", "stdout", "stderr", "stdout and stderr"};
+  return kNames[static_cast<std::size_t>(streams)];
+}
+
+const char* name(RestartScope scope) {
+  static constexpr std::array kNames = {"auto", "worker", "node", "job"};
+  return kNames[static_cast<std::size_t>(scope)];
+}
+
+const char* name(StragglerMode mode) {
+  static constexpr std::array kNames = {"off", "warn", "restart", "evict"};
+  return kNames[static_cast<std::size_t>(mode)];
+}
+
+std::string way_to(const NodesPlan& nodes) { return fmt::format("{}", fmt::join(nodes.ssh, " ")); }
+
+Facts about_workers(const Plan& plan) {
+  const NodesPlan& nodes = plan.nodes;
+  Facts lines;
+  if (nodes.hosts.empty()) {
+    lines.emplace_back("workers", fmt::format("{} on {}", plan.nproc, plan.host));
+  }
+  if (!nodes.discovery.empty()) {
+    lines.emplace_back("workers", fmt::format("{} on each of {} to {} hosts that {} lists, by {}",
+                                              nodes.hosts.front().nproc, nodes.min, nodes.max,
+                                              shell_quoted(nodes.discovery), way_to(nodes)));
+  }
+  for (const HostPlan& host : nodes.hosts) {
+    if (host.name.empty()) continue;
+    const std::string count = host.nproc == 0 ? "auto" : std::to_string(host.nproc);
+    const std::string way = host.leads ? "" : ", by " + way_to(nodes);
+    lines.emplace_back("workers", fmt::format("{} on {}{}", count, host.name, way));
+  }
+  return lines;
+}
+
+std::string who_leads(const NodesPlan& nodes) {
+  if (nodes.elects()) return "led by whoever is elected, by " + nodes.where_elected();
+  static constexpr std::array kLeads = {"led by this one", "led by whoever is first",
+                                        "led elsewhere"};
+  return fmt::format("{}, at {}", kLeads[static_cast<std::size_t>(nodes.lead)], nodes.endpoint);
+}
+
+Facts about_hosts(const Plan& plan) {
+  const NodesPlan& nodes = plan.nodes;
+  const Plan usual;
+  Facts lines;
+  if (nodes.max > 1 && nodes.hosts.empty()) {
+    lines.emplace_back("hosts",
+                       fmt::format("{} to {}, {}", nodes.min, nodes.max, who_leads(nodes)));
+  }
+  if (nodes.rank >= 0 && nodes.hosts.empty()) {
+    lines.emplace_back("number of this host", std::to_string(nodes.rank));
+  }
+  if (nodes.logins != usual.nodes.logins) {
+    lines.emplace_back("logins at the same time", std::to_string(nodes.logins));
+  }
+  if (nodes.several() && plan.min_nproc < kMaxWorkers) {
+    lines.emplace_back("fewest workers", std::to_string(plan.min_nproc));
+  }
+  if (nodes.host_timeout != usual.nodes.host_timeout) {
+    lines.emplace_back("host time-out", format_duration(nodes.host_timeout));
+  }
+  if (plan.join_timeout != usual.join_timeout) {
+    lines.emplace_back("join time-out", format_duration(plan.join_timeout));
+  }
+  if (!nodes.journal.empty()) lines.emplace_back("journal", nodes.journal);
+  return lines;
+}
+
+Facts about_connections(const Plan& plan) {
+  const std::string port =
+      plan.master_port == 0 ? "reserved at start" : std::to_string(plan.master_port);
+  Facts lines = {{"store", "tcp://" + plan.store_listen},
+                 {"master", plan.master_addr + ":" + port},
+                 {"transport", plan.transport}};
+  if (!plan.interface.empty()) lines.emplace_back("interface", plan.interface);
+  if (!plan.port_range.empty()) lines.emplace_back("ports", plan.port_range);
+  if (plan.tls) lines.emplace_back("connections", "TLS 1.3");
+  if (!plan.secret_file.empty()) lines.emplace_back("secret", plan.secret_file);
+  if (!plan.key_file.empty()) lines.emplace_back("secret", "made of " + plan.key_file);
+  return lines;
+}
+
+std::string chaos_of(const ChaosConfig& chaos) {
+  std::vector<std::string> ills;
+  for (const auto& [name, ill] :
+       {std::pair("kill", &chaos.kill), {"stop", &chaos.stop}, {"slow", &chaos.slow}}) {
+    if (ill->every == Duration::zero()) continue;
+    ills.push_back(fmt::format("{} every {}", name, format_duration(ill->every)));
+    if (ill != &chaos.kill) ills.back() += " for " + format_duration(ill->lasts);
+  }
+  if (chaos.seed != ChaosConfig().seed) ills.push_back(fmt::format("seed {}", chaos.seed));
+  return fmt::format("{}", fmt::join(ills, ", "));
+}
+
+Facts about_restarts(const Plan& plan) {
+  Facts lines = {{"restarts", format_restart_limit(plan.max_restarts)}};
+  if (plan.restart_scope != RestartScope::automatic) {
+    lines.emplace_back("restart scope", name(plan.restart_scope));
+  }
+  if (!plan.final_exit_codes.empty()) {
+    lines.emplace_back("no restart after", "exit codes " + format_rank_set(plan.final_exit_codes));
+  }
+  if (plan.spares > 0) lines.emplace_back("spares", std::to_string(plan.spares));
+  if (!plan.nodes.several() && plan.min_nproc < plan.max_nproc) {
+    lines.emplace_back("sizes", fmt::format("{} to {}", plan.min_nproc, plan.max_nproc));
+  }
+  return lines;
+}
+
+Facts about_watch(const Plan& plan) {
+  const Plan usual;
+  Facts lines;
+  const auto limit = [&](const char* key, Duration Plan::*which) {
+    if (plan.*which == usual.*which) return;
+    const bool never = plan.*which == Duration::max();
+    lines.emplace_back(key, never ? "never" : format_duration(plan.*which));
+  };
+  limit("hang warning", &Plan::hang_warning);
+  limit("hang time-out", &Plan::hang_timeout);
+  if (plan.straggler != usual.straggler) lines.emplace_back("stragglers", name(plan.straggler));
+  if (plan.straggler_ratio != usual.straggler_ratio) {
+    lines.emplace_back("straggler ratio", fmt::format("{}", plan.straggler_ratio));
+  }
+  limit("straggler window", &Plan::straggler_window);
+  if (plan.chaos) lines.emplace_back("chaos", chaos_of(*plan.chaos));
+  if (!plan.error_file.empty()) lines.emplace_back("error file", plan.error_file);
+  if (!plan.health_check.empty()) {
+    lines.emplace_back("health check", shell_quoted(plan.health_check));
+  }
+  return lines;
+}
+
+Facts about_times(const Plan& plan) {
+  Facts lines = {{"grace", format_duration(plan.grace)}};
+  if (plan.timeout > Duration::zero()) {
+    lines.emplace_back("time-out", format_duration(plan.timeout));
+  }
+  if (plan.end_signal_after) {
+    lines.emplace_back("end signal", fmt::format("SIG{} after {}", ::sigabbrev_np(plan.end_signal),
+                                                 format_duration(*plan.end_signal_after)));
+  }
+  return lines;
+}
+
+Facts about_output(const Plan& plan) {
+  const OutputPlan& output = plan.output;
+  Facts lines = {{"output", name(output.mode)}};
+  if (!output.log_dir.empty()) lines.emplace_back("log folder", output.log_dir);
+  if (output.tee != StreamSet::both) lines.emplace_back("also shown", name(output.tee));
+  if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
+  if (output.timestamps) lines.emplace_back("time stamps", "before each line");
+  if (plan.quiet) lines.emplace_back("messages", "errors only");
+  lines.emplace_back("stdin",
+                     (plan.stdin_to == StdinPlan::one_rank ? "rank " : "") + stdin_of(plan));
+  return lines;
+}
+
+Facts about_placement(const Plan& plan) {
+  Facts lines = {{"bind", name(plan.bind)}};
+  if (plan.omp_threads) lines.emplace_back("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
+  for (const auto& [key, value] : plan.env) {
+    lines.emplace_back("env", key + "=" + shell_quoted(value));
+  }
+  for (std::size_t rank = 0; rank < plan.cpusets.size(); ++rank) {
+    if (plan.cpusets[rank].empty()) continue;
+    lines.emplace_back(fmt::format("rank {}", rank),
+                       fmt::format("cpus {}", fmt::join(plan.cpusets[rank], ",")));
+  }
+  for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
+    lines.emplace_back(fmt::format("rank {}", rank), "GPU " + plan.gpus[rank]);
+  }
+  if (!plan.hcas.empty()) lines.emplace_back("HCAs near GPUs", plan.hcas);
+  return lines;
+}
+
+Facts about_job(const Plan& plan) {
+  Facts lines = {{"job id", plan.job_id}};
+  if (!plan.chdir.empty()) lines.emplace_back("working folder", plan.chdir);
+  return lines;
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan) {
+  std::string out = "command: " + command_line(plan) + "\n";
+  for (const auto part :
+       {about_workers, about_hosts, about_job, about_connections, about_restarts, about_watch,
+        about_times, about_output, about_placement}) {
+    for (const auto& [key, value] : part(plan)) out += fmt::format("{}: {}\n", key, value);
+  }
+  return out;
+}
+
+}  // namespace dlaunch
