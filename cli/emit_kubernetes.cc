@@ -272,6 +272,7 @@ Machine as_pod(Machine machine, const Options& options) {
   machine.hcas = [] { return std::vector<Hca>(); };
   machine.file_kind = [](const std::string&) { return FileKind::absent; };
   machine.can_create = machine.check_secret = [](const std::string&) { return Result<void>(); };
+  machine.interface_address = [](const std::string&) { return Result<std::string>("0.0.0.0"); };
   machine.stderr_is_terminal = false;  // nobody is told that our own CPUs are few
   const auto own = std::move(machine.environment);
   machine.environment = [own](const std::string& name) {

@@ -94,7 +94,6 @@ Result<void> plan_general(PlanDraft& draft) {
     if (!transport) return transport.error();
     draft.plan().transport = *transport;
   }
-  draft.plan().interface = options.interface.value.value_or("");
   draft.plan().tls = options.tls.on;
   if (options.port_range) {
     auto ports = parse_port_range(*options.port_range);

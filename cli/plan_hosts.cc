@@ -200,8 +200,8 @@ Result<void> plan_endpoint(PlanDraft& draft) {
     }
     endpoint = {*address, said->port};
   } else if (options.interface) {
-    auto address = draft.machine.interface_address(*options.interface);
-    if (!address) return refuse("{}: {}", options.interface.source, address.error().what);
+    auto address = chosen_address(draft);
+    if (!address) return address.error();
     endpoint.host = *address;
   } else if (draft.discovers) {
     endpoint.host = draft.machine.any_address();

@@ -41,12 +41,7 @@ bool elects(const Text& rdzv) {
 
 // Where the others reach us, should we be elected.
 Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) {
-  const Text& interface = draft.options.interface;
-  if (interface) {
-    auto address = draft.machine.interface_address(*interface);
-    if (!address) return refuse("{}: {}", interface.source, address.error().what);
-    return address;
-  }
+  if (draft.options.interface) return chosen_address(draft);
   if (nodes.etcd) {
     for (const auto& server : nodes.etcd->endpoints) {
       auto towards = draft.machine.address_towards(server.host);

@@ -87,6 +87,10 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return Error{.code = Errc::usage, .what = fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// The address of this host that --interface chooses, which is given. An error names the host where
+// the job may have several, with what is there.
+Result<std::string> chosen_address(const PlanDraft& draft);
+
 // The value that stands for the word; an error lists the first `shown` words (all if 0; the rest
 // are other launchers' names).
 template <class T, std::size_t N>

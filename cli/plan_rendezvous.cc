@@ -62,14 +62,40 @@ bool is_job_id(const std::string& id) {
          });
 }
 
+// What the workers here are to listen on: a host that has no such address says so before any of
+// them is started. Not where none are to be.
+Result<void> plan_interface(PlanDraft& draft) {
+  const Text& interface = draft.options.interface;
+  if (!interface) return {};
+  draft.plan().interface = *interface;
+  const auto& hosts = draft.plan().nodes.hosts;
+  const auto is_ours = [](const HostPlan& host) { return host.leads; };
+  if (!hosts.empty() && std::none_of(hosts.begin(), hosts.end(), is_ours)) return {};
+  auto address = chosen_address(draft);
+  return address ? Result<void>() : address.error();
+}
+
 }  // namespace
+
+Result<std::string> chosen_address(const PlanDraft& draft) {
+  const Text& interface = draft.options.interface;
+  auto address = draft.machine.interface_address(*interface);
+  if (address) return address;
+  const Plan& plan = draft.plan();
+  // Who starts us names the host itself.
+  const bool by_hand = plan.nodes.several() && !draft.joins;
+  return refuse("{}{}: {}", by_hand ? "host " + plan.host + ": " : "", interface.source,
+                address.error().what);
+}
 
 Result<void> plan_rendezvous(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   const bool one_host = !plan.nodes.several();
   const bool by_ssh = !plan.nodes.hosts.empty();
-  if (auto done = plan_backend(draft); !done) return done.error();
+  for (const auto part : {plan_backend, plan_interface}) {
+    if (auto done = part(draft); !done) return done.error();
+  }
   if (options.rdzv && one_host) {
     if (auto done = plan_store(draft); !done) return done.error();
   }

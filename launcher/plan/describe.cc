@@ -222,9 +222,8 @@ Facts about_job(const Plan& plan) {
 
 std::string describe(const Plan& plan) {
   std::string out = "command: " + command_line(plan) + "\n";
-  for (const auto part :
-       {about_workers, about_hosts, about_job, about_connections, about_restarts, about_watch,
-        about_times, about_output, about_placement}) {
+  for (const auto part : {about_workers, about_hosts, about_job, about_connections, about_restarts,
+                          about_watch, about_times, about_output, about_placement}) {
     for (const auto& [key, value] : part(plan)) out += fmt::format("{}: {}\n", key, value);
   }
   return out;

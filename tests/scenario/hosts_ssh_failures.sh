@@ -23,6 +23,13 @@ launch 1 --hosts host3,host1 --chdir "$PWD/hidden/deep/er" true; expect_code 71
 expect_err "host1  chdir to '.*deep/er'" ; expect_err "host3  chdir to"
 launch 1 --hosts host1,host3 nonesuch; expect_code 127; expect_err "host3  exec 'nonesuch': no such program in PATH"
 launch 1 --hosts host1,host3 --log-dir /proc/x true; expect_code 73
+# An interface that one of them does not have: told with what is there, before any worker starts.
+ip -n host2 addr add 192.0.2.7/32 dev lo
+launch 1 --hosts host1,host2 --interface 192.0.2.0/24 touch ran; expect_code 64; only_here
+expect_err "^dlaunch: host host1: --interface: '192.0.2.0/24' fits no address of this host; it has .*eth0 10.77.0."
+launch 1 --hosts host2,host3 --rdzv tcp://host1:0 --interface 192.0.2.7 touch ran; expect_code 64; only_here
+expect_err "^dlaunch: cannot start on 1 of 2 hosts:"
+expect_err "^dlaunch:   host3  --interface: '192.0.2.7' fits no address of this host; it has .*eth0 10.77.0."
 # ssh's own words: another key, an unknown host key, no ssh at all.
 ssh-keygen -q -t ed25519 -N '' -f other
 sed "s#keys/user#other#" ssh_config > other_config

@@ -15,8 +15,8 @@ using namespace dlaunch;
 namespace {
 
 struct Case {
-  Words words;     // with the option
-  std::string line;  // which is to be there then
+  Words words;         // with the option
+  std::string line;    // which is to be there then
   Words without = {};  // beside the program
 };
 
@@ -67,8 +67,7 @@ const std::map<std::string, Case> kCases = {
     {"hostfile", {{"--hostfile", "list"}, "workers: 3 on a, by ssh"}},
     {"ssh-command",
      {{"-H", "a", "--ssh-command", "ssh -v"}, "workers: 1 on a, by ssh -v", {"-H", "a"}}},
-    {"ssh-logins",
-     {{"-H", "a", "--ssh-logins", "4"}, "logins at the same time: 4", {"-H", "a"}}},
+    {"ssh-logins", {{"-H", "a", "--ssh-logins", "4"}, "logins at the same time: 4", {"-H", "a"}}},
     {"host-discovery-script",
      {{"--host-discovery-script", "./list", "--nnodes", "1:2", "--nproc", "1"},
       "workers: 1 on each of 1 to 2 hosts that ./list lists, by ssh"}},
@@ -105,9 +104,9 @@ const std::map<std::string, Case> kCases = {
 const std::set<std::string> kOthers = {
     "no-python",   // in the command
     "end-signal",  // of Slurm's jobs, below
-    "report-bindings", "standalone", "rdzv-backend", "map-by", "label", "monitor-interval",
-    "allow-run-as-root", "oversubscribe", "emit", "image", "gpus", "config", "dry-run", "verbose",
-    "help", "version"};
+    "report-bindings",   "standalone",    "rdzv-backend", "map-by", "label", "monitor-interval",
+    "allow-run-as-root", "oversubscribe", "emit",         "image",  "gpus",  "config",
+    "dry-run",           "verbose",       "help",         "version"};
 
 bool has_line(const Plan& plan, const std::string& line) {
   return ("\n" + describe(plan)).find("\n" + line + "\n") != std::string::npos;

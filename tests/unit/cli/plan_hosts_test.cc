@@ -94,7 +94,7 @@ TEST_CASE("hosts: where the others find this one") {
         "resolve host 'alias': no; the others are to reach us at 10.0.0.5, unless --interface or "
         "--rdzv says where");
   CHECK(fake.refused({"-H", "a", "--interface", "none0", "p"}) ==
-        "64 --interface: no interface 'none0'");
+        "64 host here: --interface: no interface 'none0'");
   fake.any = "127.0.0.1";
   CHECK(fake.refused({"-H", "alias", "p"}) ==
         "64 resolve host 'alias': no; say with --interface or --rdzv at which of our addresses the "
@@ -145,6 +145,30 @@ TEST_CASE("hosts that a command lists: places for as many as there may be") {
             .starts_with("64 --host-discovery-script and -n contradict each other: "));
   CHECK(fake.refused({script, "x", "--nproc", "auto", "--nnodes", "1:2", "p"})
             .starts_with("64 --nproc: 'auto' "));
+}
+
+TEST_CASE("an interface that is not there is told before workers start, where there are any") {
+  FakeMachine fake;
+  const auto refused = [&](Words words) {
+    words.insert(words.end(), {"--interface", "none0", "p"});
+    return fake.refused(words);
+  };
+  const std::string told = "--interface: no interface 'none0'";
+  CHECK(refused({}) == "64 " + told);
+  CHECK(refused({"--nnodes", "2", "--rdzv", "tcp://there"}) == "64 host here: " + told);
+  CHECK(refused({"-H", "here,a", "--rdzv", "tcp://here"}) == "64 host here: " + told);
+  // Only the others have workers.
+  CHECK(refused({"-H", "a", "--rdzv", "tcp://here"}) == "accepted");
+  // Started by another dlaunch, which names the host.
+  auto options = read_options({"--interface", "none0", "p"});
+  REQUIRE(options);
+  NodesPlan nodes;
+  nodes.min = nodes.max = 2;
+  nodes.lead = NodesPlan::Lead::no;
+  nodes.endpoint = "a:1";
+  const auto built = build_plan(*options, fake.machine(), &nodes);
+  REQUIRE_FALSE(built);
+  CHECK(built.error().what == told);
 }
 
 TEST_CASE("a health check is for hosts that may join a job that has begun") {
@@ -363,9 +387,9 @@ TEST_CASE("where the leader is elected") {
   };
   CHECK(refused({"--rdzv", "file://x"}).find("is not file:///FOLDER") != std::string::npos);
   CHECK(refused({"--rdzv", "file:///x", "--interface", "none0"}) ==
-        "64 --interface: no interface 'none0'");
+        "64 host here: --interface: no interface 'none0'");
   CHECK(refused({"--rdzv", "tcp://debian", "--interface", "none0"}) ==
-        "64 --interface: no interface 'none0'");
+        "64 host here: --interface: no interface 'none0'");
   CHECK(refused({"--rdzv", "etcd://"}).find("no server is named") != std::string::npos);
   CHECK(refused({"--rdzv", "etcd://me:word@h"}).find("ETCDCTL_USER") != std::string::npos);
   CHECK(refused({"--rdzv", "file:///x", "--master-addr", "h"}).find("contradict") !=
