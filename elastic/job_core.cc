@@ -127,6 +127,10 @@ void JobCore::on(const Ended& event) {
   if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
     process.life = Life::waiting;
+    // Its own end was under way: who was heard of first perhaps failed because of it.
+    if (event.well || event.consequence || !event.by_itself) return;
+    const auto refusal = policy_.failed_too(now_, failure_of(event));
+    if (refusal && is_refused(*refusal)) end(JobEnding::worker_failed, SIGTERM);
     return;
   }
   // Who needs it has asked for the next round, or will: then it comes back.
@@ -138,12 +142,7 @@ void JobCore::on(const Ended& event) {
   } else {
     // Where nobody was lost before, it is nobody's consequence.
     if (event.consequence && state_ == JobState::forming) return lose(event.slot, std::nullopt);
-    Failure failure = failure_of(event.slot, event.kind);
-    failure.code = event.well ? 0 : event.code;
-    failure.signature = event.signature;
-    failure.exact = event.exact;
-    failure.ran = event.ran;
-    lose(event.slot, failure);
+    lose(event.slot, failure_of(event));
   }
 }
 
@@ -259,6 +258,16 @@ Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
           .node = node_of(slot),
           .kind = kind,
           .version = commits_};
+}
+
+Failure JobCore::failure_of(const Ended& event) const {
+  Failure failure = failure_of(event.slot, event.kind);
+  failure.code = event.well ? 0 : event.code;
+  failure.signature = event.signature;
+  failure.exact = event.exact;
+  failure.second_hand = event.second_hand || event.consequence;
+  failure.ran = event.ran;
+  return failure;
 }
 
 bool JobCore::is_refused(const RestartDecision& decision) {

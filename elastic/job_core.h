@@ -138,7 +138,9 @@ class JobCore {
     FailureKind kind = FailureKind::exit_code;
     int code = 1;
     std::uint64_t signature = 0, exact = 0;
+    bool second_hand = false;
     Duration ran{};
+    bool by_itself = false;  // before any signal of ours
   };
   struct Unkillable {
     Slot slot;
@@ -317,6 +319,7 @@ class JobCore {
   bool hand_to_spare(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;
+  Failure failure_of(const Ended& event) const;
   void note_version(std::uint64_t version);
   bool is_refused(const RestartDecision& decision);
   void form(int lost_rank);

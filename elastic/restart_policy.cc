@@ -86,6 +86,27 @@ RestartPolicy::RestartPolicy(RestartPolicyConfig config)
 RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
   note_progress(now, failure.version);
   if (is_free(failure.kind)) return restart({}, "not charged: it was stopped from outside");
+  if (const auto refusal = forbidden(now, failure)) return *refusal;
+  remember(now, failure);
+  if (round_ == failure.round) {
+    decision_.delay = std::max(Duration::zero(), restart_at_ - now);
+    return decision_;
+  }
+  round_ = failure.round;
+  decision_ = grant(now, failure);
+  restart_at_ = now + decision_.delay;
+  return decision_;
+}
+
+std::optional<RestartDecision> RestartPolicy::failed_too(TimePoint now, const Failure& failure) {
+  if (is_free(failure.kind)) return std::nullopt;
+  auto refusal = forbidden(now, failure);
+  if (!refusal) remember(now, failure);
+  return refusal;
+}
+
+std::optional<RestartDecision> RestartPolicy::forbidden(TimePoint now,
+                                                        const Failure& failure) const {
   if (failure.kind == FailureKind::exit_code && config_.final_exit_codes.contains(failure.code)) {
     return stop(StopReason::exit_code,
                 fmt::format("exit code {} means that a restart is of no use", failure.code));
@@ -98,15 +119,7 @@ RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
                 fmt::format("the same failure as in round {}, also {}: it would come again",
                             earlier->round, place));
   }
-  remember(now, failure);
-  if (round_ == failure.round) {
-    decision_.delay = std::max(Duration::zero(), restart_at_ - now);
-    return decision_;
-  }
-  round_ = failure.round;
-  decision_ = grant(now, failure);
-  restart_at_ = now + decision_.delay;
-  return decision_;
+  return std::nullopt;
 }
 
 void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
@@ -115,7 +128,13 @@ void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
   version_ = std::max(version_, version);
 }
 
+// What is the cause explains what is second-hand: of a worker's in its round, of a host's in the
+// last that was judged.
 void RestartPolicy::remember(TimePoint now, const Failure& failure) {
+  const auto explained = failure.slot < 0 ? round_ : failure.round;
+  std::erase_if(history_, [&](const Seen& seen) {
+    return !failure.second_hand && seen.failure.second_hand && seen.failure.round == explained;
+  });
   if (failure.signature == 0 || !is_its_own(failure.kind)) return;
   const bool known = std::any_of(history_.begin(), history_.end(), [&](const Seen& seen) {
     return seen.failure.round == failure.round && seen.failure.exact == failure.exact &&

@@ -8,7 +8,8 @@
 // - The same failure twice (signature and committed version, not the round) would come once more.
 //   Before any commit it has to be the same to the last digit, within a minute of the worker's
 //   start and 10 s after it came first: a job that reports no progress has version 0 for ever, and
-//   what is transient had that time to pass.
+//   what is transient had that time to pass. Words that are second-hand count as long as nothing
+//   else has failed in their round: who loses a peer is perhaps heard of before that peer.
 // - Failures of one round are one incident: the first is charged, later ones share its decision.
 // - More than `futile_restarts` failures of workers in a row without a commit between them: the job
 //   does not get on. This counts only once it has committed anything, since a job that does not
@@ -72,6 +73,7 @@ struct Failure {
   // frames), without rank, slot, addresses or times. 0: unknown; the status alone is not enough.
   std::uint64_t signature = 0;
   std::uint64_t exact = 0;    // the same with all numbers in it
+  bool second_hand = false;   // it is of a lost peer, and perhaps only follows from that one's
   std::uint64_t version = 0;  // committed steps known when it failed; 0: none
   Duration ran{};             // since the worker was started
 };
@@ -97,6 +99,9 @@ class RestartPolicy {
   explicit RestartPolicy(RestartPolicyConfig config);
 
   RestartDecision failed(TimePoint now, const Failure& failure);
+  // Of what ended by itself while it was to be stopped because of another failure: the refusal
+  // where it forbids a restart, by its exit code or because it would come again. Free of charge.
+  std::optional<RestartDecision> failed_too(TimePoint now, const Failure& failure);
   RestartDecision given_up(TimePoint now, int round, std::uint64_t version);
   // Goes on for one of an earlier time, before any failure: so many were used, and were left to the
   // job; nodes and slots begin anew.
@@ -125,6 +130,7 @@ class RestartPolicy {
   };
 
   void note_progress(TimePoint now, std::uint64_t version);
+  std::optional<RestartDecision> forbidden(TimePoint now, const Failure& failure) const;
   void remember(TimePoint now, const Failure& failure);
   const Failure* twin(TimePoint now, const Failure& failure) const;
   Account account_of_job() { return {&job_, 0, config_.limit.restarts, StopReason::job_budget}; }

@@ -434,7 +434,9 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
                       .code = end.signal != 0 ? end.signal : end.exit_code,
                       .signature = signature_of(end),
                       .exact = signature_of(end, true),
-                      .ran = end.ended - end.started});
+                      .second_hand = speaks_of_lost_peer(end),
+                      .ran = end.ended - end.started,
+                      .by_itself = end.signal_we_sent == 0});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
   node_->end_leftovers();
   if (well || all_start_again_) return;  // of which the start has told

@@ -305,6 +305,10 @@ bool tells_of_failure(const WorkerEnd& end, TimePoint failed) {
   return end.traceback && end.traceback->begun >= failed - kSameTime;
 }
 
+bool speaks_of_lost_peer(const WorkerEnd& end) {
+  return complains_of_connection(end, tells_of_failure(end, end.ended));
+}
+
 Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }
 
 int start_exit_code(Stage stage, int os_errno) {

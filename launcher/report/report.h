@@ -49,6 +49,9 @@ bool tells_of_failure(const WorkerEnd& end, TimePoint failed);
 // known.
 std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers = false);
 
+// Its last words are of a connection that broke, perhaps because the other end had failed.
+bool speaks_of_lost_peer(const WorkerEnd& end);
+
 // Why the job ended, where no worker is to blame.
 enum class JobEnd {
   succeeded,

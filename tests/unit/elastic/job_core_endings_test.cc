@@ -138,3 +138,67 @@ TEST_CASE("a program that cannot be started ends the job") {
   REQUIRE(world.finish);
   CHECK(world.finish->end == JobEnding::spawn_failed);
 }
+
+namespace {
+
+constexpr std::uint64_t kPeerLost = 1;
+
+// Rank 1 ends because it has lost rank 0, whose own end is heard of later, as that of another host.
+void fail_in_turn(JobWorld& world, std::uint64_t cause, int code = 1) {
+  world.now += 20s;
+  world.feed(JobCore::Clock{});
+  world.stubborn = {0};
+  world.running.erase(1);
+  world.feed(JobCore::Ended{
+      .slot = 1, .well = false, .consequence = true, .signature = kPeerLost, .exact = kPeerLost});
+  world.stubborn = {};
+  world.running.erase(0);
+  world.feed(JobCore::Ended{.slot = 0,
+                            .well = false,
+                            .code = code,
+                            .signature = cause,
+                            .exact = cause,
+                            .by_itself = true});
+}
+
+}  // namespace
+
+TEST_CASE("what failed first is judged, whoever is heard of first") {
+  for (const bool elastic : {false, true}) {
+    CAPTURE(elastic);
+    JobConfig config = of(2, 9);
+    config.restarts.final_exit_codes = {7};
+    JobWorld world(config, elastic);
+    SUBCASE("other causes, of which the same followed") {
+      for (std::uint64_t cause = 2; cause <= 4; ++cause) fail_in_turn(world, cause);
+      CHECK_FALSE(world.finish);
+      CHECK(world.core.restarts_used() == 3);
+    }
+    SUBCASE("the same cause twice") {
+      fail_in_turn(world, 2);
+      CHECK_FALSE(world.finish);
+      fail_in_turn(world, 2);
+      REQUIRE(world.finish);
+      CHECK(
+          world.finish->why ==
+          "the same failure as in round 1, also within a minute of the start: it would come again");
+    }
+    SUBCASE("a code that means: no restart") {
+      fail_in_turn(world, 2, 7);
+      REQUIRE(world.finish);
+      CHECK(world.finish->why == "exit code 7 means that a restart is of no use");
+    }
+  }
+}
+
+TEST_CASE("how a worker ends that was asked to says nothing") {
+  JobConfig config = of(2, 9);
+  config.restarts.final_exit_codes = {7};
+  JobWorld world(config, false);
+  world.stubborn = {0};
+  world.fail(1);
+  world.running.erase(0);
+  world.feed(JobCore::Ended{.slot = 0, .well = false, .code = 7, .signature = 2});
+  CHECK_FALSE(world.finish);
+  CHECK(world.running.size() == 2);
+}

@@ -459,3 +459,65 @@ TEST_CASE("what an earlier time has left is no more than is allowed now") {
   refills.now += 2min;
   CHECK(refills.granted() == 2);
 }
+
+TEST_CASE("words of a lost peer count only where no cause was heard of in their round") {
+  constexpr std::uint64_t kPeerLost = 1, kCause = 2, kOther = 3;
+  World world(with(10));
+  const auto victim = [&](int round) {
+    return world.fail(
+        {.round = round, .slot = 1, .signature = kPeerLost, .second_hand = true, .version = 5});
+  };
+  const auto cause = [&](int round, std::uint64_t signature) {
+    return world.fail({.round = round, .slot = 0, .signature = signature, .version = 5});
+  };
+  SUBCASE("other causes, heard of after what followed from them") {
+    for (int round = 1; round <= 3; ++round) {
+      CHECK(victim(round).restart);
+      CHECK(cause(round, kCause + static_cast<std::uint64_t>(round)).restart);
+    }
+  }
+  SUBCASE("causes of which nothing is known") {
+    for (int round = 1; round <= 3; ++round) {
+      CHECK(victim(round).restart);
+      CHECK(cause(round, 0).restart);
+    }
+  }
+  SUBCASE("lost hosts, which are noticed later") {
+    for (int round = 1; round <= 3; ++round) {
+      CHECK(victim(round).restart);
+      CHECK(world.fail({.round = round + 10, .kind = FailureKind::lost, .version = 5}).restart);
+    }
+  }
+  SUBCASE("the same cause") {
+    CHECK(victim(1).restart);
+    CHECK(cause(1, kCause).restart);
+    CHECK(victim(2).restart);
+    CHECK(cause(2, kCause).reason == StopReason::deterministic);
+  }
+  SUBCASE("no cause") {
+    CHECK(victim(1).restart);
+    CHECK(victim(2).reason == StopReason::deterministic);
+  }
+  SUBCASE("the cause of another round explains nothing") {
+    CHECK(victim(1).restart);
+    CHECK(cause(2, kOther).restart);
+    CHECK(victim(3).reason == StopReason::deterministic);
+  }
+}
+
+TEST_CASE("what failed too, while it was to be stopped, may forbid a restart, and costs none") {
+  RestartPolicyConfig config = with(3);
+  config.final_exit_codes = {7};
+  World world(config);
+  CHECK(world.fail({.round = 1, .signature = 1, .second_hand = true, .version = 5}).restart);
+  CHECK_FALSE(world.policy.failed_too(world.now, {.round = 1, .signature = 2, .version = 5}));
+  CHECK(world.policy.used() == 1);
+  const auto code = world.policy.failed_too(world.now, {.round = 1, .code = 7});
+  REQUIRE(code);
+  CHECK(code->reason == StopReason::exit_code);
+  CHECK_FALSE(world.policy.failed_too(world.now, {.round = 1, .kind = FailureKind::evicted}));
+  CHECK(world.fail({.round = 2, .signature = 1, .second_hand = true, .version = 5}).restart);
+  const auto again = world.policy.failed_too(world.now, {.round = 2, .signature = 2, .version = 5});
+  REQUIRE(again);
+  CHECK(again->why == "the same failure as in round 1, also after commit 5: it would come again");
+}

@@ -145,6 +145,14 @@ TEST_CASE("a failure looks as its exception does, whatever was written after it"
   CHECK(signature_of(throws(stopped(0, 5000), 4900, {"  f()", "E: x"})) == 0);
 }
 
+TEST_CASE("words of a lost peer, in the lines that tell of the failure") {
+  CHECK(speaks_of_lost_peer(says(exited(0, 5000, 1), {"f()", "Connection reset by peer", ""})));
+  CHECK(speaks_of_lost_peer(throws(exited(0, 5000, 1), 4900, {"E: Connection closed by peer"})));
+  CHECK_FALSE(speaks_of_lost_peer(says(exited(0, 5000, 1), {"no such table"})));
+  CHECK_FALSE(speaks_of_lost_peer(
+      throws(says(exited(0, 5000, 1), {"Broken pipe"}), 4900, {"  f()", "E: no such table"})));
+}
+
 TEST_CASE("a lost connection that no failure explains: who may have been at its other end") {
   const auto reset = says(exited(0, 500, 1), {"Connection reset by peer"});
   const std::string lost_connection = "  its error is of a lost connection: ";
