@@ -98,6 +98,7 @@ class Judge {
   using Index = std::optional<std::size_t>;
 
   Index first(Kind kind) const;
+  Index first_meanwhile() const;
   Index with_rank(int rank) const;
   bool by_traceback(const WorkerEnd& worker) const;
   TimePoint failed_at(std::size_t index) const;
@@ -122,6 +123,16 @@ Judge::Index Judge::first(Kind kind) const {
   const auto it = std::find(kinds_.begin(), kinds_.end(), kind);
   if (it == kinds_.end()) return std::nullopt;
   return static_cast<std::size_t>(it - kinds_.begin());
+}
+
+// How long each took to end after our signal says nothing.
+Judge::Index Judge::first_meanwhile() const {
+  Index found;
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    if (kinds_[i] != Kind::failed_meanwhile) continue;
+    if (!found || failed_at(i) < failed_at(*found)) found = i;
+  }
+  return found;
 }
 
 Judge::Index Judge::with_rank(int rank) const {
@@ -157,7 +168,7 @@ Judge::Index Judge::find_root() {
   if (own) return broken && *broken < *own && !close_in_time(*own, *broken) ? broken : own;
   const auto lost = first(Kind::lost_peer);
   if (const auto found = lost ? follow_lost_peers(*lost) : std::nullopt) return found;
-  const auto meanwhile = first(Kind::failed_meanwhile);
+  const auto meanwhile = first_meanwhile();
   if (broken) return meanwhile && close_in_time(*meanwhile, *broken) ? meanwhile : broken;
   if (meanwhile) return meanwhile;
   if (lost) {

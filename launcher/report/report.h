@@ -117,8 +117,9 @@ struct Verdict {
 // - if libdlring had told it that a peer was lost (certain);
 // - if it ended by a signal of ours, or with an exit code after one (a crash by another signal, an
 //   error file, or a traceback from before the signal says that it had begun to fail before; such a
-//   worker is the root only where no other failed by itself). A traceback from more than 2 s before
-//   the first failure says nothing: that exception was caught, and logged;
+//   worker is the root only where no other failed by itself, and of several the one whose traceback
+//   is the earliest). A traceback from more than 2 s before the first failure says nothing: that
+//   exception was caught, and logged;
 // - if its last words are of a broken connection, and another worker failed by itself no more than
 //   2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it never
 //   overrules anything but such a tie. The last words are its error file, or else its traceback, if
