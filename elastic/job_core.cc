@@ -252,8 +252,9 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
   return !process.ready && process.in_round == 0 && process.join_by <= by;
 }
 
+// Those of tasks are of one round only while the next one is formed.
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
-  return {.round = at(slot).round,
+  return {.round = std::max(at(slot).round, all_were_there_),
           .slot = slot,
           .node = node_of(slot),
           .kind = kind,
@@ -263,8 +264,10 @@ Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
 Failure JobCore::failure_of(const Ended& event) const {
   Failure failure = failure_of(event.slot, event.kind);
   failure.code = event.well ? 0 : event.code;
-  failure.signature = event.signature;
-  failure.exact = event.exact;
+  // That two tasks fail alike does not mean that either of them would do so again.
+  const auto whose = are_tasks() ? static_cast<std::uint64_t>(event.slot) + 1 : 0;
+  failure.signature = event.signature == 0 ? 0 : event.signature + whose;
+  failure.exact = event.exact + whose;
   failure.second_hand = event.second_hand || event.consequence;
   failure.ran = event.ran;
   return failure;

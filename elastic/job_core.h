@@ -248,6 +248,8 @@ class JobCore {
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
+  // Nobody has linked, and no failure takes anybody along.
+  bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
   // Its process runs, and is not to end.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
   // It was to be started there for that round, and its end, if nothing else, is still expected.
@@ -349,8 +351,6 @@ class JobCore {
     const TimePoint until = out_of_reach_until();
     return until != kNever && now_ < until;
   }
-  // Nobody has linked, and no failure takes anybody along.
-  bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
   bool may_shrink() const;
   bool stays(Slot slot) const;
   bool is_member(Slot slot) const {  // of the newest round that may have got on
@@ -391,8 +391,9 @@ class JobCore {
   std::map<int, TimePoint> lost_nodes_;  // since when
   std::set<int> to_come_;                // nodes that were not there at the start
   std::set<int> drained_;
-  bool elastic_ = false;  // the program: somebody has linked
-  int failed_node_ = -1;  // where the last failure was
+  bool elastic_ = false;    // the program: somebody has linked
+  int failed_node_ = -1;    // where the last failure was
+  int all_were_there_ = 0;  // of tasks: the newest round of which it is so
   RestartPolicy policy_;
   // Of the round that was announced last: why its members gave it up, or "", whether somebody was
   // lost since, and the commits before it.

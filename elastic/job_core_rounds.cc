@@ -166,6 +166,7 @@ void JobCore::announce() {
     }
   } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
     state_ = JobState::active;
+    if (are_tasks()) all_were_there_ = round_;
   }
 }
 

@@ -384,6 +384,9 @@ void Agent::perform(const JobCore::StartWorkers& start) {
     story_.begin_round(start.round, job().size());
     care_->begin_round(start.round, job().size(), std::nullopt);
   }
+  if (!start.all && job().are_tasks()) {
+    for (const auto& place : start.places) story_.begins_again(place.rank);
+  }
   crew_.start(start, job());
   if (start.all) node_->drop_old_round_dirs();
 }

@@ -53,6 +53,17 @@ void JobStory::begin_round(int round, int workers) {
   facts_.ended_before_loss = 0;
 }
 
+void JobStory::begins_again(int rank) {
+  auto& ends = facts_.workers;
+  for (std::size_t i = ends.size(); i-- > 0;) {
+    if (ends[i].rank != rank) continue;
+    ends.erase(ends.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i < facts_.ended_before_loss) --facts_.ended_before_loss;
+  }
+  std::erase(facts_.lost_ranks, rank);
+  if (facts_.lost_ranks.empty()) facts_.lost_host.clear();
+}
+
 void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
   if (!facts_.lost_host.empty()) return;
   std::vector<int> ranks;

@@ -19,6 +19,8 @@ class JobStory {
 
   // The ends of workers that follow are of this round.
   void begin_round(int round, int workers);
+  // It is started again while others go on: its earlier end is no news of this round any more.
+  void begins_again(int rank);
   void start_failed(int rank, const SpawnError& error);
   // It could not even be tried.
   void setup_failed() { facts_.end = JobEnd::setup_failed; }

@@ -28,6 +28,16 @@ run dlaunch --nproc 3 --max-restarts 1 --restart-scope worker bash -c '
 expect_code 0; expect_err 'rank 1 .*exit code 6.*starting it again'
 [ "$(cat tasks/0 | wc -l) $(cat tasks/1 | wc -l) $(cat tasks/2 | wc -l)" = "1 2 1" ] || fail "not done once each: $(head tasks/?)"
 
+# Each failure of a task is one; the report is of the last, and not of one that was made good.
+rm -r tasks; mkdir tasks
+run dlaunch --nproc 2 --max-restarts 1 --restart-scope worker bash -c '
+  echo x >> tasks/$RANK
+  [ $RANK = 0 ] && [ "$(cat tasks/0 | wc -l)" = 1 ] && exit 6
+  until [ "$(cat tasks/0 | wc -l)" = 2 ]; do read -rt 0.01 <> <(:); done
+  [ $RANK = 1 ] || exec sleep 100
+  sleep 0.5; exit 9'
+expect_code 9; expect_err 'rank 1 .*failed first: exit code 9'; expect_err 'no restart: the only restart .* is used'
+
 # What a round leaves behind is gone before the next one begins.
 run dlaunch --nproc 1 --max-restarts 1 bash -c '
   [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }

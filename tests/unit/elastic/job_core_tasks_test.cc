@@ -193,3 +193,38 @@ TEST_CASE("what an elastic program's leader knew of who has ended is not written
   world.succeed(0);
   CHECK(world.core.record().done.empty());
 }
+
+TEST_CASE("each task's failure costs a restart, but for those that fail together") {
+  JobCore core(tasks(4, 2));
+  const auto feed = [&](const JobCore::Event& event) { core.step(kStart, event); };
+  feed(JobCore::Start{});
+  for (const Slot slot : {0, 1, 2, 3}) feed(JobCore::Spawned{slot});
+  feed(JobCore::Ended{0, false});
+  feed(JobCore::Ended{1, false});  // before the first one runs again
+  CHECK(core.restarts_used() == 1);
+  feed(JobCore::Spawned{0});
+  feed(JobCore::Spawned{1});
+  feed(JobCore::Ended{2, false});
+  CHECK(core.restarts_used() == 2);
+  core.step(kStart + 1s, JobCore::Clock{});  // after the pause
+  core.step(kStart + 1s, JobCore::Spawned{2});
+  CHECK(core.state() == JobState::active);
+  core.step(kStart + 1s, JobCore::Ended{3, false});
+  CHECK(core.state() == JobState::ending);
+}
+
+TEST_CASE("that another task fails alike proves nothing, that the same one does does") {
+  JobWorld world(tasks(2, 9), false);
+  const auto fail = [&](Slot slot) {
+    world.now += 20s;
+    world.feed(JobCore::Clock{});
+    REQUIRE(world.running.erase(slot) == 1);
+    world.feed(JobCore::Ended{.slot = slot, .well = false, .signature = 7, .exact = 7});
+  };
+  fail(0);
+  fail(1);
+  CHECK_FALSE(world.finish);
+  fail(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->why.starts_with("the same failure as in round "));
+}
