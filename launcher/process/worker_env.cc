@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <vector>
 
 namespace dlaunch {
 namespace {
@@ -53,31 +54,38 @@ bool stale(std::string_view name) {
          std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end();
 }
 
+using Macro = std::pair<std::string_view, std::string>;
+
+std::vector<Macro> macros_of(const Plan& plan, const WorkerPlace& place) {
+  return {{"${rank}", std::to_string(place.rank)},
+          {"${local_rank}", std::to_string(place.local_rank)},
+          {"${world_size}", std::to_string(place.size)},
+          {"${local_world_size}", std::to_string(place.local_size)},
+          {"${node_rank}", std::to_string(place.node_rank)},
+          {"${round}", std::to_string(place.round)},
+          {"${host}", plan.host},
+          {"${job_id}", plan.job_id}};
+}
+
+// Before a macro two dollars stand for one, and nowhere else: shells mean their own number by them.
 std::string expand(const std::string& text, const Plan& plan, const WorkerPlace& place) {
-  const std::pair<std::string_view, std::string> macros[] = {
-      {"${rank}", std::to_string(place.rank)},
-      {"${local_rank}", std::to_string(place.local_rank)},
-      {"${world_size}", std::to_string(place.size)},
-      {"${local_world_size}", std::to_string(place.local_size)},
-      {"${node_rank}", std::to_string(place.node_rank)},
-      {"${host}", plan.host},
-      {"${job_id}", plan.job_id}};
+  const std::vector<Macro> macros = macros_of(plan, place);
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    if (text.compare(at, 8, "${round}") == 0) {
-      out += std::to_string(place.round);
-      at += 8;
+    if (text[at] != '$') {
+      out += text[at++];
       continue;
     }
-    const auto* macro = std::find_if(std::begin(macros), std::end(macros), [&](const auto& m) {
-      return text.compare(at, m.first.size(), m.first) == 0;
+    const std::size_t last = std::min(text.find_first_not_of('$', at), text.size()) - 1;
+    const std::size_t dollars = last + 1 - at;
+    const auto macro = std::find_if(macros.begin(), macros.end(), [&](const Macro& m) {
+      return text.compare(last, m.first.size(), m.first) == 0;
     });
-    if (macro == std::end(macros)) {
-      out += text[at++];
-    } else {
-      out += macro->second;
-      at += macro->first.size();
-    }
+    out.append(macro == macros.end() ? dollars : dollars / 2, '$');
+    at = last + 1;
+    if (macro == macros.end() || dollars % 2 == 0) continue;
+    out += macro->second;
+    at = last + macro->first.size();
   }
   return out;
 }

@@ -35,7 +35,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
                                             const std::vector<std::string>& inherited);
 
 // plan.argv with ${rank}, ${local_rank}, ${world_size}, ${local_world_size}, ${node_rank}, ${host},
-// ${job_id} and ${round} filled in. Anything else in ${…} stays as it is.
+// ${job_id} and ${round} filled in; $${rank} is ${rank}. Anything else in ${…} stays as it is.
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
 
 }  // namespace dlaunch

@@ -162,3 +162,13 @@ TEST_CASE(
   CHECK(has(env, "NCCL_SOCKET_IFNAME=ib0"));
   CHECK(has(env, "NCCL_IB_HCA=^mlx5_0"));
 }
+
+TEST_CASE("two dollars before a macro are one, and no macro; elsewhere they are two") {
+  Plan p = plan();
+  p.argv = {"train", "$${rank}", "a$$$${host}$", "$$$${rank}", "$$${rank}", "echo $$; $$", "$${x}"};
+  p.env = {{"TEMPLATE", "of-$${rank}"}};
+  CHECK(worker_arguments(p, kPlace) == std::vector<std::string>{"train", "${rank}", "a$${host}$",
+                                                                "$${rank}", "$1", "echo $$; $$",
+                                                                "$${x}"});
+  CHECK(has(worker_environment(p, kPlace, {}), "TEMPLATE=of-${rank}"));
+}
