@@ -1,0 +1,113 @@
+// What OutputHub is made of: a stream for each pipe that is read, two outputs of our own, and what
+// stands between them. Only the files of OutputHub include it.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <asio/steady_timer.hpp>
+
+#include "launcher/output/file_writer.h"
+#include "launcher/output/line_merger.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/output/output_printer.h"
+#include "launcher/output/output_sink.h"
+#include "launcher/output/own_descriptor.h"
+#include "launcher/output/worker_stream.h"
+
+namespace dlaunch {
+
+struct OutputHub::Impl {
+  static constexpr std::size_t kReadBytes = 256 << 10;
+
+  Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds);
+
+  using StreamPtr = std::shared_ptr<WorkerStream>;
+
+  // One of our own outputs, and the streams that wait for room in it: who waits first is read
+  // first. (epoll would put those first whose workers write again soonest.)
+  struct Target {
+    Target(Impl& hub, int fd, const char* name)
+        : sink(hub.loop, hub.files, fd, name,
+               {[this, &hub] { hub.on_drained(*this); },
+                [&hub](const Error& e) { hub.on_sink_failed(e); }}),
+          printer(hub.plan, sink) {}
+    OutputSink sink;
+    OutputPrinter printer;
+    std::deque<StreamPtr> waiting;
+  };
+
+  Target& target(bool error) { return error && !one_target ? err : out; }
+  OutputSink& sink(bool error) { return target(error).sink; }
+  LineMerger& merger(bool error) { return mergers[error ? 1 : 0]; }
+  StreamPtr& stream_of(int slot, bool error) { return streams[slot][error ? 1 : 0]; }
+  bool merges() const { return plan.output.mode == OutputMode::merged; }
+  // Spares are alone.
+  bool merges_lines_of(int rank) const { return merges() && rank >= 0; }
+
+  // -- output_opening.cc: what a worker is given, and whether it is shown
+  Result<UniqueFd> open_stream(int round, int slot, int rank, bool error);
+  Result<UniqueFd> open_stdin(int rank);
+  bool shows(int rank, bool error) const;
+  bool takes_stdin(int rank) const;
+  bool may_ask(int rank, bool error);
+  void rename(WorkerStream& stream, int rank);
+
+  // -- output_reading.cc: what comes from pipes, and when none is read
+  void arm(const StreamPtr& stream);
+  void on_readable(const StreamPtr& stream);
+  void take_turn(const StreamPtr& stream);
+  std::size_t read_some(WorkerStream& stream, std::size_t most);
+  void take(WorkerStream& stream, std::string_view bytes);
+  void read_held(WorkerStream& stream);
+  void end_stream(const StreamPtr& stream);
+  void end_lingering();
+  void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+  void end_passing(const StreamPtr& stream);
+  void on_drained(Target& to);
+  void on_files_drained();
+
+  // -- output_showing.cc: lines, in which form and when
+  void show(const WorkerStream& stream, std::string_view line, bool continued);
+  void show_what_is_due(WorkerStream& stream);
+  void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
+  void flush_sinks();
+  void on_sink_failed(const Error& error);
+  void own_line(std::string_view line);
+  void arm_timer();
+  void on_timer();
+  bool all_written() const;
+  void check_flushed();
+
+  asio::io_context& loop;
+  const Plan& plan;
+  const OwnDescriptors own;
+  FileWriter files;
+  std::deque<StreamPtr> waiting_for_files;  // whose log files have no room
+  const bool one_target;  // stdout and stderr are the same: one queue keeps lines whole
+  Target out, err;
+  asio::steady_timer timer, flush_timer;
+  StdinPump stdin_pump;
+  std::unique_ptr<char[]> read_buffer;              // one for all streams
+  std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
+  // Of the stderr of a slot's worker that has ended.
+  struct LastWords {
+    StreamTail tail;
+    std::optional<Traceback> traceback;
+    std::string log;
+  };
+  std::map<int, LastWords> last_words;
+  std::array<LineMerger, 2> mergers;
+  TimePoint read_at{};    // what this turn shows was read then
+  TimePoint passed_at{};  // what is passed on was last read then
+  std::function<void()> on_flushed;
+};
+
+}  // namespace dlaunch

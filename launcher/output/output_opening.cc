@@ -1,0 +1,85 @@
+// OutputHub: what a worker is given as stdin, stdout and stderr, and whether that is shown.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "launcher/output/output_hub_impl.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kLargePipe = 1 << 20;
+constexpr std::size_t kAllPipes = 32 << 20;
+
+bool has(StreamSet set, bool error) {
+  return set == StreamSet::both || set == (error ? StreamSet::err : StreamSet::out);
+}
+
+Result<UniqueFd> open_null(int access) {
+  UniqueFd null(::open("/dev/null", access | O_CLOEXEC));
+  if (!null) return errno_error("open /dev/null", errno);
+  return null;
+}
+
+}  // namespace
+
+bool OutputHub::Impl::shows(int rank, bool error) const {
+  const auto& o = plan.output;
+  if (o.mode == OutputMode::files || o.mode == OutputMode::none) return false;
+  if (o.only_ranks && (rank < 0 || !o.only_ranks->contains(rank))) return false;
+  return o.log_dir.empty() || has(o.tee, error);
+}
+
+bool OutputHub::Impl::takes_stdin(int rank) const {
+  return plan.stdin_to == StdinPlan::all ||
+         (plan.stdin_to == StdinPlan::one_rank && plan.stdin_rank == rank);
+}
+
+// Who sits at a terminal sees what the worker that reads it asks, although the line does not end.
+bool OutputHub::Impl::may_ask(int rank, bool error) {
+  return takes_stdin(rank) && sink(error).is_terminal() && ::isatty(own.in);
+}
+
+Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, bool error) {
+  if (plan.output.mode == OutputMode::raw) {
+    UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
+    if (!copy) return errno_error("copy our own output for a worker", errno);
+    return copy;
+  }
+  auto stream = std::make_shared<WorkerStream>(loop, slot, rank, error);
+  stream->shown = shows(rank, error);
+  stream->lines.set_asks(may_ask(rank, error));
+  const bool logged = !plan.output.log_dir.empty();
+  // Nobody wants it; of a spare that may change.
+  if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
+  if (logged) {
+    if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) {
+      if (round == 1) return ok.error();
+      log_warn("{}; the job goes on without this file", ok.error().what);
+    }
+  }
+  // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
+  const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(std::max(plan.nproc, 1)));
+  auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
+  if (!writing) return writing.error();
+  if (stream->shown && merges_lines_of(rank)) merger(error).join(rank);
+  arm(stream);
+  stream_of(slot, error) = std::move(stream);
+  return writing;
+}
+
+Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
+  return takes_stdin(rank) ? stdin_pump.add_taker() : open_null(O_RDONLY);
+}
+
+void OutputHub::Impl::rename(WorkerStream& stream, int rank) {
+  if (stream.shown && merges_lines_of(stream.rank)) merger(stream.error()).leave(stream.rank);
+  stream.rank = rank;
+  stream.shown = shows(rank, stream.error());
+  stream.lines.set_asks(may_ask(rank, stream.error()));
+  if (stream.shown && merges_lines_of(rank)) merger(stream.error()).join(rank);
+}
+
+}  // namespace dlaunch

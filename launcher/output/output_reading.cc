@@ -1,0 +1,146 @@
+// OutputHub: how pipes are read, by turns, and not while what they hold could not be written.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <asio/post.hpp>
+
+#include "base/log.h"
+#include "launcher/output/output_hub_impl.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kReadBytesMerged = 16 << 10;  // ranks keep step, so that lines meet
+constexpr int kReadsPerTurn = 4;                    // then the other workers' turn
+
+}  // namespace
+
+void OutputHub::Impl::arm(const StreamPtr& stream) {
+  stream->wait([this, stream](asio::error_code ec) {
+    if (!ec && stream->is_open()) on_readable(stream);
+  });
+}
+
+// Back-pressure: the worker's pipe fills, and its writes block.
+void OutputHub::Impl::on_readable(const StreamPtr& stream) {
+  if (stream->log_file() && files.full()) return waiting_for_files.push_back(stream);
+  if (stream->shown) {
+    Target& to = target(stream->error());
+    if (to.sink.full() || !to.waiting.empty()) return to.waiting.push_back(stream);
+  }
+  take_turn(stream);
+}
+
+void OutputHub::Impl::take_turn(const StreamPtr& stream) {
+  for (int i = 0; i < kReadsPerTurn && stream->is_open(); ++i) {
+    const std::size_t n = read_some(*stream, kReadBytes);
+    flush_sinks();
+    if (n < kReadBytes / 4) break;  // probably empty, or to be read in step with the others
+    if (stream->shown && sink(stream->error()).full()) break;
+    if (stream->log_file() && files.full()) break;
+  }
+  arm_timer();
+  if (stream->is_open()) return arm(stream);
+  if (stream->passed_on) end_passing(stream);
+}
+
+// One read; returns the number of bytes. Closes at the end of the stream.
+std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
+  read_at = steady_now();
+  const long n =
+      stream.read(read_buffer.get(), std::min(most, merges() ? kReadBytesMerged : kReadBytes));
+  if (n == 0 || (n < 0 && errno != EAGAIN)) stream.close();  // every writer has closed it
+  if (n <= 0) return 0;
+  if (stream.passed_on) passed_at = read_at;
+  take(stream, {read_buffer.get(), static_cast<std::size_t>(n)});
+  return static_cast<std::size_t>(n);
+}
+
+void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
+  if (stream.error() && !stream.reaped) {
+    stream.tail.append(bytes);
+    stream.traceback.feed(read_at, bytes);
+  }
+  if (stream.log_file()) files.write(stream.log_file(), bytes);
+  if (!stream.shown) return;
+  stream.lines.feed(read_at, bytes,
+                    [&](std::string_view line, bool continued) { show(stream, line, continued); });
+}
+
+// What its pipe holds now, and no more, whoever goes on writing.
+void OutputHub::Impl::read_held(WorkerStream& stream) {
+  read_at = steady_now();
+  for (std::size_t left = stream.is_open() ? stream.held() : 0; left > 0;) {
+    const std::size_t n = read_some(stream, left);
+    if (n == 0) break;
+    left -= n;
+  }
+}
+
+// The worker was reaped. A grandchild that keeps writing is listened to while the job lasts, but
+// not waited for.
+void OutputHub::Impl::end_stream(const StreamPtr& stream) {
+  read_held(*stream);
+  stream->lines.finish(
+      [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
+  if (stream->error()) {
+    last_words[stream->slot()] = {stream->tail, stream->traceback.last(), stream->log()};
+  }
+  if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
+  stream->reaped = true;
+}
+
+void OutputHub::Impl::end_lingering() {
+  for (auto& [slot, pair] : streams) {
+    for (auto& stream : pair) {
+      if (stream && stream->reaped) stream->close();
+    }
+  }
+}
+
+// -- Room again
+
+void OutputHub::Impl::on_drained(Target& to) {
+  while (!to.waiting.empty() && !to.sink.full()) {
+    const StreamPtr next = std::move(to.waiting.front());
+    to.waiting.pop_front();
+    if (next->is_open()) take_turn(next);
+  }
+  if (on_flushed) check_flushed();
+}
+
+void OutputHub::Impl::on_files_drained() {
+  for (auto waiting = std::exchange(waiting_for_files, {}); !waiting.empty(); waiting.pop_front()) {
+    if (waiting.front()->is_open()) on_readable(waiting.front());
+  }
+  on_drained(out);
+  if (!one_target) on_drained(err);
+}
+
+// -- Lines that are passed on
+
+void OutputHub::Impl::pass_on(UniqueFd from, bool error, std::string_view begun,
+                              std::function<void()> ended) {
+  auto stream = std::make_shared<WorkerStream>(loop, -1, -1, error);
+  stream->shown = true;
+  stream->passed_on = std::move(ended);
+  if (auto ok = stream->adopt(std::move(from)); !ok) {
+    log_warn("{}", ok.error().what);
+    return asio::post(loop, std::exchange(stream->passed_on, nullptr));
+  }
+  read_at = steady_now();
+  take(*stream, begun);
+  flush_sinks();
+  arm(stream);
+}
+
+void OutputHub::Impl::end_passing(const StreamPtr& stream) {
+  stream->lines.finish(
+      [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  flush_sinks();
+  asio::post(loop, std::exchange(stream->passed_on, nullptr));
+}
+
+}  // namespace dlaunch

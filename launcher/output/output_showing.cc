@@ -1,0 +1,114 @@
+// OutputHub: how lines come to our own outputs: at once, merged, or when their time has come.
+#include <algorithm>
+#include <utility>
+
+#include <asio/post.hpp>
+
+#include "launcher/output/output_hub_impl.h"
+
+namespace dlaunch {
+
+void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bool continued) {
+  if (stream.passed_on) {
+    OutputSink& to = sink(stream.error());
+    if (to.gone()) return;
+    target(stream.error()).printer.end_unfinished();
+    to.append(line);
+    if (continued) to.append(kContinuedMark);
+    to.append('\n');
+  } else if (!merges_lines_of(stream.rank)) {
+    target(stream.error()).printer.print(stream.rank, read_at, line, continued);
+  } else if (continued) {
+    merger(stream.error()).add(read_at, stream.rank, std::string(line).append(kContinuedMark));
+  } else {
+    merger(stream.error()).add(read_at, stream.rank, line);
+  }
+}
+
+void OutputHub::Impl::show_merged(bool error, const std::vector<LineMerger::Merged>& lines) {
+  for (const auto& line : lines) target(error).printer.print(line.ranks, line.said, line.text);
+}
+
+void OutputHub::Impl::flush_sinks() {
+  if (merges()) {
+    const auto now = steady_now();
+    for (const bool error : {false, true}) show_merged(error, merger(error).take(now));
+  }
+  out.sink.flush();
+  if (!one_target) err.sink.flush();
+  if (on_flushed) check_flushed();
+}
+
+// The job goes on, and so do the log files and the report.
+void OutputHub::Impl::on_sink_failed(const Error& error) {
+  own_line("dlaunch: warning: " + error.what + "; nothing more is shown there");
+}
+
+// Whole lines only ever enter a sink's queue, so none is torn by another.
+void OutputHub::Impl::own_line(std::string_view line) {
+  OutputSink& to = sink(true);
+  if (to.gone()) return;
+  target(true).printer.end_unfinished();
+  to.append(line);
+  to.append('\n');
+  to.flush();
+}
+
+// -- Time: progress bars, questions, and lines held back to be merged
+
+void OutputHub::Impl::arm_timer() {
+  auto next = kNever;
+  auto consider = [&](const std::optional<TimePoint>& at) {
+    next = std::min(next, at.value_or(kNever));
+  };
+  for (const auto& m : mergers) consider(m.deadline());
+  for (const auto& [rank, pair] : streams) {
+    for (const auto& stream : pair) {
+      if (stream) consider(stream->lines.deadline());
+    }
+  }
+  if (next == kNever || next == timer.expiry()) return;
+  timer.expires_at(next);
+  timer.async_wait([this](asio::error_code ec) {
+    if (!ec) on_timer();
+  });
+}
+
+void OutputHub::Impl::on_timer() {
+  read_at = steady_now();
+  timer.expires_at(TimePoint::min());
+  for (auto& [slot, pair] : streams) {
+    for (auto& stream : pair) {
+      if (!stream || stream->lines.deadline().value_or(kNever) > read_at) continue;
+      show_what_is_due(*stream);
+    }
+  }
+  flush_sinks();
+  arm_timer();
+}
+
+void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
+  const std::string asked = stream.lines.take_unfinished(read_at);
+  if (!asked.empty() && stream.shown) {
+    target(stream.error()).printer.print_unfinished(stream.rank, read_at, asked);
+  }
+  stream.lines.show_progress(
+      read_at, [&](std::string_view line, bool continued) { show(stream, line, continued); });
+}
+
+bool OutputHub::Impl::all_written() const {
+  const auto done = [](const OutputSink& sink) { return sink.empty() || sink.gone(); };
+  return done(out.sink) && (one_target || done(err.sink)) && files.empty();
+}
+
+// Twice: what the writer has to tell of the last bytes, which may be more to write, comes between.
+void OutputHub::Impl::check_flushed() {
+  if (!all_written()) return;
+  asio::post(loop, [this] {
+    if (!on_flushed || !all_written()) return;
+    flush_timer.cancel();
+    std::exchange(on_flushed, nullptr)();
+  });
+}
+
+}  // namespace dlaunch
