@@ -66,6 +66,7 @@ Result<std::string> Office::read_journal() {
 
 void Office::write(std::string journal, std::function<void()> done) {
   const std::unique_lock lock(desk_->mutex);
+  if (!desk_->entries.empty()) desk_->entries.back().journal.clear();
   desk_->entries.push_back({std::move(journal), std::move(done)});
   desk_->changed.notify_all();
 }
@@ -106,17 +107,21 @@ bool Office::Desk::pause() {
 // The first error ends it; what is left is tried again.
 Result<void> Office::Desk::write_entries() {
   while (true) {
-    Entry next;
+    std::string newest;
+    std::size_t of_entries = 0;
     {
       const std::unique_lock lock(mutex);
       if (entries.empty() || leaving) return {};
-      next = entries.front();
+      newest = entries.back().journal;
+      of_entries = entries.size();
     }
-    auto written = election->write_journal(next.journal, steady_now() + kEvery);
+    auto written = election->write_journal(newest, steady_now() + kEvery);
     if (!written) return written;
     const std::unique_lock lock(mutex);
-    entries.pop_front();
-    if (!leaving) next.done();
+    for (; of_entries > 0; --of_entries) {
+      if (!leaving) entries.front().done();
+      entries.pop_front();
+    }
   }
 }
 

@@ -28,8 +28,9 @@ class Office {
   // Once. We are at that endpoint; lost is called in the office's thread, once, and
   // not after leave().
   void take(const std::string& endpoint, std::function<void(const std::string& why)> lost);
-  // Writes the journal, after those given before, and calls `done` in the office's thread, not
-  // after leave(). Tried until it is done or the office is lost.
+  // Writes the journal, and calls `done` in the office's thread, after that of those given before,
+  // and not after leave(). Tried until it is done or the office is lost. Of several that wait only
+  // the newest is written: it has all that those before it say.
   void write(std::string journal, std::function<void()> done);
   // The job is over: resigns. Without it the office is only not kept any more. Neither waits for an
   // answer that does not come within a second.
