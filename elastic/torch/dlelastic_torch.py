@@ -257,10 +257,13 @@ class TorchState:
         raise AttributeError(f"the state has no '{name}'")
 
     def __setattr__(self, name, value):
-        if name not in self._plain:
-            what = "is no plain value" if name in self._parts else "is not part of the state"
-            raise AttributeError(f"'{name}' {what}: give it to TorchState() as {name}=...")
-        self._plain[name] = value
+        if name in self._plain:
+            self._plain[name] = value
+        elif name not in self._parts:
+            raise AttributeError(f"'{name}' is not part of the state: give it to TorchState() as {name}=...")
+        elif value is not self._parts[name]:  # as in state.tensor += 1
+            raise AttributeError(f"'{name}' is no plain value: change it in place, as by {name}.copy_() or "
+                                 f"{name}.load_state_dict()")
 
     def register_reset_callbacks(self, callbacks):
         """Called without arguments before train() is called again in a new round."""

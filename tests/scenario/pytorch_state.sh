@@ -104,7 +104,7 @@ told("another name", elastic.TorchState, commit=1)
 told("once run() has called it", elastic.TorchState(x=1).commit)
 told("4 samples make no batch", elastic.DataLoader, torch.arange(4), 8, drop_last=True)
 state = elastic.TorchState(model=model, x=1)
-told("is no plain value", setattr, state, "model", model)
+told("change it in place", setattr, state, "model", torch.nn.Linear(2, 2))
 told("is not part of the state", setattr, state, "y", 2)
 told("has no 'y'", getattr, state, "y")
 state.x += 1
