@@ -134,6 +134,8 @@ class _Module:
     def set_values(self, values):
         for place in self.places:
             place.put()
+            if place.parameter is not None:
+                place.parameter.grad = None  # of a backward() that was broken off
 
 
 class _Tensor(_Module):
@@ -195,6 +197,7 @@ class _Optimizer:
         for group, saved in zip(self.optimizer.param_groups, groups):
             group.update(saved)
         for parameter, state, memory in zip(self.parameters, states, self.memory):
+            parameter.grad = None
             self.optimizer.state.pop(parameter, None)
             if state is not None:
                 self.optimizer.state[parameter] = {

@@ -80,10 +80,11 @@ def train(state):
     while going:
         epoch = loader.epoch
         for x, y, indices in loader:
-            optimizer.zero_grad()
-            (net(x)[:, 0] - y).square().mean().backward()
+            loss = (net(x)[:, 0] - y).square().mean()
             die_if_due()
+            loss.backward()
             optimizer.step()
+            optimizer.zero_grad()  # here: what a broken step has left must not count
             scheduler.step()
             state.steps += 1
             share = torch.zeros(330, dtype=torch.int64)
