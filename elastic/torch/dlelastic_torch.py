@@ -49,6 +49,7 @@ from collections import OrderedDict, defaultdict
 import torch
 import torch.distributed as dist
 import torch.utils.data
+from torch.nn.parallel import DistributedDataParallel
 
 import dlring_torch
 from dlelastic_binding import State as _State
@@ -416,13 +417,21 @@ def _elastic():
     return "DLAUNCH_AGENT" in os.environ
 
 
+class _Gone:
+    def __getattr__(self, name):
+        raise RuntimeError("this DistributedDataParallel is of an earlier round: make it anew in each, within train()")
+
+
 def _leave(comm):
     """Nothing of the round goes on, and nothing of it is kept: hooks of its DistributedDataParallel
-    would go off in the next one."""
+    would go off in the next one. Something may still know that, as a Trainer or an exception does."""
     comm.settle()
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
+    for thing in gc.get_objects():
+        if issubclass(type(thing), DistributedDataParallel):
+            thing.reducer = thing.logger = _Gone()
 
 
 def run(train):

@@ -72,8 +72,19 @@ def more():
     return not os.path.exists(options.until) if options.until else loader.epoch < options.epochs
 
 
+kept = []
+
+
 @elastic.run
 def train(state):
+    try:
+        rounds_steps(state)
+    except Exception as error:
+        kept.append(error)  # and all that it knows: the broken round's DistributedDataParallel
+        raise
+
+
+def rounds_steps(state):
     net = DistributedDataParallel(model)
     log.write(f"begins at {state.steps} rank {dist.get_rank()} size {dist.get_world_size()}\n")
     going = True
