@@ -542,3 +542,5 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def load_state_dict(self, place):
         self.order.epoch, self.order.position = place["epoch"], place["position"]
+        if self.order.position >= self.order.end:  # of a snapshot, when there were more samples
+            self.order.epoch, self.order.position = self.order.epoch + 1, 0

@@ -107,6 +107,11 @@ state = elastic.TorchState(model=model, x=1)
 told("change it in place", setattr, state, "model", torch.nn.Linear(2, 2))
 told("is not part of the state", setattr, state, "y", 2)
 told("has no 'y'", getattr, state, "y")
+told("f: it cannot be pickled", elastic.run(lambda state: None), elastic.TorchState(e=1, f=lambda: 1))
+told("run(something.train)(state)", elastic.run(lambda self, state: None), model, state)
+shorter = elastic.DataLoader(torch.arange(10), 2, seed=1 << 40)
+shorter.load_state_dict({"epoch": 3, "position": 12})
+assert (shorter.epoch, len(list(shorter)), shorter.epoch) == (4, 5, 5)
 state.x += 1
 assert state.x == 2 and state.model is model
 
