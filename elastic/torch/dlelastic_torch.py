@@ -497,7 +497,7 @@ class _Order:
     def __iter__(self):
         rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         if self.shuffle:
-            generator = torch.Generator().manual_seed((self.seed << 32) + self.epoch)
+            generator = torch.Generator().manual_seed(((self.seed << 32) + self.epoch) % (1 << 64))
             order = torch.randperm(self.samples, generator=generator).tolist()
         else:
             order = range(self.samples)
