@@ -311,7 +311,7 @@ class TorchState:
         for kind in self._kinds.values():
             for place in kind.places:
                 self._register(place.name, place.memory)
-        self._register("values", self._values)
+        self._register("_values", self._values)
         if self._folder is not None:
             self._kept.snapshots(*self._folder)
 

@@ -117,7 +117,9 @@ assert state.x == 2 and state.model is model
 
 # Tensors that others take the place of, and values that are taken back.
 momentum = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
-state = elastic.TorchState(model=model, momentum=momentum, x=[1])
+values = torch.nn.Module()
+values.register_buffer("mean", torch.ones(2))
+state = elastic.TorchState(model=model, momentum=momentum, values=values.mean, statistics=values, x=[1])
 
 @elastic.run
 def train(state):
