@@ -39,6 +39,7 @@ shall come out the same by loader.epoch and loader.position.
 """
 
 import copy
+import ctypes
 import functools
 import gc
 import os
@@ -369,7 +370,7 @@ class TorchState:
         return [place.memory for place in places if place.memory.is_cuda][:1]
 
     def _values_size(self):
-        return struct.unpack("<q", bytes(self._values[:8].tolist()))[0]
+        return struct.unpack("<q", ctypes.string_at(self._values.data_ptr(), 8))[0]
 
     def _write_values(self):
         saved = pickle.dumps((self._plain, {name: kind.values() for name, kind in self._kinds.items()}), protocol=4)
@@ -381,7 +382,7 @@ class TorchState:
 
     def _load(self):
         """What is in the registered memory becomes that of the parts."""
-        plain, others = pickle.loads(bytes(self._values[8:8 + self._values_size()].tolist()))
+        plain, others = pickle.loads(ctypes.string_at(self._values.data_ptr() + 8, self._values_size()))
         self._plain.update(plain)
         for name, kind in self._kinds.items():
             kind.set_values(others[name])
