@@ -77,6 +77,10 @@ def _is_dense(tensor):
     return True
 
 
+def _described(tensor):
+    return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}" if torch.is_tensor(tensor) else f"{tensor}"
+
+
 class _Place:
     """A tensor of the state, where its owner keeps it: holder[key], or the data of a parameter."""
     __slots__ = ("name", "parameter", "holder", "key", "memory")
@@ -91,15 +95,13 @@ class _Place:
 
     def adopt(self):
         """What the owner has put in the tensor's place goes into the memory, which takes it again."""
-        now = self.parameter if self.holder is None else self.holder[self.key]
-        if now.data_ptr() == self.memory.data_ptr():
+        now = self.parameter if self.holder is None else self.holder.get(self.key)
+        if torch.is_tensor(now) and now.data_ptr() == self.memory.data_ptr():
             return
-        like, is_like = self.memory, now.detach()
-        if (is_like.shape, is_like.dtype, is_like.device) != (like.shape, like.dtype, like.device):
-            raise ValueError(f"{self.name} was {like.dtype} {list(like.shape)} on {like.device} when the "
-                             f"state was made, and is {is_like.dtype} {list(is_like.shape)} on "
-                             f"{is_like.device}")
-        like.copy_(is_like)
+        was, is_now = _described(self.memory), _described(now)
+        if is_now != was:
+            raise ValueError(f"{self.name} was {was} when the state was made, and is {is_now}")
+        self.memory.copy_(now.detach())
         self.put()
 
     def put(self):
@@ -373,7 +375,7 @@ class TorchState:
         return struct.unpack("<q", ctypes.string_at(self._values.data_ptr(), 8))[0]
 
     def _write_values(self):
-        saved = pickle.dumps((self._plain, {name: kind.values() for name, kind in self._kinds.items()}), protocol=4)
+        saved = _pickled(self._plain, {name: kind.values() for name, kind in self._kinds.items()})
         if 8 + len(saved) > self._values.numel():
             raise ValueError(f"everything but tensors takes {len(saved)} bytes when pickled, and there is room "
                              f"for {self._values.numel() - 8}: give TorchState() more by room=")
@@ -386,6 +388,18 @@ class TorchState:
         self._plain.update(plain)
         for name, kind in self._kinds.items():
             kind.set_values(others[name])
+
+
+def _pickled(plain, others):
+    try:
+        return pickle.dumps((plain, others), protocol=4)
+    except Exception:
+        for name, value in {**plain, **others}.items():
+            try:
+                pickle.dumps(value, protocol=4)
+            except Exception as error:
+                raise ValueError(f"{name}: it cannot be pickled, and so be no part of a state: {error}") from error
+        raise
 
 
 def _kind(part):
@@ -442,6 +456,9 @@ def run(train):
 
     @functools.wraps(train)
     def in_rounds(state, *args, **kwargs):
+        if not isinstance(state, TorchState):
+            raise TypeError("train() is given a TorchState first; a method of something is called by "
+                            "run(something.train)(state)")
         state._check()
         comm = _join()
         state._begin(comm)

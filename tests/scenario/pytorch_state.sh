@@ -89,7 +89,7 @@ model = torch.nn.Linear(2, 2)
 def told(words, call, *args, **kwargs):
     try:
         call(*args, **kwargs)
-    except (ValueError, RuntimeError, AttributeError, KeyError) as e:
+    except (ValueError, TypeError, RuntimeError, AttributeError, KeyError) as e:
         assert words in str(e), e
     else:
         raise AssertionError(f"not told: {words}")
@@ -138,6 +138,9 @@ def train(state):
     assert momentum.state[model.weight]["momentum_buffer"].eq(1).all()
     model.weight.data = torch.ones(2, 2, dtype=torch.float64)
     told("was torch.float32", state.commit)
+    model.weight.data = kept
+    values.mean = None
+    told("and is None", state.commit)
     raise KeyError("mine")
 
 told("mine", train, state)
