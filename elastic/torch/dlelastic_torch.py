@@ -25,8 +25,9 @@
 
 When a worker is lost the others leave train() by an exception, keep their processes, get their last
 commit back, and train() is called again, with who has come in the lost one's place or without.
-So train() begins from what the state holds, and makes anew what belongs to a group of processes, as
-DistributedDataParallel does. torch.distributed (back end "dlring", rank and size of the round) is
+So train() begins from what the state holds, modules in train() or eval() as they were then, and
+makes anew what belongs to a group of processes, as DistributedDataParallel does. Gradients are not
+part of the state: there are none at its beginning, so commit after optimizer.step(). torch.distributed (back end "dlring", rank and size of the round) is
 there within train(), and from its end on; not before, because whoever comes later would be alone
 with what was called there.
 
@@ -114,19 +115,9 @@ class _Place:
 # -- What may be part of a state: each has places, and values() that set_values() takes.
 
 
-class _Module:
-    def __init__(self, name, module):
-        self.buffers, self.places = [], []
-        seen = set()
-        for key, parameter in module.named_parameters():
-            self.places.append(_Place(f"{name}.{key}", parameter))
-        for path, part in module.named_modules():
-            for key, buffer in part._buffers.items():
-                if buffer is not None and id(buffer) not in seen:
-                    seen.add(id(buffer))
-                    where = f"{name}.{path}.{key}" if path else f"{name}.{key}"
-                    self.buffers.append(_Place(where, buffer, part._buffers, key))
-        self.places += self.buffers
+class _Tensor:
+    def __init__(self, name, tensor):
+        self.buffers = self.places = [_Place(name, tensor)]
 
     def adopt(self):
         for place in self.places:
@@ -142,9 +133,31 @@ class _Module:
                 place.parameter.grad = None  # of a backward() that was broken off
 
 
-class _Tensor(_Module):
-    def __init__(self, name, tensor):
-        self.buffers = self.places = [_Place(name, tensor)]
+class _Module(_Tensor):
+    def __init__(self, name, module):
+        self.module, self.buffers, self.places = module, [], []
+        seen = set()
+        for key, parameter in module.named_parameters():
+            self.places.append(_Place(f"{name}.{key}", parameter))
+        for path, part in module.named_modules():
+            for key, buffer in part._buffers.items():
+                if buffer is not None and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    where = f"{name}.{path}.{key}" if path else f"{name}.{key}"
+                    self.buffers.append(_Place(where, buffer, part._buffers, key))
+        self.places += self.buffers
+
+    def values(self):
+        """What is switched on: a peer may be lost in an evaluation, or after parameters were frozen."""
+        return ([part.training for part in self.module.modules()],
+                [parameter.requires_grad for parameter in self.module.parameters()])
+
+    def set_values(self, values):
+        super().set_values(values)
+        for part, training in zip(self.module.modules(), values[0]):
+            part.training = training
+        for parameter, trained in zip(self.module.parameters(), values[1]):
+            parameter.requires_grad_(trained)
 
 
 class _Optimizer:

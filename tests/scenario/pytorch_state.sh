@@ -133,7 +133,9 @@ def train(state):
     momentum.step()
     momentum.param_groups[0]["lr"] = 5.0
     state.x.append(3)
+    model.eval().weight.requires_grad_(False)
     state.restore()
+    assert model.training and model.weight.requires_grad and model.weight.grad is None
     assert torch.equal(model.weight, kept) and state.x == [2] and momentum.param_groups[0]["lr"] == 1.0
     assert momentum.state[model.weight]["momentum_buffer"].eq(1).all()
     model.weight.data = torch.ones(2, 2, dtype=torch.float64)
