@@ -27,9 +27,9 @@ When a worker is lost the others leave train() by an exception, keep their proce
 commit back, and train() is called again, with who has come in the lost one's place or without.
 So train() begins from what the state holds, modules in train() or eval() as they were then, and
 makes anew what belongs to a group of processes, as DistributedDataParallel does. Gradients are not
-part of the state: there are none at its beginning, so commit after optimizer.step(). torch.distributed (back end "dlring", rank and size of the round) is
-there within train(), and from its end on; not before, because whoever comes later would be alone
-with what was called there.
+part of the state: there are none at its beginning, so commit after optimizer.step().
+torch.distributed (back end "dlring", rank and size of the round) is there within train(), and from
+its end on; not before, because whoever comes later would be alone with what was called there.
 
 Everywhere else but under dlaunch (torchrun, python alone) the same program runs, and a lost worker
 ends it.
@@ -355,6 +355,8 @@ class TorchState:
         for tensor in self._on_gpus():
             self._comm.follow_stream(tensor)
         self._kept.commit()
+        if self._comm.rank != 0:
+            self._plain.update(self._saved()[0])
 
     def _finish(self):
         self._save()
@@ -395,9 +397,12 @@ class TorchState:
         text = struct.pack("<q", len(saved)) + saved
         self._values[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
+    def _saved(self):
+        return pickle.loads(ctypes.string_at(self._values.data_ptr() + 8, self._values_size()))
+
     def _load(self):
         """What is in the registered memory becomes that of the parts."""
-        plain, others = pickle.loads(ctypes.string_at(self._values.data_ptr() + 8, self._values_size()))
+        plain, others = self._saved()
         self._plain.update(plain)
         for name, kind in self._kinds.items():
             kind.set_values(others[name])

@@ -50,7 +50,7 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)
 loader = elastic.DataLoader(Data(), global_batch=33, seed=1, num_workers=1)
 state = elastic.TorchState(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
-                           seen=torch.zeros(330, dtype=torch.int64), steps=0)
+                           seen=torch.zeros(330, dtype=torch.int64), steps=0, last_rank=0)
 if options.snapshots:
     state.snapshots(options.snapshots, every=10, keep=2)
 rounds = [0]
@@ -105,7 +105,9 @@ def rounds_steps(state):
             # The ranks look at different moments, and agree.
             asked = torch.tensor(float(more()))
             dist.all_reduce(asked, dist.ReduceOp.MIN)
+            state.last_rank = dist.get_rank()
             state.commit()
+            assert state.last_rank == 0, "not what rank 0 had committed"
             log.write(f"step {state.steps} epoch {epoch} samples {int(share.sum())}\n")
             going = bool(asked)
             if not going:
