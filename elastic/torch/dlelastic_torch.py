@@ -240,7 +240,11 @@ class _Dict:
     buffers = places = ()
 
     def __init__(self, name, thing):
-        self.values, self.set_values = thing.state_dict, thing.load_state_dict
+        self.thing, self.values = thing, thing.state_dict
+
+    def set_values(self, values):
+        getattr(self.thing, "_per_optimizer_states", {}).clear()  # a GradScaler's, of a step that was broken off
+        self.thing.load_state_dict(values)
 
     def adopt(self):
         pass

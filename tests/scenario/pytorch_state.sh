@@ -115,6 +115,15 @@ assert (shorter.epoch, len(list(shorter)), shorter.epoch) == (4, 5, 5)
 state.x += 1
 assert state.x == 2 and state.model is model
 
+if hasattr(torch.amp, "GradScaler"):  # for CPUs
+    scaler, sgd = torch.amp.GradScaler("cpu"), torch.optim.SGD(model.parameters(), lr=1.0)
+    state = elastic.TorchState(scaler=scaler, sgd=sgd)
+    state._check()
+    for _ in range(2):
+        scaler.scale(model(torch.ones(1, 2)).sum()).backward()
+        scaler.unscale_(sgd)
+        state._load()  # as where a peer is lost before step()
+
 # Tensors that others take the place of, and values that are taken back.
 momentum = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
 values = torch.nn.Module()
