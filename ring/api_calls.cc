@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include <climits>
 
@@ -313,13 +312,8 @@ dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
   if (requests == nullptr && n > 0) return refused("dl_wait_any: the array of requests is null");
   size_t over = first_over(n, requests);
   if (over == n) {
-    std::vector<const dlaunch::Operation*> operations;
-    for (size_t i = 0; i < n; ++i) {
-      if (requests[i] != nullptr) operations.push_back(requests[i]->operation.get());
-    }
-    if (operations.empty()) return DL_OK;
-    Communicator::wait_any(operations);
-    over = first_over(n, requests);
+    if (std::all_of(requests, requests + n, [](auto* r) { return r == nullptr; })) return DL_OK;
+    dlaunch::Completions::wait([&] { return (over = first_over(n, requests)) < n; });
   }
   if (index != nullptr) *index = over;
   return end_of(requests[over]);

@@ -331,13 +331,6 @@ Result<void> Communicator::wait(const Operation& operation) {
   return done ? unstage(operation.staged) : done;
 }
 
-void Communicator::wait_any(const std::vector<const Operation*>& operations) {
-  Completions::wait([&] {
-    return std::any_of(operations.begin(), operations.end(),
-                       [](const Operation* operation) { return operation->done(); });
-  });
-}
-
 Result<void> Communicator::finish(const Message& message, Result<void> done) {
   if (!done && done.error().code == Errc::peer_lost && message.peer >= 0 &&
       links_->has_left(message.peer)) {

@@ -73,8 +73,6 @@ class Communicator : private ProcessEvents {
   Started start(Message message);
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
-  // Blocks until one of them is done.
-  static void wait_any(const std::vector<const Operation*>& operations);
 
   // Collective. The ranks of one color >= 0 become a communicator of their own, ordered by key and
   // then by rank; a negative color: none, null.

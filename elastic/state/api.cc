@@ -29,8 +29,20 @@ dl_result refused(const char* why) {
 }
 dl_result no_state() { return refused("the state is null"); }
 
+// body() returns a Result<void>. Of exceptions only those for want of memory are ours; what a
+// callback throws passes.
+template <class Body>
+dl_result guarded(dl_state* state, Body body) {
+  try {
+    return keep(state, body());
+  } catch (const std::bad_alloc&) {
+    state->error = "out of memory";  // short enough to need none
+    return DL_ERR_IO;
+  }
+}
+
 dl_result invalid(dl_state* state, const char* what) {
-  return keep(state, Error{.code = Errc::usage, .what = what});
+  return guarded(state, [&]() -> Result<void> { return Error{.code = Errc::usage, .what = what}; });
 }
 
 Error of_callback(const char* which, dl_result code) {
@@ -86,9 +98,14 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
   if (all.in_place != 0 && all.commit_every != 1) {
     return refused("commit_every does not go with in_place");
   }
-  *state = new dl_state(std::make_unique<RingRounds>(comm), {.commit_every = all.commit_every,
-                                                             .shard_replicas = all.shard_replicas,
-                                                             .in_place = all.in_place != 0});
+  try {
+    *state = new dl_state(std::make_unique<RingRounds>(comm), {.commit_every = all.commit_every,
+                                                               .shard_replicas = all.shard_replicas,
+                                                               .in_place = all.in_place != 0});
+  } catch (const std::bad_alloc&) {
+    t_error = "out of memory";
+    return DL_ERR_IO;
+  }
   return DL_OK;
 }
 
@@ -99,52 +116,65 @@ void dl_state_free(dl_state* state) {
 
 dl_result dl_state_replicated(dl_state* state, const char* name, void* at, size_t bytes) {
   if (state == nullptr) return no_state();
-  return keep(state, state->core.add_replicated(name != nullptr ? name : "", bytes_at(at, bytes)));
+  return guarded(state, [&] {
+    return state->core.add_replicated(name != nullptr ? name : "", bytes_at(at, bytes));
+  });
 }
 
 dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t bytes,
                            size_t element_bytes, dl_reshard reshard, void* user) {
   if (state == nullptr) return no_state();
-  return keep(state, state->core.add_sharded(name != nullptr ? name : "", bytes_at(at, bytes),
-                                             element_bytes, reshard_of(reshard, user)));
+  return guarded(state, [&] {
+    return state->core.add_sharded(name != nullptr ? name : "", bytes_at(at, bytes), element_bytes,
+                                   reshard_of(reshard, user));
+  });
 }
 
 dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep_older) {
   if (state == nullptr) return no_state();
-  return keep(state, state->core.snapshots(folder != nullptr ? folder : "", every, keep_older));
+  return guarded(state, [&] {
+    return state->core.snapshots(folder != nullptr ? folder : "", every, keep_older);
+  });
 }
 
 dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user) {
   if (state == nullptr) return no_state();
   if (on_change == nullptr) return invalid(state, "on_change is null");
-  state->core.on_change([=](const dl_change& change) { on_change(user, &change); });
-  return DL_OK;
+  return guarded(state, [&]() -> Result<void> {
+    state->core.on_change([=](const dl_change& change) { on_change(user, &change); });
+    return {};
+  });
 }
 
 dl_result dl_state_sync(dl_state* state) {
-  return state == nullptr ? no_state() : keep(state, state->core.sync());
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] { return state->core.sync(); });
 }
 
 dl_result dl_state_update(dl_state* state) {
-  return state == nullptr ? no_state() : keep(state, state->core.update());
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] { return state->core.update(); });
 }
 
 dl_result dl_state_commit(dl_state* state, int flags) {
   if (state == nullptr) return no_state();
   if ((flags & ~DL_STATE_SPANNED) != 0) return invalid(state, "a commit has no such flag");
-  return keep(state, state->core.commit((flags & DL_STATE_SPANNED) != 0));
+  return guarded(state, [&] { return state->core.commit((flags & DL_STATE_SPANNED) != 0); });
 }
 
 dl_result dl_state_restore(dl_state* state) {
-  return state == nullptr ? no_state() : keep(state, state->core.restore());
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] { return state->core.restore(); });
 }
 
 dl_result dl_state_recover(dl_state* state) {
-  return state == nullptr ? no_state() : keep(state, state->core.recover());
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] { return state->core.recover(); });
 }
 
 dl_result dl_state_finish(dl_state* state) {
-  return state == nullptr ? no_state() : keep(state, state->core.finish());
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] { return state->core.finish(); });
 }
 
 int dl_state_round_over(const dl_state* state) {
@@ -164,12 +194,14 @@ const char* dl_state_last_error(const dl_state* state) {
 dl_result dl_run_elastic(dl_state* state, dl_step step, void* user) {
   if (state == nullptr) return no_state();
   if (step == nullptr) return invalid(state, "step is null");
-  return keep(state, run_elastic(state->core, [=]() -> Result<bool> {
-                int more = 1;
-                const dl_result code = step(user, &more);
-                if (code != DL_OK) return of_callback("the step", code);
-                return more != 0;
-              }));
+  return guarded(state, [&] {
+    return run_elastic(state->core, [=]() -> Result<bool> {
+      int more = 1;
+      const dl_result code = step(user, &more);
+      if (code != DL_OK) return of_callback("the step", code);
+      return more != 0;
+    });
+  });
 }
 
 dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, uint64_t batch,
@@ -181,16 +213,20 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
     return invalid(state, "a sampler takes 1 to 4294967295 samples");
   }
   if (batch < 1) return invalid(state, "a batch has at least 1 sample");
-  auto made = std::unique_ptr<dl_sampler>(
-      new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed), {}});
-  const auto code = dl_state_replicated(state, name, &made->committed, sizeof made->committed);
-  if (code != DL_OK) return code;
-  state->core.stands_for([s = made.get()] { s->committed = s->core.position(); },
-                         [s = made.get()] { s->core.go_on_from(s->committed); });
-  state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",
-                                   escaped(name), samples, batch, seed));
-  *sampler = made.release();
-  return DL_OK;
+  return guarded(state, [&]() -> Result<void> {
+    auto made = std::unique_ptr<dl_sampler>(
+        new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed), {}});
+    auto added = state->core.add_replicated(name != nullptr ? name : "",
+                                            bytes_at(&made->committed, sizeof made->committed));
+    if (!added) return added;
+    dl_sampler* const s = made.release();  // the state refers to it from here on
+    state->core.stands_for([s] { s->committed = s->core.position(); },
+                           [s] { s->core.go_on_from(s->committed); });
+    state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",
+                                     escaped(name), samples, batch, seed));
+    *sampler = s;
+    return {};
+  });
 }
 
 void dl_sampler_free(dl_sampler* sampler) { delete sampler; }
@@ -199,17 +235,13 @@ dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t*
                           size_t* global) {
   if (sampler == nullptr || indices == nullptr || count == nullptr) return DL_ERR_INVALID;
   const State& state = sampler->state->core;
-  Sampler::Batch batch;
-  try {
-    batch = sampler->core.next(state.rank(), state.size());
-  } catch (const std::bad_alloc&) {
-    return keep(sampler->state,
-                Error{.code = Errc::io, .what = "no memory for the order of the samples"});
-  }
-  *indices = batch.mine.data();
-  *count = batch.mine.size();
-  if (global != nullptr) *global = batch.global;
-  return DL_OK;
+  return guarded(sampler->state, [&]() -> Result<void> {
+    const auto batch = sampler->core.next(state.rank(), state.size());
+    *indices = batch.mine.data();
+    *count = batch.mine.size();
+    if (global != nullptr) *global = batch.global;
+    return {};
+  });
 }
 
 uint64_t dl_sampler_epoch(const dl_sampler* sampler) {

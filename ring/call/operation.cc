@@ -4,12 +4,16 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <new>
 #include <utility>
 
 namespace dlaunch {
 
 Completions::Common& Completions::common() {
-  static auto* const forever = new Common;  // threads may wait on it when the process ends
+  // Threads may wait on it when the process ends; and whoever lacks memory does, too.
+  alignas(Common) static std::byte room[sizeof(Common)];
+  static auto* const forever = new (room) Common;
   return *forever;
 }
 
