@@ -97,20 +97,25 @@ std::string Registry::describe() const {
   return text;
 }
 
-std::optional<std::string> Registry::difference(std::span<const std::string> descriptions) {
+std::optional<Registry::TwoLines> Registry::difference(const std::string& first,
+                                                       const std::string& other) {
   const auto line_at = [](const std::string& text, std::size_t at) {
     return at >= text.size() ? std::string("nothing") : text.substr(at, text.find('\n', at) - at);
   };
+  std::size_t at = 0;
+  while (at < first.size() || at < other.size()) {
+    const std::string a = line_at(first, at), b = line_at(other, at);
+    if (a != b) return TwoLines(escaped(a), escaped(b));
+    at += a.size() + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Registry::difference(std::span<const std::string> descriptions) {
   for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
-    const std::string &first = descriptions[0], &other = descriptions[rank];
-    std::size_t at = 0;
-    while (at < first.size() || at < other.size()) {
-      const std::string a = line_at(first, at), b = line_at(other, at);
-      if (a != b) {
-        return fmt::format("rank {} has registered {}, rank 0 {}", rank, escaped(b), escaped(a));
-      }
-      at += a.size() + 1;
-    }
+    const auto lines = difference(descriptions[0], descriptions[rank]);
+    if (!lines) continue;
+    return fmt::format("rank {} has registered {}, rank 0 {}", rank, lines->second, lines->first);
   }
   return std::nullopt;
 }

@@ -40,8 +40,11 @@ class Registry {
   bool sharded() const { return !sharded_.empty(); }
   // What must be the same on all ranks; a line for each buffer.
   std::string describe() const;
+  // The first line that is not the same in two of them, from describe(); "nothing" where one ends.
+  using TwoLines = std::pair<std::string, std::string>;
+  static std::optional<TwoLines> difference(const std::string& first, const std::string& other);
   // "rank 2 has registered replicated 'w' (800 bytes), rank 0 replicated 'w' (400 bytes)", if
-  // two of them, from describe(), differ.
+  // two of them differ.
   static std::optional<std::string> difference(std::span<const std::string> descriptions);
 
   std::vector<Bytes> replicated() const;

@@ -217,11 +217,13 @@ class Sync {
     }
     const std::string ours = store_.registry.describe();
     for (const auto& s : list.intact) {
-      if (s.description == ours) continue;
+      const auto lines = Registry::difference(s.description, ours);
+      if (!lines) continue;
       return Error{
           .code = Errc::mismatch,
-          .what = fmt::format("snapshot {} is of another state: it has '{}', the program '{}'",
-                              s.path, s.description, ours)};
+          .what = fmt::format("snapshot {} is of another state: it has {}, the program {}; "
+                              "to begin anew, take another folder",
+                              s.path, lines->first, lines->second)};
     }
     return {};
   }

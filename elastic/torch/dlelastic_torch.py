@@ -409,6 +409,9 @@ class TorchState:
         plain, others = self._saved()
         self._plain.update(plain)
         for name, kind in self._kinds.items():
+            if name not in others:
+                raise ValueError(f"the snapshot is of another state: it has no '{name}'; to begin anew, take "
+                                 "another folder")
             kind.set_values(others[name])
 
 
