@@ -296,6 +296,8 @@ class TorchState:
     def snapshots(self, folder, every, keep=1):
         """Every so many commits are also written to a folder, in the background; a job that is
         started anew begins from the newest. They hold pickled values: only load what you trust."""
+        if self._kept is not None:
+            raise RuntimeError("snapshots() comes before run()")
         self.__dict__["_folder"] = (os.fspath(folder), every, keep)
 
     def commit(self):

@@ -150,6 +150,7 @@ def train(state):
     model.weight.data = torch.ones(2, 2, dtype=torch.float64)
     told("was torch.float32", state.commit)
     model.weight.data = kept
+    told("comes before run()", state.snapshots, "snapshots", 1)
     values.mean = None
     told("and is None", state.commit)
     raise KeyError("mine")
