@@ -31,6 +31,10 @@ part of the state: there are none at its beginning, so commit after optimizer.st
 torch.distributed (back end "dlring", rank and size of the round) is there within train(), and from
 its end on; not before, because whoever comes later would be alone with what was called there.
 
+With as many workers as before the weights come out as those of an undisturbed run, bit by bit, if two
+such runs do. (With gradient_as_bucket_view, and ranks that are no power of two, PyTorch itself rounds
+the first step of each DistributedDataParallel in another way.)
+
 Everywhere else but under dlaunch (torchrun, python alone) the same program runs, and a lost worker
 ends it.
 

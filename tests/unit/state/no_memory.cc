@@ -1,5 +1,5 @@
-// Calls of both libraries, alone, in which one allocation fails, each in turn: that is DL_ERR_IO, and
-// no exception comes out of C.
+// Calls of both libraries, alone, in which one allocation fails, each in turn: that is DL_ERR_IO,
+// and no exception comes out of C.
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -85,10 +85,12 @@ TEST_CASE("no memory: elastic state") {
     return made;
   });
   starve([&](Job& job) { return dl_state_replicated(job.state, name, job.x, 8); });
-  starve([&](Job& job) { return dl_state_sharded(job.state, name, job.x, 8, 8, nullptr, nullptr); });
+  starve(
+      [&](Job& job) { return dl_state_sharded(job.state, name, job.x, 8, 8, nullptr, nullptr); });
   starve([&](Job& job) { return dl_state_snapshots(job.state, name, 1, 1); });
   starve([](Job& job) {
-    return dl_state_on_change(job.state, [](void*, const dl_change*) {}, nullptr);
+    return dl_state_on_change(
+        job.state, [](void*, const dl_change*) {}, nullptr);
   });
   starve([&](Job& job) { return dl_sampler_new(job.state, name, 5, 2, 1, &job.sampler); });
   starve([](Job& job) { return dl_state_sync(job.state); });
