@@ -214,17 +214,18 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   }
   if (batch < 1) return invalid(state, "a batch has at least 1 sample");
   return guarded(state, [&]() -> Result<void> {
-    auto made = std::unique_ptr<dl_sampler>(
-        new dl_sampler{state, Sampler(static_cast<std::uint32_t>(samples), batch, seed), {}});
+    const auto kept = std::make_shared<dl_sampler::Kept>(
+        dl_sampler::Kept{Sampler(static_cast<std::uint32_t>(samples), batch, seed)});
+    auto made = std::make_unique<dl_sampler>(dl_sampler{state, kept});
+    // First what is harmless alone: the next may fail, or find no memory.
+    state->core.stands_for([kept] { kept->committed = kept->core.position(); },
+                           [kept] { kept->core.go_on_from(kept->committed); });
     auto added = state->core.add_replicated(name != nullptr ? name : "",
-                                            bytes_at(&made->committed, sizeof made->committed));
+                                            bytes_at(&kept->committed, sizeof kept->committed));
     if (!added) return added;
-    dl_sampler* const s = made.release();  // the state refers to it from here on
-    state->core.stands_for([s] { s->committed = s->core.position(); },
-                           [s] { s->core.go_on_from(s->committed); });
     state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",
                                      escaped(name), samples, batch, seed));
-    *sampler = s;
+    *sampler = made.release();
     return {};
   });
 }
@@ -236,7 +237,7 @@ dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t*
   if (sampler == nullptr || indices == nullptr || count == nullptr) return DL_ERR_INVALID;
   const State& state = sampler->state->core;
   return guarded(sampler->state, [&]() -> Result<void> {
-    const auto batch = sampler->core.next(state.rank(), state.size());
+    const auto batch = sampler->kept->core.next(state.rank(), state.size());
     *indices = batch.mine.data();
     *count = batch.mine.size();
     if (global != nullptr) *global = batch.global;
@@ -245,10 +246,10 @@ dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t*
 }
 
 uint64_t dl_sampler_epoch(const dl_sampler* sampler) {
-  return sampler == nullptr ? 0 : sampler->core.position().epoch;
+  return sampler == nullptr ? 0 : sampler->kept->core.position().epoch;
 }
 uint64_t dl_sampler_position(const dl_sampler* sampler) {
-  return sampler == nullptr ? 0 : sampler->core.position().samples;
+  return sampler == nullptr ? 0 : sampler->kept->core.position().samples;
 }
 
 void dl_even_share(uint64_t count, int rank, int size, uint64_t* first, uint64_t* last) {

@@ -18,8 +18,12 @@ struct dl_state {
 };
 
 struct dl_sampler {
+  // What the state refers to, which has a share in it.
+  struct Kept {
+    dlaunch::Sampler core;
+    // The registered memory: batches may be taken before an update.
+    dlaunch::Sampler::Position committed{};
+  };
   dl_state* state;
-  dlaunch::Sampler core;
-  dlaunch::Sampler::Position
-      committed;  // the registered memory: batches may be taken before an update
+  std::shared_ptr<Kept> kept;
 };
