@@ -40,10 +40,8 @@ class State {
   void recover() { check(alone(dl_state_recover)); }
   void finish() { check(alone(dl_state_finish)); }
   bool round_over() const { return dl_state_round_over(get()) != 0; }
-  std::pair<std::uint64_t, std::uint64_t> committed() const {
-    const auto version = dl_state_committed(get());
-    return {version.round, version.number};
-  }
+  // That led to this state.
+  std::uint64_t commits() const { return dl_state_committed(get()).number; }
 
  private:
   struct Free {
@@ -64,12 +62,10 @@ class State {
   void check(dl_result result) const {
     if (result == DL_OK) return;
     const std::string text = std::string("dlelastic: ") + dl_state_last_error(get());
-    const char* const type = result == DL_ERR_PEER_LOST ? "PeerLost" : nullptr;
-    const py::object error =
-        type != nullptr ? py::module::import("dlring_torch").attr(type)
-                        : py::reinterpret_borrow<py::object>(
-                              result == DL_ERR_INVALID ? PyExc_ValueError : PyExc_RuntimeError);
-    PyErr_SetString(error.ptr(), text.c_str());
+    if (result == DL_ERR_INVALID) throw py::value_error(text);
+    if (result != DL_ERR_PEER_LOST) throw std::runtime_error(text);
+    const py::object lost = py::module::import("dlring_torch").attr("PeerLost");
+    PyErr_SetString(lost.ptr(), text.c_str());
     throw py::error_already_set();
   }
 
@@ -90,5 +86,5 @@ PYBIND11_MODULE(dlelastic_binding, module) {
       .def("recover", &State::recover)
       .def("finish", &State::finish)
       .def_property_readonly("round_over", &State::round_over)
-      .def_property_readonly("committed", &State::committed);
+      .def_property_readonly("commits", &State::commits);
 }

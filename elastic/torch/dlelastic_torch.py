@@ -170,21 +170,17 @@ class _Optimizer:
 
     def __init__(self, name, optimizer):
         self.name, self.optimizer = name, optimizer
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.buffers = []
-        self.memory = []  # for each parameter: its tensors by key
-        for number, parameter in enumerate(self.parameters):
-            made = self._state_after_a_step(number)
-            own = {key: torch.zeros_like(value) for key, value in made.items() if torch.is_tensor(value)}
-            self.memory.append(own)
-        self.places = [self._place(number, key, own) for number, own in enumerate(self.memory) for key in own]
+        self.buffers, self.parameters = [], []
+        self.kept = []  # for each parameter: the places of its tensors by key
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                made = self._state_after_a_step(group, parameter)
+                self.kept.append({key: _Place(f"{name}.{len(self.kept)}.{key}", torch.zeros_like(value), {}, key)
+                                  for key, value in made.items() if torch.is_tensor(value)})
+                self.parameters.append(parameter)
+        self.places = [place for kept in self.kept for place in kept.values()]
 
-    def _place(self, number, key, holder):
-        return _Place(f"{self.name}.{number}.{key}", self.memory[number][key], holder, key)
-
-    def _state_after_a_step(self, number):
-        parameter = self.parameters[number]
-        group = next(g for g in self.optimizer.param_groups if any(p is parameter for p in g["params"]))
+    def _state_after_a_step(self, group, parameter):
         trial = object.__new__(type(self.optimizer))
         trial.__dict__.update(self.optimizer.__dict__)
         trial.__dict__.pop("step", None)  # a scheduler's, for the optimizer itself
@@ -209,7 +205,7 @@ class _Optimizer:
         states = []
         for number, parameter in enumerate(self.parameters):
             state = self.optimizer.state.get(parameter)
-            states.append(state and {key: None if key in self.memory[number] and torch.is_tensor(value)
+            states.append(state and {key: None if key in self.kept[number] and torch.is_tensor(value)
                                      else (value,) for key, value in state.items()})
         return groups, states
 
@@ -217,26 +213,27 @@ class _Optimizer:
         groups, states = values
         for group, saved in zip(self.optimizer.param_groups, groups):
             group.update(saved)
-        for parameter, state, memory in zip(self.parameters, states, self.memory):
+        for parameter, state, kept in zip(self.parameters, states, self.kept):
             parameter.grad = None
             self.optimizer.state.pop(parameter, None)
             if state is not None:
                 self.optimizer.state[parameter] = {
-                    key: memory[key] if value is None else value[0] for key, value in state.items()}
+                    key: kept[key].memory if value is None else value[0] for key, value in state.items()}
 
     def adopt(self):
         """The optimizer's own tensors go into the memory that is kept for them."""
         if sum(len(group["params"]) for group in self.optimizer.param_groups) != len(self.parameters):
             raise ValueError(f"{self.name}: its parameters are others than when the state was made")
-        for number, (parameter, memory) in enumerate(zip(self.parameters, self.memory)):
+        for number, (parameter, kept) in enumerate(zip(self.parameters, self.kept)):
             state = self.optimizer.state.get(parameter, {})
             for key, value in state.items():
                 if not torch.is_tensor(value):
                     continue
-                if key not in memory:
+                if key not in kept:
                     raise ValueError(f"{self.name}: parameter {number} has got '{key}', which a first step "
                                      "did not make: it has no place in the state")
-                self._place(number, key, state).adopt()
+                kept[key].holder = state
+                kept[key].adopt()
 
 
 class _Dict:
@@ -267,7 +264,7 @@ class TorchState:
 
     def __init__(self, *, room=1 << 18, **parts):
         own = {"_parts": parts, "_plain": {}, "_kinds": {}, "_callbacks": [], "_folder": None, "_kept": None,
-               "_comm": None, "_values": torch.zeros(room, dtype=torch.uint8)}
+               "_comm": None, "_on_gpu": None, "_values": torch.zeros(room, dtype=torch.uint8)}
         self.__dict__.update(own)
         for name, part in parts.items():
             if hasattr(type(self), name) or name in own:
@@ -320,7 +317,7 @@ class TorchState:
     @property
     def commits(self):
         """How many led to this state."""
-        return self._kept.committed[1] if self._kept is not None else 0
+        return self._kept.commits if self._kept is not None else 0
 
     # -- For run().
 
@@ -333,7 +330,9 @@ class TorchState:
 
     def _begin(self, comm):
         TorchState._begun = True
-        self.__dict__.update(_comm=comm, _kept=_State(comm))
+        memory = (place.memory for kind in self._kinds.values() for place in kind.places)
+        self.__dict__.update(_comm=comm, _kept=_State(comm),
+                             _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._kinds.values():
             for place in kind.places:
                 self._register(place.name, place.memory)
@@ -362,8 +361,8 @@ class TorchState:
         if self._comm.rank == 0:
             self._write_values()
         self._share()
-        for tensor in self._on_gpus():
-            self._comm.follow_stream(tensor)
+        if self._on_gpu is not None:
+            self._comm.follow_stream(self._on_gpu)
         self._kept.commit()
         if self._comm.rank != 0:
             self._plain.update(self._saved()[0])
@@ -390,11 +389,6 @@ class TorchState:
         end = 8 + self._values_size()
         if end > self._HEAD:
             self._comm.share_from_first([self._values[self._HEAD:end]])
-
-    def _on_gpus(self):
-        """One of its tensors there, or none."""
-        places = (place for kind in self._kinds.values() for place in kind.places)
-        return [place.memory for place in places if place.memory.is_cuda][:1]
 
     def _values_size(self):
         return struct.unpack("<q", ctypes.string_at(self._values.data_ptr(), 8))[0]
