@@ -20,7 +20,7 @@ done
 
 # Who does not die keeps its process.
 for attempt in 1 2 3; do
-  rm -f pid.*
+  rm -f pid.* out
   dlaunch --nproc 3 --max-restarts 5 bash -c 'echo $$ >> pid.$RANK; exec "$0" "$@"' "$train" "${args[@]}" --model killed >out 2>err & job=$!
   started+=("$job")
   wait_until 60 grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
