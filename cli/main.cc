@@ -19,6 +19,7 @@
 #include "launcher/agent.h"
 #include "launcher/care/gpu_watch.h"
 #include "launcher/care/health_check.h"
+#include "launcher/mpi/pmix_program.h"
 #include "launcher/ssh/ssh_login.h"
 #include "launcher/ssh/ssh_talk.h"
 
@@ -105,6 +106,7 @@ int main(int argc, char** argv) {
   if (!words.empty() && words[0] == dlaunch::kSshConnectWord) {
     return dlaunch::run_ssh_connect({words.begin() + 1, words.end()});
   }
+  if (words.size() == 1 && words[0] == dlaunch::kPmixServerWord) return dlaunch::run_pmix_server();
   if (words.size() == 1 && words[0] == dlaunch::kGpuFiguresWord) return dlaunch::run_gpu_figures();
   if (words.size() == 2 && words[0] == dlaunch::kGpuTestWord)
     return dlaunch::run_gpu_test(words[1] == "speed");

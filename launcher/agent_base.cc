@@ -88,10 +88,18 @@ void AgentBase::open_output() {
 }
 
 Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
-  pmi_.emplace(loop_, StoreOptions{.job_id = plan_.job_id,
-                                   .secret = secret_,
-                                   .who = fmt::format("the ranks on {}", plan_.host)});
-  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_, *pmi_}, slots, plan_.grace,
+  PmixOrder pmix;
+  pmix.host = plan_.host;
+  pmix.folder = job_dir_.path();
+  pmix.job_id = plan_.job_id;
+  pmix.secret_file = common_.secret_file;
+  pmix.tls = plan_.tls;
+  mpi_.emplace(loop_, helpers_,
+               StoreOptions{.job_id = plan_.job_id,
+                            .secret = secret_,
+                            .who = fmt::format("the ranks on {}", plan_.host)},
+               std::move(pmix));
+  return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_, *mpi_}, slots, plan_.grace,
                     common_, std::move(listener));
 }
 

@@ -50,11 +50,11 @@ class AgentBase {
   asio::io_context loop_{1};
   Pump pump_{[this] { on_idle(); }};
   Secret secret_;
-  std::optional<PmiServer> pmi_;
   WorkerPlace common_;  // what all workers are told alike
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;
   std::set<pid_t> helpers_;  // children that are no workers
+  std::optional<MpiServers> mpi_;
   // By --timeout, of which hosts that are awaited have their part.
   const TimePoint job_ends_at_;
   int exit_code_ = 0;

@@ -14,7 +14,7 @@ constexpr int kRoundDirsKept = 3;
 Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common,
            Listener listener)
     : job_dir_(parts.job_dir),
-      pmi_(parts.pmi),
+      mpi_(parts.mpi),
       listener_(std::move(listener)),
       driver_(slots, grace, parts.pump, *this),
       processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
@@ -26,7 +26,7 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
                         driver_.never_ran(slot);
                       }}),
       common_(common) {
-  pmi_.on_abort([this](int worker, int exit_code) {
+  mpi_.on_abort([this](int worker, int exit_code) {
     if (const auto slot = processes_.slot_of_worker(worker)) processes_.abort(*slot, exit_code);
   });
   common_.usable_cores = usable_cpus().usable();
@@ -136,20 +136,11 @@ bool Node::spawn(Slot slot, int rank, int round) {
   place.worker = ++last_worker_;
   place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
-  const auto pmi = rank < 0 ? UniqueFd() : connect_pmi(place);
-  place.pmi_fd = pmi.get();
+  const auto inherited = rank < 0 ? UniqueFd() : mpi_.invite(place);
   const auto error = processes_.start(slot, place);
   if (error.stage == Stage::none) return true;
   listener_.start_failed(slot, error);
   return false;
-}
-
-// Of no use to most programs, and none of them is worth less for want of it.
-UniqueFd Node::connect_pmi(const WorkerPlace& place) {
-  auto made = pmi_.connect(place);
-  if (made) return std::move(*made);
-  log_warn("rank {} is on its own if it is an MPI program: {}", place.rank, made.error().what);
-  return {};
 }
 
 void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }

@@ -14,8 +14,8 @@
 #include "elastic/node_driver.h"
 #include "launcher/hosts/node_message.h"
 #include "launcher/job_dir.h"
+#include "launcher/mpi/mpi_servers.h"
 #include "launcher/output/output_hub.h"
-#include "launcher/process/pmi_server.h"
 #include "launcher/process/processes.h"
 #include "launcher/process/worker_starter.h"
 #include "launcher/worker_channel.h"
@@ -43,7 +43,7 @@ class Node final : private NodeDriver::Hands {
     OutputHub& hub;
     Pump& pump;
     const std::set<pid_t>& helpers;  // children that are no workers
-    PmiServer& pmi;
+    MpiServers& mpi;
   };
   // common: what all workers are told alike: the store, the secret, MASTER_PORT.
   // Error: the socket in the job's folder cannot be made.
@@ -71,7 +71,6 @@ class Node final : private NodeDriver::Hands {
   void on_cut_off(int worker);
   void on_ended(Slot slot, const WorkerEnd& end);
   std::string round_dir(int round);
-  UniqueFd connect_pmi(const WorkerPlace& place);
 
   // -- NodeDriver::Hands
   TimePoint now() override { return steady_now(); }
@@ -80,7 +79,7 @@ class Node final : private NodeDriver::Hands {
   void tell(const JobCore::Event& event) override { listener_.tell(event); }
 
   const JobDir& job_dir_;
-  PmiServer& pmi_;
+  MpiServers& mpi_;
   const Listener listener_;
   NodeDriver driver_;
   Processes processes_;

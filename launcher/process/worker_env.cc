@@ -33,7 +33,7 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "DLAUNCH_JOB_ID",
                                        "DLAUNCH_LOCAL_CORES"};
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
-                                    "SLURM_LOCALID"};
+                                    "SLURM_LOCALID", "JSM_JSRUN_PORT"};
 // Settings a user of those launchers may well have made for the workers themselves.
 constexpr std::array kKeptPrefixes = {"OMPI_MCA_", "HOROVOD_FUSION", "HOROVOD_CYCLE", "HOROVOD_LOG",
                                       "HOROVOD_TIMELINE"};
@@ -138,7 +138,8 @@ void set_other_worlds(Variables& env, const WorkerPlace& place) {
 }
 
 // Only with somebody who answers: a linked MPI library takes it as an invitation to a job.
-void set_pmi(Variables& env, const WorkerPlace& place) {
+void set_mpi(Variables& env, const WorkerPlace& place) {
+  for (const auto& [name, value] : place.pmix) env[name] = value;
   if (place.pmi_fd < 0) return;
   env["PMI_FD"] = std::to_string(place.pmi_fd);
   set_numbers(env, {"PMI_RANK"}, place.rank);
@@ -202,7 +203,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
   }
   set_torchrun(env, plan, place);
   set_other_worlds(env, place);
-  set_pmi(env, place);
+  set_mpi(env, place);
   set_own(env, plan, place);
   for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
   std::vector<std::string> out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/plan/plan.h"
@@ -26,7 +27,9 @@ struct WorkerPlace {
   std::string agent_socket;
   std::string round_dir;   // private folder of this round; "": there is none
   std::string error_file;  // TORCHELASTIC_ERROR_FILE
-  int pmi_fd = -1;         // for an MPI library, inherited; -1: none
+  // For MPI libraries:
+  int pmi_fd = -1;                                        // inherited; -1: none
+  std::vector<std::pair<std::string, std::string>> pmix;  // variables
 };
 
 // `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would

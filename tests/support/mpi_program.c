@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
     raise(SIGKILL);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  if (getenv("LEAVE") != NULL) _exit(0);
+  const char* leave = getenv("LEAVE");
+  if (leave != NULL && *leave != 0) _exit(0);
   MPI_Finalize();
   return 0;
 }

@@ -30,6 +30,7 @@ ROOM_ARROWS = {
         "placement": {"plan"},
         "output": {"plan"},
         "process": {"plan", "report", "output"},
+        "mpi": {"process"},
         "hosts": {"report", "process"},
         "care": {"plan", "report", "process", "hosts"},
         "ssh": {"plan", "report", "output", "process"},
@@ -71,7 +72,7 @@ CORES = re.compile(
     r"(elastic/(?!state/|include/|torch/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
     r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_way|host_granules|nccl_steps)\.)|"
-    r"launcher/(plan/host|report/|output/(line|traceback)_|placement/binding|process/(worker_env|pmi_core)|control/(control_request|job_status))\w*\.)"
+    r"launcher/(plan/host|report/|output/(line|traceback)_|placement/binding|process/worker_env|mpi/(pmi_core|pmix_job)|control/(control_request|job_status))\w*\.)"
 )
 BANNED_IN_CORES = [
     (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),

@@ -1,4 +1,4 @@
-#include "launcher/process/pmi_server.h"
+#include "launcher/mpi/pmi_server.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -18,10 +18,6 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kAnswerTime = std::chrono::seconds(5);  // of the store
-// After it who waits for another node looks whether that still makes sense.
-constexpr Duration kSlice = std::chrono::milliseconds(50);
-
 Result<void> poll_also(int poll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -30,14 +26,12 @@ Result<void> poll_also(int poll, int fd) {
   return errno_error("epoll_ctl", errno);
 }
 
-std::string key_of(int round, int turn, int node) {
-  return fmt::format("pmi/r{}/{}/{}/", round, turn, node);
-}
+std::string key_of(int round, int turn) { return fmt::format("pmi/r{}/{}/", round, turn); }
 
 }  // namespace
 
 PmiServer::PmiServer(asio::io_context& loop, StoreOptions options)
-    : loop_(loop), options_(std::move(options)), first_(loop) {}
+    : loop_(loop), first_(loop), exchange_(std::move(options)) {}
 
 PmiServer::~PmiServer() {
   stopped_ = true;
@@ -153,48 +147,25 @@ void PmiServer::close(int client) {
   sessions_.erase(client);
 }
 
-// Each node writes what its ranks have put, and reads what those of the others have.
 PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const WorkerPlace& place) {
-  const auto failed = [&](Error error) {
-    error.what = "the ranks of an MPI program do not find each other: " + error.what;
-    if (newest_round_ == what.round && !stopped_) {
-      asio::post(loop_, [text = error.what] { log_warn("{}", text); });
-    }
-    return error;
-  };
-  if (auto ok = reach_store(place.store_url); !ok) return failed(ok.error());
-  const auto last = steady_now() + kAnswerTime;
-  auto told = store_->set(key_of(what.round, what.turn, place.node_rank), what.own, last);
-  if (!told) return failed(told.error());
-  std::vector<std::string> others;
+  NodeExchange::Request request{.store_url = place.store_url,
+                                .key = key_of(what.round, what.turn),
+                                .node = place.node_rank,
+                                .others = {},
+                                .text = what.own};
   for (int node = 0; node < place.nodes; ++node) {
-    if (node == place.node_rank) continue;
-    auto text = text_of(what, node);
-    if (!text) return failed(text.error());
-    others.push_back(std::move(*text));
+    if (node != place.node_rank) request.others.push_back(node);
   }
-  // All are here, so all have read what was before.
-  (void)store_->delete_prefix(key_of(what.round, what.turn - 1, place.node_rank), last);
+  auto others = exchange_.run(request, [&] { return stopped_ || newest_round_ != what.round; });
+  if (others) {
+    // All are here, so all have read what was before.
+    exchange_.forget(key_of(what.round, what.turn - 1), place.node_rank);
+  } else if (others.error().code != Errc::aborted && newest_round_ == what.round && !stopped_) {
+    asio::post(loop_, [why = others.error().what] {
+      log_warn("the ranks of an MPI program do not find each other: {}", why);
+    });
+  }
   return others;
-}
-
-Result<std::string> PmiServer::text_of(const PmiCore::Exchange& what, int node) {
-  for (;;) {
-    auto text = store_->get(key_of(what.round, what.turn, node), steady_now() + kSlice);
-    if (text || text.error().code != Errc::timeout) return text;
-    if (stopped_ || newest_round_ != what.round) {
-      return Error{.code = Errc::aborted, .what = "the round is over"};
-    }
-  }
-}
-
-Result<void> PmiServer::reach_store(const std::string& url) {
-  if (store_ && url == store_url_) return {};
-  auto opened = open_store(url, options_, steady_now() + kAnswerTime);
-  if (!opened) return opened.error();
-  store_ = std::move(*opened);
-  store_url_ = url;
-  return {};
 }
 
 }  // namespace dlaunch

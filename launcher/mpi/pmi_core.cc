@@ -1,4 +1,4 @@
-#include "launcher/process/pmi_core.h"
+#include "launcher/mpi/pmi_core.h"
 
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,7 +17,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/process/pmi_core.h"
+#include "launcher/mpi/node_exchange.h"
+#include "launcher/mpi/pmi_core.h"
 #include "launcher/process/worker_env.h"
 #include "rendezvous/store.h"
 
@@ -52,11 +52,8 @@ class PmiServer {
   void hear(int client);
   void close(int client);
   Others exchange(const PmiCore::Exchange& what, const WorkerPlace& place);
-  Result<std::string> text_of(const PmiCore::Exchange& what, int node);
-  Result<void> reach_store(const std::string& url);
 
   asio::io_context& loop_;
-  const StoreOptions options_;
   UniqueFd poll_, stop_;
   asio::posix::stream_descriptor first_;  // that somebody speaks
   Aborted aborted_;
@@ -65,9 +62,7 @@ class PmiServer {
   std::mutex mutex_;  // of what follows
   PmiCore core_;
   std::map<int, Session> sessions_;  // by our end
-  // The thread's own:
-  std::unique_ptr<Store> store_;
-  std::string store_url_;
+  NodeExchange exchange_;            // the thread's own
   std::thread thread_;
 };
 

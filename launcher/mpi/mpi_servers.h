@@ -1,0 +1,33 @@
+// MpiServers: all that MPI programs of this node find each other by, whichever library they are
+// linked to.
+#pragma once
+
+#include <set>
+#include <utility>
+
+#include <asio/io_context.hpp>
+
+#include "base/unique_fd.h"
+#include "launcher/mpi/pmi_server.h"
+#include "launcher/mpi/pmix_server.h"
+
+namespace dlaunch {
+
+class MpiServers {
+ public:
+  MpiServers(asio::io_context& loop, std::set<pid_t>& helpers, StoreOptions options,
+             PmixOrder common)
+      : pmi_(loop, std::move(options)), pmix_(loop, helpers, std::move(common)) {}
+
+  // A worker has called MPI_Abort() and waits to be killed; on the loop.
+  void on_abort(const PmiServer::Aborted& aborted);
+  // Completes the place of a worker that is about to be started, with what it is to inherit, which
+  // must stay open until then.
+  UniqueFd invite(WorkerPlace& place);
+
+ private:
+  PmiServer pmi_;
+  PmixServer pmix_;
+};
+
+}  // namespace dlaunch

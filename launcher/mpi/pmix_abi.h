@@ -1,0 +1,87 @@
+// What of the PMIx standard's interface is used here (pmix-standard.org: version 4.1 and its ABI,
+// which libpmix keeps from 3 on), as its library is only looked for at run time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dlaunch::pmix {
+
+using Status = int;
+constexpr Status kSuccess = 0, kError = -1, kNotSupported = -47;
+constexpr Status kSucceededAtOnce = -157;  // and no callback comes
+
+using Rank = std::uint32_t;
+constexpr Rank kAllRanks = UINT32_MAX - 1;  // of a namespace
+
+enum Type : std::uint16_t {
+  kBool = 1,
+  kString = 3,
+  kUint16 = 13,
+  kUint32 = 14,
+  kInfo = 24,
+  kDataArray = 39,
+  kProcRank = 40,
+  kRegex = 49
+};
+
+struct Proc {
+  char nspace[256];
+  Rank rank;
+};
+
+struct DataArray {
+  std::uint16_t type;
+  std::size_t size;
+  void* array;
+};
+
+struct Value {
+  std::uint16_t type;
+  union {
+    bool flag;
+    char* string;
+    std::uint16_t uint16;
+    std::uint32_t uint32;
+    Rank rank;
+    DataArray* array;
+    struct {
+      char* bytes;
+      std::size_t size;
+    } object;
+    struct {
+      char *name, *value;
+      char separator;
+    } variable;  // the longest of those that are not used here
+  } data;
+};
+
+struct Info {
+  char key[512];
+  std::uint32_t flags;
+  Value value;
+};
+
+using Done = void (*)(Status, void* caller);
+using Release = void (*)(void* caller);
+using Exchanged = void (*)(Status, const char* data, std::size_t size, void* caller,
+                           Release release, void* to_release);
+
+// pmix_server_module_t: what the library asks of its host. Null: is not offered.
+struct ServerModule {
+  Status (*client_connected)(const Proc*, void* object, Done, void* caller) = nullptr;
+  Status (*client_finalized)(const Proc*, void* object, Done, void* caller) = nullptr;
+  Status (*abort)(const Proc*, void* object, int status, const char* message, Proc procs[],
+                  std::size_t count, Done, void* caller) = nullptr;
+  // `data` is malloc()'s, and becomes the host's.
+  Status (*fence)(const Proc procs[], std::size_t count, const Info info[], std::size_t infos,
+                  char* data, std::size_t size, Exchanged, void* caller) = nullptr;
+  void* not_offered[15] = {};
+  Status (*job_control)(const Proc*, const Proc targets[], std::size_t count, const Info info[],
+                        std::size_t infos, void* done, void* caller) = nullptr;
+  void* nor_these[44] = {};  // more than any version has
+};
+
+}  // namespace dlaunch::pmix

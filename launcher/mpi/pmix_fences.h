@@ -1,0 +1,44 @@
+// PmixFences: the barriers of a round, in which ranks give each other what they have said. The
+// library brings together the ranks of this node; a thread for each barrier then does the nodes.
+// Any thread may call.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "launcher/mpi/node_exchange.h"
+#include "launcher/mpi/pmix_abi.h"
+#include "launcher/mpi/pmix_job.h"
+
+namespace dlaunch {
+
+class PmixFences {
+ public:
+  // It stays as long as the process.
+  PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options);
+
+  // ServerModule::fence.
+  pmix::Status come(const pmix::Proc procs[], std::size_t count, char* data, std::size_t size,
+                    pmix::Exchanged done, void* caller);
+
+ private:
+  struct Fence {
+    std::vector<int> ranks;  // empty: all
+    std::string text;
+    pmix::Exchanged done;
+    void* caller;
+  };
+  void meet(const Fence& fence);
+  Result<std::string> exchange(const Fence& fence);
+  std::string key_of(const std::vector<int>& ranks, int turn) const;
+
+  const PmixOrder order_;
+  const std::vector<PmixNode> nodes_;
+  const StoreOptions options_;
+  std::mutex mutex_;                       // of what follows
+  std::map<std::vector<int>, int> turns_;  // barriers of these ranks so far
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,195 @@
+#include "launcher/mpi/pmix_job.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/codec.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t kMaxOrderText = 4096;
+constexpr std::uint32_t kMostRanks = 1 << 20;
+constexpr std::size_t kMostOfJobId = 64;  // in a name of at most 255 bytes
+
+void put_ranks(Writer& out, const std::vector<int>& ranks) {
+  out.put(static_cast<std::uint32_t>(ranks.size()));
+  for (const int rank : ranks) out.put(static_cast<std::int32_t>(rank));
+}
+
+std::vector<int> get_ranks(Reader& in) {
+  std::vector<int> ranks;
+  const auto count = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; in.ok() && i < std::min(count, kMostRanks); ++i) {
+    ranks.push_back(in.get<std::int32_t>());
+  }
+  return ranks;
+}
+
+Error nonsense(std::string what) { return {.code = Errc::protocol, .what = std::move(what)}; }
+
+// The texts of an order, and its numbers.
+template <class Order>
+auto texts_of(Order& order) {
+  return std::vector{&order.nspace, &order.host,      &order.folder,
+                     &order.job_id, &order.store_url, &order.secret_file};
+}
+
+template <class Order>
+auto numbers_of(Order& order) {
+  return std::vector{&order.listener, &order.round, &order.size, &order.node_rank, &order.nodes};
+}
+
+}  // namespace
+
+std::string encode_order(const PmixOrder& order) {
+  Writer out;
+  for (const auto* text : texts_of(order)) out.put_string(*text);
+  for (const auto* number : numbers_of(order)) out.put(static_cast<std::int32_t>(*number));
+  out.put(static_cast<std::uint8_t>(order.tls));
+  put_ranks(out, order.ranks);
+  return out.take();
+}
+
+Result<PmixOrder> decode_order(std::string_view bytes) {
+  Reader in(bytes);
+  PmixOrder order;
+  for (auto* text : texts_of(order)) *text = in.get_string(kMaxOrderText);
+  for (auto* number : numbers_of(order)) *number = in.get<std::int32_t>();
+  order.tls = in.get<std::uint8_t>() != 0;
+  order.ranks = get_ranks(in);
+  if (!in.done()) return nonsense("an order for a PMIx server makes no sense");
+  return order;
+}
+
+std::string encode_node(const PmixNode& node) {
+  Writer out;
+  out.put_string(node.host);
+  put_ranks(out, node.ranks);
+  return out.take();
+}
+
+Result<PmixNode> decode_node(std::string_view bytes, int size) {
+  Reader in(bytes);
+  PmixNode node;
+  node.host = in.get_string(kMaxOrderText);
+  node.ranks = get_ranks(in);
+  const bool plausible = std::all_of(node.ranks.begin(), node.ranks.end(),
+                                     [&](int rank) { return rank >= 0 && rank < size; });
+  // These would be several hosts, or none, in a list of them.
+  const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
+  if (!in.done() || !plausible || !named) return nonsense("a node told nonsense of its ranks");
+  return node;
+}
+
+Result<void> check_nodes(std::vector<PmixNode>& nodes, int size) {
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  std::map<std::string, int> names;
+  std::size_t all = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const int rank : nodes[i].ranks) {
+      seen[static_cast<std::size_t>(rank)] = true;
+      ++all;
+    }
+    if (++names[nodes[i].host] > 1) nodes[i].host += fmt::format("-node{}", i);
+  }
+  if (all == seen.size() && std::find(seen.begin(), seen.end(), false) == seen.end()) return {};
+  return nonsense(fmt::format("the nodes have other ranks than 0 to {}", size - 1));
+}
+
+std::string joined(const std::vector<int>& ranks) {
+  return fmt::format("{}", fmt::join(ranks, ","));
+}
+
+std::string host_list(const std::vector<PmixNode>& nodes) {
+  std::string list;
+  for (const auto& node : nodes) list += (list.empty() ? "" : ",") + node.host;
+  return list;
+}
+
+std::string rank_lists(const std::vector<PmixNode>& nodes) {
+  std::string lists;
+  for (const auto& node : nodes) lists += (lists.empty() ? "" : ";") + joined(node.ranks);
+  return lists;
+}
+
+std::vector<int> nodes_with(const std::vector<PmixNode>& nodes, const std::vector<int>& ranks) {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto& own = nodes[i].ranks;
+    const bool has = ranks.empty() || std::find_first_of(own.begin(), own.end(), ranks.begin(),
+                                                         ranks.end()) != own.end();
+    if (has) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+pmix::Proc proc_of(const PmixOrder& order, int rank) {
+  pmix::Proc proc{};
+  order.nspace.copy(proc.nspace, sizeof proc.nspace - 1);
+  proc.rank = static_cast<pmix::Rank>(rank);
+  return proc;
+}
+
+PmixVersion pmix_version_in(const std::string& text) {
+  const char* at = std::strpbrk(text.c_str(), "0123456789");
+  if (at == nullptr) return {};
+  PmixVersion version;
+  version.text.assign(at, std::strspn(at, "0123456789."));
+  char* end = nullptr;
+  version.major = static_cast<int>(std::strtol(at, &end, 10));
+  if (*end == '.') version.minor = static_cast<int>(std::strtol(end + 1, &end, 10));
+  return version;
+}
+
+std::optional<std::uint16_t> pmix_port_in(const std::vector<std::string>& environment) {
+  constexpr std::string_view kBefore = ";tcp4://127.0.0.1:";
+  for (const auto& item : environment) {
+    const auto at = item.find(kBefore);
+    if (!item.starts_with("PMIX_SERVER_URI") || at == item.npos) continue;
+    const int port = std::atoi(item.c_str() + at + kBefore.size());
+    if (port > 0 && port <= UINT16_MAX) return static_cast<std::uint16_t>(port);
+  }
+  return {};
+}
+
+// A rank takes the newest of the protocols that it knows. Open MPI 4 believes in a server only
+// where it knows the launcher: by that variable in one that it does nothing else for than to leave
+// ranks bound as they are.
+Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
+                           const PmixVersion& version) {
+  const std::string uri =
+      fmt::format("{}.{};tcp4://127.0.0.1:{}", kPmixServerName, order.node_rank, port);
+  Variables all = {{"PMIX_NAMESPACE", order.nspace},
+                   {"PMIX_RANK", std::to_string(rank)},
+                   {"PMIX_SERVER_URI2", uri},
+                   {"PMIX_SERVER_URI21", uri},
+                   {"PMIX_SERVER_URI3", uri},
+                   {"PMIX_SECURITY_MODE", "native"},
+                   {"PMIX_BFROP_BUFFER_TYPE", "PMIX_BFROP_BUFFER_NON_DESC"},
+                   {"PMIX_GDS_MODULE", "hash"},
+                   {"PMIX_HOSTNAME", order.host},
+                   {"PMIX_VERSION", version.text},
+                   {"JSM_JSRUN_PORT", std::to_string(port)}};
+  const PmixVersion v4{4, 0, {}}, v41{4, 1, {}};
+  if (version < v4) all.emplace_back("PMIX_PTL_MODULE", "tcp");
+  if (version >= v4) all.emplace_back("PMIX_SERVER_URI4", uri);
+  if (version >= v41) all.emplace_back("PMIX_SERVER_URI41", uri);
+  return all;
+}
+
+std::string nspace_of(const std::string& job_id, int master_port, int round) {
+  std::string job = job_id.substr(0, kMostOfJobId);
+  std::replace_if(
+      job.begin(), job.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  return fmt::format("dlaunch-{}-{}-{}", job, master_port, round);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,81 @@
+// What the server of PMIx on one node is told of a round, and what it makes of what the nodes tell
+// each other. Pure.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/mpi/pmix_abi.h"
+
+namespace dlaunch {
+
+// To the process that is the server, from the agent that starts it.
+struct PmixOrder {
+  std::string nspace;  // the round's name among MPI libraries
+  int listener = -1;   // inherited: where ranks connect to
+  int round = 1;
+  int size = 1;  // ranks of the round
+  int node_rank = 0;
+  int nodes = 1;
+  std::string host;
+  std::vector<int> ranks;  // of this node, by local rank
+  std::string folder;      // private, its own
+  std::string job_id;
+  std::string store_url;
+  std::string secret_file;  // "": there is none
+  bool tls = false;
+};
+std::string encode_order(const PmixOrder& order);
+Result<PmixOrder> decode_order(std::string_view bytes);
+
+// A node with its ranks, as the nodes tell each other.
+struct PmixNode {
+  std::string host;
+  std::vector<int> ranks;  // by local rank
+};
+std::string encode_node(const PmixNode& node);
+// Errc::protocol: it makes no sense for a round of this size.
+Result<PmixNode> decode_node(std::string_view bytes, int size);
+
+// By node rank. Hosts that have one name, as several agents of one machine do, get a number behind
+// it: they are separate nodes. Error: the ranks are not just those of a round of this size.
+Result<void> check_nodes(std::vector<PmixNode>& nodes, int size);
+
+// "host1,host2" and "0,1;2,3", which PMIx makes its maps of.
+std::string host_list(const std::vector<PmixNode>& nodes);
+std::string rank_lists(const std::vector<PmixNode>& nodes);
+std::string joined(const std::vector<int>& ranks);
+
+// Those that have one of the ranks; all where none is given.
+std::vector<int> nodes_with(const std::vector<PmixNode>& nodes, const std::vector<int>& ranks);
+
+pmix::Proc proc_of(const PmixOrder& order, int rank);
+
+struct PmixVersion {
+  int major = 0, minor = 0;
+  std::string text;  // "4.2.2"
+  auto operator<=>(const PmixVersion& other) const {
+    return std::pair(major, minor) <=> std::pair(other.major, other.minor);
+  }
+};
+// Of what PMIx_Get_version() says: "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, …)". 0.0: of nothing.
+PmixVersion pmix_version_in(const std::string& text);
+
+// -- How a rank finds the server. PMIx calls the one on a node by this name and the node's rank.
+inline constexpr const char* kPmixServerName = "dlaunch-server";
+// The port on 127.0.0.1 in what the library says a rank's environment is to be.
+std::optional<std::uint16_t> pmix_port_in(const std::vector<std::string>& environment);
+// That environment, with another port.
+using Variables = std::vector<std::pair<std::string, std::string>>;
+Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
+                           const PmixVersion& version);
+// A round's name: no two jobs of a host have the same at a time.
+std::string nspace_of(const std::string& job_id, int master_port, int round);
+
+}  // namespace dlaunch

@@ -1,0 +1,30 @@
+// PmixLibrary: libpmix, as far as a server of it is used here. Looked for at run time: in
+// DLAUNCH_PMIX_LIBRARY, or by its name where the system looks.
+#pragma once
+
+#include "base/result.h"
+#include "launcher/mpi/pmix_abi.h"
+#include "launcher/mpi/pmix_job.h"
+
+namespace dlaunch {
+
+struct PmixLibrary {
+  PmixVersion version;
+  pmix::Status (*init)(pmix::ServerModule*, pmix::Info*, std::size_t);
+  pmix::Status (*finalize)();
+  pmix::Status (*register_nspace)(const char* nspace, int local, pmix::Info*, std::size_t,
+                                  pmix::Done, void*);
+  void (*deregister_nspace)(const char* nspace, pmix::Done, void*);
+  pmix::Status (*register_client)(const pmix::Proc*, uid_t, gid_t, void* object, pmix::Done, void*);
+  pmix::Status (*setup_fork)(const pmix::Proc*, char*** environment);
+  pmix::Status (*generate_regex)(const char* nodes, char** regex);
+  pmix::Status (*generate_ppn)(const char* ranks, char** regex);
+  const char* (*error_string)(pmix::Status);
+
+  // Errc::unsupported: there is none, or none that can be used.
+  static Result<PmixLibrary> load();
+  // "what: why"; no Error where the status is one of success.
+  Result<void> check(const char* what, pmix::Status status) const;
+};
+
+}  // namespace dlaunch

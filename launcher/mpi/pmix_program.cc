@@ -1,0 +1,336 @@
+#include "launcher/mpi/pmix_program.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "base/write_all.h"
+#include "launcher/mpi/node_exchange.h"
+#include "launcher/mpi/pmix_fences.h"
+#include "launcher/mpi/pmix_infos.h"
+#include "launcher/mpi/pmix_job.h"
+#include "launcher/mpi/pmix_library.h"
+#include "launcher/mpi/relay.h"
+
+namespace dlaunch {
+namespace {
+
+using pmix::Status;
+
+constexpr unsigned kEndSeconds = 2;  // for the library to clean up
+constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr std::size_t kMostOrder = std::size_t{16} << 20;
+
+// The library's functions have no place for whom they are called for.
+PmixFences* g_fences = nullptr;
+
+// -- What the library asks
+
+Status on_client(const pmix::Proc*, void*, pmix::Done, void*) { return pmix::kSucceededAtOnce; }
+
+// The rank waits in it until it is killed. MPI_Abort() is a failure, whatever its code.
+Status on_abort(const pmix::Proc* proc, void*, int status, const char*, pmix::Proc[], std::size_t,
+                pmix::Done, void*) {
+  const int code = (status & 0xff) != 0 ? status & 0xff : 1;
+  const std::string line = fmt::format("abort {} {}\n", proc->rank, code);
+  return write_all(STDOUT_FILENO, line).os_errno == 0 ? pmix::kSuccess : pmix::kError;
+}
+
+Status on_fence(const pmix::Proc procs[], std::size_t count, const pmix::Info[], std::size_t,
+                char* data, std::size_t size, pmix::Exchanged done, void* caller) {
+  return g_fences->come(procs, count, data, size, done, caller);
+}
+
+// That it is there makes the library take orders that it carries out itself: what is to be removed
+// after a rank.
+Status on_control(const pmix::Proc*, const pmix::Proc[], std::size_t, const pmix::Info[],
+                  std::size_t, void*, void*) {
+  return pmix::kNotSupported;
+}
+
+// -- What it is told
+
+PmixInfos facts_of_rank(const PmixNode& node, int node_rank, std::size_t local_rank) {
+  const int rank = node.ranks[local_rank];
+  PmixInfos facts;
+  facts.add_rank("pmix.rank", rank);
+  facts.add_uint32("pmix.appnum", 0);
+  facts.add_rank("pmix.aldr", 0);
+  facts.add_rank("pmix.grank", rank);
+  facts.add_rank("pmix.apprank", rank);
+  facts.add_uint16("pmix.lrank", static_cast<unsigned>(local_rank));
+  facts.add_uint16("pmix.nrank", static_cast<unsigned>(local_rank));
+  facts.add_uint32("pmix.nodeid", static_cast<unsigned>(node_rank));
+  facts.add_text("pmix.hname", node.host);
+  return facts;
+}
+
+void add_size(PmixInfos& facts, const PmixOrder& order) {
+  const auto size = static_cast<unsigned>(order.size);
+  for (const char* key : {"pmix.job.size", "pmix.univ.size", "pmix.max.size", "pmix.app.size"}) {
+    facts.add_uint32(key, size);
+  }
+  facts.add_uint32("pmix.job.napps", 1);
+  facts.add_uint32("pmix.num.nodes", static_cast<unsigned>(order.nodes));
+  facts.add_uint32("pmix.local.size", static_cast<unsigned>(order.ranks.size()));
+  facts.add_uint32("pmix.node.size", static_cast<unsigned>(order.ranks.size()));
+}
+
+class PmixProgram {
+ public:
+  explicit PmixProgram(PmixOrder order) : order_(std::move(order)) {}
+  // Everything is there for ranks to connect to.
+  Result<void> open();
+  // Until stdin ends.
+  void serve();
+  void close();
+
+ private:
+  Result<void> find_nodes();
+  Result<void> start_library();
+  Result<void> add_maps(PmixInfos& facts) const;
+  Result<void> register_ranks();
+  Result<std::uint16_t> port() const;
+  std::string folder(const char* name) const { return order_.folder + name; }
+  const std::string& host() const {
+    return nodes_[static_cast<std::size_t>(order_.node_rank)].host;
+  }
+  void await_end();
+
+  const PmixOrder order_;
+  StoreOptions store_;
+  PmixLibrary library_{};
+  std::vector<PmixNode> nodes_;
+  std::optional<PmixFences> fences_;
+  pmix::ServerModule module_;
+  asio::io_context loop_{1};
+  asio::posix::stream_descriptor end_{loop_, STDIN_FILENO};
+  std::optional<Relay> relay_;
+  char byte_ = 0;
+};
+
+Result<void> PmixProgram::open() {
+  auto library = PmixLibrary::load();
+  if (!library) return library.error();
+  library_ = *library;
+  for (const char* name : {"", "/server", "/job"}) {
+    if (::mkdir(folder(name).c_str(), 0700) != 0) return errno_error(folder(name), errno);
+  }
+  if (auto ok = find_nodes(); !ok) return ok;
+  fences_.emplace(order_, nodes_, store_);
+  g_fences = &*fences_;
+  if (auto ok = start_library(); !ok) return ok;
+  if (auto ok = register_ranks(); !ok) return ok;
+  const auto there = port();
+  if (!there) return there.error();
+  relay_.emplace(loop_, UniqueFd(order_.listener), *there);
+  await_end();
+  return {};
+}
+
+// The nodes of the round tell each other which ranks they have.
+Result<void> PmixProgram::find_nodes() {
+  store_ = {.job_id = order_.job_id,
+            .secret = {},
+            .who = fmt::format("the MPI programs on {}", order_.host)};
+  if (!order_.secret_file.empty()) {
+    auto secret = Secret::load(order_.secret_file);
+    if (!secret) return secret.error();
+    store_.secret = std::move(*secret);
+    store_.secret.set_encrypts(order_.tls);
+  }
+  NodeExchange::Request request{.store_url = order_.store_url,
+                                .key = fmt::format("pmix/r{}/nodes/", order_.round),
+                                .node = order_.node_rank,
+                                .others = {},
+                                .text = encode_node({order_.host, order_.ranks})};
+  for (int node = 0; node < order_.nodes; ++node) {
+    if (node != order_.node_rank) request.others.push_back(node);
+  }
+  std::vector<std::string> texts;
+  if (!request.others.empty()) {
+    const auto patience = steady_now() + kPatience;
+    bool told = false;
+    // Never in vain: this process ends with the round.
+    auto others = NodeExchange(store_).run(request, [&] {
+      if (steady_now() > patience && !std::exchange(told, true)) {
+        log_warn(
+            "MPI programs on {} wait for those of the other hosts: do all ranks call MPI_Init(), "
+            "and has each host a libpmix?",
+            order_.host);
+      }
+      return false;
+    });
+    if (!others) return others.error();
+    texts = std::move(*others);
+  }
+  texts.insert(texts.begin() + order_.node_rank, request.text);
+  for (const auto& text : texts) {
+    auto node = decode_node(text, order_.size);
+    if (!node) return node.error();
+    nodes_.push_back(std::move(*node));
+  }
+  return check_nodes(nodes_, order_.size);
+}
+
+Result<void> PmixProgram::start_library() {
+  // Nothing is left in shared memory, and maps are plain text.
+  ::setenv("PMIX_MCA_gds", "hash", 0);
+  ::setenv("PMIX_MCA_preg", "native", 0);
+  module_.client_connected = on_client;
+  module_.client_finalized = on_client;
+  module_.abort = on_abort;
+  module_.fence = on_fence;
+  module_.job_control = on_control;
+  PmixInfos facts;
+  facts.add_text("pmix.srv.nspace", kPmixServerName);
+  facts.add_rank("pmix.srv.rank", order_.node_rank);
+  facts.add_text("pmix.srvr.tmpdir", folder("/server"));
+  facts.add_text("pmix.sys.tmpdir", folder("/server"));
+  facts.add_text("pmix.hname", host());
+  return library_.check("PMIx_server_init", library_.init(&module_, facts.data(), facts.size()));
+}
+
+Result<void> PmixProgram::add_maps(PmixInfos& facts) const {
+  const auto add = [&](const char* key, char* map) {
+    const bool typed = library_.version >= PmixVersion{4, 0, {}};
+    typed ? facts.add_regex(key, map) : facts.add_text(key, map);
+    std::free(map);
+  };
+  char* map = nullptr;
+  auto made = library_.check("PMIx_generate_regex",
+                             library_.generate_regex(host_list(nodes_).c_str(), &map));
+  if (!made) return made;
+  add("pmix.nmap", map);
+  made =
+      library_.check("PMIx_generate_ppn", library_.generate_ppn(rank_lists(nodes_).c_str(), &map));
+  if (made) add("pmix.pmap", map);
+  return made;
+}
+
+Result<void> PmixProgram::register_ranks() {
+  PmixInfos facts;
+  add_size(facts, order_);
+  if (auto ok = add_maps(facts); !ok) return ok;
+  facts.add_text("pmix.jobid", order_.nspace);
+  facts.add_text("pmix.lpeers", joined(order_.ranks));
+  facts.add_rank("pmix.lldr", *std::min_element(order_.ranks.begin(), order_.ranks.end()));
+  facts.add_text("pmix.tmpdir", order_.folder);
+  facts.add_text("pmix.nsdir", folder("/job"));
+  facts.add_flag("pmix.tdir.rmclean", true);
+  facts.add_flag("pmix.spawned", false);
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    for (std::size_t i = 0; i < nodes_[node].ranks.size(); ++i) {
+      facts.add_list("pmix.pdata", facts_of_rank(nodes_[node], static_cast<int>(node), i));
+    }
+  }
+  auto ok = library_.check(
+      "PMIx_server_register_nspace",
+      library_.register_nspace(order_.nspace.c_str(), static_cast<int>(order_.ranks.size()),
+                               facts.data(), facts.size(), nullptr, nullptr));
+  for (const int rank : order_.ranks) {
+    if (!ok) return ok;
+    const auto proc = proc_of(order_, rank);
+    ok = library_.check(
+        "PMIx_server_register_client",
+        library_.register_client(&proc, ::geteuid(), ::getegid(), nullptr, nullptr, nullptr));
+  }
+  return ok;
+}
+
+// Where the library itself listens: it tells only those whom it expects.
+Result<std::uint16_t> PmixProgram::port() const {
+  const auto proc = proc_of(order_, order_.ranks.front());
+  char** environment = nullptr;
+  if (auto ok = library_.check("PMIx_server_setup_fork", library_.setup_fork(&proc, &environment));
+      !ok) {
+    return ok.error();
+  }
+  std::vector<std::string> variables;
+  for (char** item = environment; item != nullptr && *item != nullptr; ++item) {
+    variables.emplace_back(*item);
+    std::free(*item);
+  }
+  std::free(environment);
+  if (const auto port = pmix_port_in(variables)) return *port;
+  return Error{.code = Errc::unsupported, .what = "libpmix does not listen to 127.0.0.1"};
+}
+
+void PmixProgram::await_end() {
+  end_.async_read_some(asio::buffer(&byte_, 1), [this](asio::error_code ec, std::size_t) {
+    if (ec) return loop_.stop();
+    await_end();
+  });
+}
+
+void PmixProgram::serve() { loop_.run(); }
+
+// What ranks asked to be removed after them is removed.
+void PmixProgram::close() {
+  ::alarm(kEndSeconds);
+  library_.deregister_nspace(order_.nspace.c_str(), nullptr, nullptr);
+  library_.finalize();
+}
+
+Result<PmixOrder> read_order() {
+  const auto read_all = [](char* at, std::size_t size) {
+    for (ssize_t n = 0; size > 0; at += n, size -= static_cast<std::size_t>(n)) {
+      n = ::read(STDIN_FILENO, at, size);
+      if (n <= 0) return false;
+    }
+    return true;
+  };
+  std::uint32_t size = 0;
+  const Error missing{.code = Errc::protocol,
+                      .what = "no order on stdin: this is a part of dlaunch"};
+  if (!read_all(reinterpret_cast<char*>(&size), sizeof size) || size > kMostOrder) return missing;
+  std::string bytes(size, '\0');
+  if (!read_all(bytes.data(), size)) return missing;
+  return decode_order(bytes);
+}
+
+// Two for each rank.
+void raise_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int run_pmix_server() {
+  raise_open_files();
+  auto order = read_order();
+  if (!order) {
+    std::fprintf(stderr, "dlaunch: %s\n", order.error().what.c_str());
+    return kExitUsage;
+  }
+  PmixProgram program(std::move(*order));
+  if (auto ok = program.open(); !ok) {
+    std::fprintf(stderr, "dlaunch: MPI programs on this host cannot be served by PMIx: %s\n",
+                 ok.error().what.c_str());
+    return kExitSystem;
+  }
+  program.serve();
+  program.close();
+  std::_Exit(kExitOk);  // its threads are not all ours
+}
+
+}  // namespace dlaunch

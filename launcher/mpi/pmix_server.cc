@@ -1,0 +1,214 @@
+#include "launcher/mpi/pmix_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <asio/ip/tcp.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <fmt/format.h>
+
+#include "base/codec.h"
+#include "base/log.h"
+#include "base/write_all.h"
+#include "launcher/mpi/pmix_library.h"
+#include "launcher/mpi/pmix_program.h"
+#include "launcher/process/command.h"
+#include "launcher/process/spawn.h"
+
+namespace dlaunch {
+namespace {
+
+using asio::ip::tcp;
+using Descriptor = asio::posix::stream_descriptor;
+
+constexpr int kLongestEnd = 3000;  // ms, of a process that was told to end
+
+// Of an enclosing launcher, whose PMIx is another one; settings of the library's own parts stay.
+std::vector<std::string> server_environment() {
+  std::vector<std::string> all = own_environment();
+  std::erase_if(all, [](const std::string& item) {
+    return item.starts_with("PMIX_") && !item.starts_with("PMIX_MCA_");
+  });
+  return all;
+}
+
+}  // namespace
+
+// A round's ranks and what serves them.
+struct PmixServer::Served {
+  explicit Served(asio::io_context& loop) : listener(loop), in(loop), out(loop), exited(loop) {}
+
+  PmixOrder order;
+  std::map<int, int> ranks;    // of this node, by local rank
+  std::map<int, int> workers;  // by rank
+  std::size_t expected = 1;    // ranks of this node
+  std::uint16_t port = 0;
+  tcp::acceptor listener;  // until the process has it
+  bool connected = false;  // somebody
+  pid_t pid = -1;          // while it runs
+  bool ending = false;     // it was told to
+  Descriptor in, out, exited;
+  char bytes[256];
+  std::string unread;
+};
+
+PmixServer::PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, PmixOrder common)
+    : loop_(loop), helpers_(helpers), common_(std::move(common)) {}
+
+PmixServer::~PmixServer() {
+  for (const auto& round : rounds_) end(*round);
+  for (const auto& round : rounds_) {
+    if (round->pid < 0) continue;
+    pollfd over{.fd = round->exited.native_handle(), .events = POLLIN, .revents = 0};
+    if (::poll(&over, 1, kLongestEnd) <= 0) ::kill(-round->pid, SIGKILL);
+    ::waitpid(round->pid, nullptr, 0);
+    helpers_.erase(round->pid);
+  }
+}
+
+Result<Variables> PmixServer::invite(const WorkerPlace& place) {
+  if (!std::exchange(looked_, true)) {
+    if (const auto library = PmixLibrary::load()) version_ = library->version;
+  }
+  if (!version_) return Variables();
+  if (rounds_.empty() || rounds_.back()->order.round != place.round) {
+    if (auto ok = begin(place); !ok) return ok.error();
+  }
+  const ServedPtr round = rounds_.back();
+  round->ranks[place.local_rank] = place.rank;
+  round->workers[place.rank] = place.worker;
+  start_if_complete(round);
+  return pmix_environment(round->order, place.rank, round->port, *version_);
+}
+
+Result<void> PmixServer::begin(const WorkerPlace& place) {
+  if (!rounds_.empty()) end(*rounds_.back());
+  std::erase_if(rounds_, [](const ServedPtr& round) { return round->pid < 0; });
+  const auto round = std::make_shared<Served>(loop_);
+  round->order = common_;
+  round->order.nspace = nspace_of(common_.job_id, place.master_port, place.round);
+  round->order.round = place.round;
+  round->order.size = place.size;
+  round->order.node_rank = place.node_rank;
+  round->order.nodes = place.nodes;
+  round->order.store_url = place.store_url;
+  round->order.folder = fmt::format("{}/mpi.{}", common_.folder, place.round);
+  round->expected = static_cast<std::size_t>(place.local_size);
+  asio::error_code ec;
+  round->listener.open(tcp::v4(), ec);
+  if (!ec) ::fcntl(round->listener.native_handle(), F_SETFD, FD_CLOEXEC);
+  if (!ec) round->listener.bind({asio::ip::address_v4::loopback(), 0}, ec);
+  if (!ec) round->listener.listen(asio::socket_base::max_listen_connections, ec);
+  if (ec) return errno_error("listen on 127.0.0.1", ec.value());
+  round->port = round->listener.local_endpoint().port();
+  rounds_.push_back(round);
+  await_first(round);
+  return {};
+}
+
+void PmixServer::await_first(const ServedPtr& round) {
+  round->listener.async_wait(tcp::acceptor::wait_read, [this, round](asio::error_code ec) {
+    if (ec) return;
+    round->connected = true;
+    start_if_complete(round);
+  });
+}
+
+// It is to know all ranks of this node.
+void PmixServer::start_if_complete(const ServedPtr& round) {
+  if (!round->connected || round->ranks.size() < round->expected || !round->listener.is_open()) {
+    return;
+  }
+  const auto started = start(round);
+  asio::error_code ec;
+  round->listener.close(ec);
+  if (!started) log_warn("MPI programs on this host: {}", started.error().what);
+}
+
+Result<void> PmixServer::start(const ServedPtr& round) {
+  int in[2], out[2];
+  if (::pipe2(in, O_CLOEXEC) != 0) return errno_error("pipe", errno);
+  UniqueFd orders(in[0]), writing(in[1]);
+  if (::pipe2(out, O_CLOEXEC) != 0) return errno_error("pipe", errno);
+  UniqueFd reading(out[0]), says(out[1]);
+  SpawnRequest request{
+      .path = "/proc/self/exe", .argv = {"dlaunch", kPmixServerWord}, .env = server_environment()};
+  request.in = orders.get();
+  request.out = says.get();
+  request.inherited = round->listener.native_handle();
+  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
+  Spawned spawned;
+  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
+    return Error{.what = error.what, .os_errno = error.os_errno};
+  }
+  round->pid = spawned.pid;
+  helpers_.insert(spawned.pid);
+  round->order.listener = request.inherited;
+  for (const auto& [local_rank, rank] : round->ranks) round->order.ranks.push_back(rank);
+  Writer order;
+  order.put_string(encode_order(round->order));
+  (void)write_all(writing.get(), order.bytes());  // a pipe holds it; who does not read it has ended
+  asio::error_code ec;
+  ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
+  round->in.assign(writing.release(), ec);
+  round->out.assign(reading.release(), ec);
+  round->exited.assign(spawned.pidfd.release(), ec);
+  read(round);
+  watch(round);
+  return {};
+}
+
+void PmixServer::read(const ServedPtr& round) {
+  round->out.async_read_some(asio::buffer(round->bytes),
+                             [this, round](asio::error_code ec, std::size_t n) {
+                               if (ec) return;
+                               round->unread.append(round->bytes, n);
+                               for (auto end = round->unread.find('\n'); end != std::string::npos;
+                                    end = round->unread.find('\n')) {
+                                 take_line(*round, round->unread.substr(0, end));
+                                 round->unread.erase(0, end + 1);
+                               }
+                               read(round);
+                             });
+}
+
+void PmixServer::take_line(const Served& round, const std::string& line) {
+  int rank = 0, code = 0;
+  if (std::sscanf(line.c_str(), "abort %d %d", &rank, &code) != 2) return;
+  const auto worker = round.workers.find(rank);
+  if (worker != round.workers.end() && !round.ending && aborted_) aborted_(worker->second, code);
+}
+
+void PmixServer::watch(const ServedPtr& round) {
+  round->exited.async_wait(Descriptor::wait_read, [this, round](asio::error_code ec) {
+    if (ec || round->pid < 0) return;
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(round->pid), &info, WEXITED | WNOHANG);
+    if (info.si_pid == 0) return watch(round);
+    helpers_.erase(std::exchange(round->pid, -1));
+    if (round->ending) return;
+    log_warn(
+        "what serves MPI programs on this host {}",
+        describe({.status = info.si_code == CLD_EXITED ? info.si_status : -info.si_status}, {}));
+  });
+}
+
+void PmixServer::end(Served& round) {
+  round.ending = true;
+  asio::error_code ec;
+  round.listener.close(ec);
+  round.in.close(ec);
+  round.out.close(ec);
+}
+
+}  // namespace dlaunch

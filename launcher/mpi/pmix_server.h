@@ -1,0 +1,61 @@
+// PmixServer: MPI programs that speak PMIx, as those of Open MPI do, find the other ranks through
+// it. Each round has a port of its own, and nothing more until a program connects; what then serves
+// them is a process (pmix_program.h). One thread, the loop's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <asio/io_context.hpp>
+
+#include "base/result.h"
+#include "launcher/mpi/pmix_job.h"
+#include "launcher/process/worker_env.h"
+
+namespace dlaunch {
+
+class PmixServer {
+ public:
+  // common: what of an order is alike for all rounds; its folder is where theirs are made.
+  // helpers: has the processes while they run.
+  PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, PmixOrder common);
+  // Waits for them, for a moment: they remove what programs left behind.
+  ~PmixServer();
+  PmixServer(const PmixServer&) = delete;
+  PmixServer& operator=(const PmixServer&) = delete;
+
+  // A worker has called MPI_Abort() and waits to be killed.
+  using Aborted = std::function<void(int worker, int exit_code)>;
+  void on_abort(Aborted aborted) { aborted_ = std::move(aborted); }
+  // What the worker at this place is to have in its environment; nothing where this host has no
+  // libpmix.
+  Result<Variables> invite(const WorkerPlace& place);
+
+ private:
+  struct Served;
+  using ServedPtr = std::shared_ptr<Served>;
+  Result<void> begin(const WorkerPlace& place);
+  void await_first(const ServedPtr& round);
+  void start_if_complete(const ServedPtr& round);
+  Result<void> start(const ServedPtr& round);
+  void read(const ServedPtr& round);
+  void take_line(const Served& round, const std::string& line);
+  void watch(const ServedPtr& round);
+  void end(Served& round);
+
+  asio::io_context& loop_;
+  std::set<pid_t>& helpers_;
+  const PmixOrder common_;
+  Aborted aborted_;
+  bool looked_ = false;
+  std::optional<PmixVersion> version_;  // of the library that is here
+  std::list<ServedPtr> rounds_;  // the last is now's; of those before a process may end still
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,91 @@
+#include "launcher/mpi/relay.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include <asio/buffer.hpp>
+#include <asio/write.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "launcher/mpi/loopback_owner.h"
+
+namespace dlaunch {
+namespace {
+
+using asio::ip::tcp;
+
+constexpr Duration kRetry = std::chrono::milliseconds(100);
+
+}  // namespace
+
+// Lives in the handlers of what is under way.
+struct Relay::Pair : std::enable_shared_from_this<Pair> {
+  explicit Pair(tcp::socket accepted) : near(std::move(accepted)), far(near.get_executor()) {}
+
+  void connect(const tcp::endpoint& there) {
+    far.async_connect(there, [self = shared_from_this()](asio::error_code ec) {
+      if (ec) return;
+      self->carry(self->near, self->far, self->bytes[0]);
+      self->carry(self->far, self->near, self->bytes[1]);
+    });
+  }
+
+  using Bytes = std::array<char, 16384>;
+  void carry(tcp::socket& from, tcp::socket& to, Bytes& held) {
+    from.async_read_some(asio::buffer(held), [this, self = shared_from_this(), &from, &to, &held](
+                                                 asio::error_code ec, std::size_t n) {
+      asio::error_code ignored;
+      if (ec) return void(to.shutdown(tcp::socket::shutdown_send, ignored));
+      asio::async_write(to, asio::buffer(held, n),
+                        [this, self, &from, &to, &held](asio::error_code failed, std::size_t) {
+                          asio::error_code also;
+                          if (failed)
+                            return void(from.shutdown(tcp::socket::shutdown_receive, also));
+                          carry(from, to, held);
+                        });
+    });
+  }
+
+  tcp::socket near, far;
+  Bytes bytes[2];
+};
+
+Relay::Relay(asio::io_context& loop, UniqueFd listener, std::uint16_t port)
+    : listener_(loop, tcp::v4(), listener.release()),
+      retry_(loop),
+      there_(asio::ip::address_v4::loopback(), port) {
+  accept();
+}
+
+void Relay::accept() {
+  listener_.async_accept([this](asio::error_code ec, tcp::socket accepted) {
+    if (ec == asio::error::operation_aborted) return;
+    if (ec) return accept_later();
+    take(std::move(accepted));
+    accept();
+  });
+}
+
+// Who knocked may have left, or descriptors are short.
+void Relay::accept_later() {
+  retry_.expires_after(kRetry);
+  retry_.async_wait([this](asio::error_code ec) {
+    if (!ec) accept();
+  });
+}
+
+void Relay::take(tcp::socket accepted) {
+  asio::error_code ec;
+  const auto from = accepted.remote_endpoint(ec).port(), to = accepted.local_endpoint(ec).port();
+  if (owner_of_loopback(from, to) == ::geteuid()) {
+    return std::make_shared<Pair>(std::move(accepted))->connect(there_);
+  }
+  log_warn("port {}, which is for the job's MPI programs: a connection of another user is refused",
+           to);
+}
+
+}  // namespace dlaunch

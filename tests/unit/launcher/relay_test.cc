@@ -1,0 +1,71 @@
+// Bytes from one port to another, both ways, for our own user only.
+#include "launcher/mpi/relay.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include <asio/connect.hpp>
+#include <asio/read.hpp>
+#include <asio/write.hpp>
+#include <doctest/doctest.h>
+
+#include "launcher/mpi/loopback_owner.h"
+
+using namespace dlaunch;
+using asio::ip::tcp;
+
+TEST_CASE("relay: what is said comes through, and so does the end") {
+  asio::io_context ours, theirs;
+  const tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
+  tcp::acceptor far(theirs, any), near(ours, any);
+  const auto port = near.local_endpoint().port();
+  const Relay relay(ours, UniqueFd(near.release()), far.local_endpoint().port());
+  std::thread runs([&] { ours.run(); });
+
+  tcp::socket client(theirs);
+  client.connect({asio::ip::address_v4::loopback(), port});
+  tcp::socket server = far.accept();
+  const std::string asked(1 << 20, 'a'), answered = "answer";
+  std::thread says([&] {
+    asio::write(client, asio::buffer(asked));
+    client.shutdown(tcp::socket::shutdown_send);
+  });
+  std::string heard;
+  asio::error_code end;
+  asio::read(server, asio::dynamic_buffer(heard), end);
+  CHECK(end == asio::error::eof);
+  CHECK(heard == asked);
+  says.join();
+  asio::write(server, asio::buffer(answered));
+  server.close();
+  heard.clear();
+  asio::read(client, asio::dynamic_buffer(heard), end);
+  CHECK(heard == answered);
+  ours.stop();
+  runs.join();
+}
+
+TEST_CASE("loopback owner: of a connection that is there, and of none") {
+  asio::io_context loop;
+  tcp::acceptor listener(loop, {asio::ip::address_v4::loopback(), 0});
+  tcp::socket client(loop);
+  const auto to = listener.local_endpoint().port();
+  client.connect({asio::ip::address_v4::loopback(), to});
+  const auto from = client.local_endpoint().port();
+  CHECK(owner_of_loopback(from, to) == ::geteuid());
+  client.close();
+  listener.close();
+
+  const std::string_view table =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout\n"
+      "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0\n"
+      "   1: 0100007F:0B0C 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0\n"
+      "   2: 0A00000A:0B0D 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0\n"
+      "   3: 0100007F:0B0E 0100007F:1F90 01\n";
+  CHECK(owner_in_table(table, 0x0b0c, 8080) == 1000);
+  CHECK_FALSE(owner_in_table(table, 0x0b0d, 8080));  // of another address
+  CHECK_FALSE(owner_in_table(table, 0x0b0e, 8080));  // cut off
+  CHECK_FALSE(owner_in_table(table, 8080, 0x0b0c));
+}
