@@ -6,7 +6,20 @@ export PATH="$BUILD/cli:$BUILD/cli/bench:$BUILD/examples:$PATH"
 export LD_LIBRARY_PATH="$BUILD/ring${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/dl-scenario-XXXXXX")
 started=()
+# After a time in which every scenario is over it says where this one stands, before Meson ends it.
+tell_of_hang() {
+  read -rt 170 <> <(:)
+  echo "STILL RUNNING: line ${BASH_LINENO[0]}, and these processes:"
+  ps -eo pid,ppid,etimes,stat,wchan:20,args | awk -v root=$$ '
+    NR == 1 { print; next }
+    { parent[$1] = $2; line[$1] = $0; order[++n] = $1 }
+    END { for (i = 1; i <= n; ++i) { p = order[i]; while (p > 1 && p != root) p = parent[p]; if (p == root) print line[order[i]] } }'
+  cd "$tmp" && for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; }; done
+  for folder in "${TMPDIR:-/tmp}" "$tmp"; do TMPDIR=$folder "$BUILD/cli/ctl/dlaunchctl" stacks 2>&1 | tail -n 200; done
+} >&2
+tell_of_hang & watchdog=$!
 cleanup() {
+  kill "$watchdog" 2>/dev/null
   for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null; done
   cd / && rm -rf "$tmp"
 }

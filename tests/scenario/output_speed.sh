@@ -4,7 +4,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 
 blast=$BUILD/tests/support/line_blast
-bare() { for r in 0 1 2 3; do RANK=$r "$blast" 125 & done; wait; }
+bare() { local all=(); for r in 0 1 2 3; do RANK=$r "$blast" 125 & all+=($!); done; wait "${all[@]}"; }
 launched() { dlaunch --nproc 4 "$blast" 125 2>err </dev/null; }
 # speed_of COMMAND: MB/s of its output, as $speed.
 speed_of() {
