@@ -59,6 +59,29 @@ class WithoutGil {
   std::optional<pybind11::gil_scoped_release> released_;
 };
 
+// This thread's place among Python's, from enter() to leave(). Whoever asks for Python's lock
+// without one, as a tensor does that Python knew and that ends here, makes one for that moment,
+// under a lock that a fork at that moment leaves locked in the child: up to Python 3.11 it hangs
+// there, and with it who waits for it, as for a worker of a DataLoader.
+class PythonPlace {
+ public:
+  void enter() {
+    if (Py_IsInitialized() == 0) return;
+    lock_ = PyGILState_Ensure();
+    kept_ = PyEval_SaveThread();
+  }
+  // No destructor: it does not come back where Python is about to end.
+  void leave() {
+    if (kept_ == nullptr) return;
+    PyEval_RestoreThread(kept_);
+    PyGILState_Release(lock_);
+  }
+
+ private:
+  PyGILState_STATE lock_{};
+  PyThreadState* kept_ = nullptr;
+};
+
 // Owns the communicator, for the group and for each Work of it that is still there.
 class Comm {
  public:
@@ -270,8 +293,10 @@ class Completer {
   using Item = c10::intrusive_ptr<CollectiveWork>;
 
   Completer() {
-    const std::lock_guard lock(state_->mutex);
+    const WithoutGil others_run;
+    std::unique_lock lock(state_->mutex);
     State::start(state_);
+    state_->changed.wait(lock, [this] { return state_->ready; });  // whoever waits does not fork
   }
   ~Completer() { close()(); }
   // What is returned returns when the threads have ended, but for one that calls it. What is under
@@ -306,10 +331,12 @@ class Completer {
     std::deque<Item> queue;
     std::size_t under_way = 0;
     int threads = 0;
+    bool ready = false;      // the first has its place in Python
     std::thread::id serves;  // the queue
     std::atomic<bool> closed{false};
 
     void await_end() {
+      const WithoutGil others_run;
       std::unique_lock lock(mutex);
       const int own = serves == std::this_thread::get_id() ? 1 : 0;
       changed.wait(lock, [&] { return threads == own; });
@@ -325,7 +352,16 @@ class Completer {
 
     void serve() {
       const Leaving leaving{*this};
+      PythonPlace place;
+      place.enter();
+      serve_queue();
+      place.leave();
+    }
+
+    void serve_queue() {
       std::unique_lock lock(mutex);
+      ready = true;
+      changed.notify_all();
       const auto ours = [this] { return serves == std::this_thread::get_id(); };
       while (true) {
         changed.wait(lock, [&] { return !ours() || closed || !queue.empty(); });

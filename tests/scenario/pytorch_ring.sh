@@ -54,6 +54,37 @@ P
 run dlaunch --nproc 3 "$python" leave.py
 expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"
 
+# The thread that completes collectives has one place among Python's threads as long as it lives: a
+# child that is forked while it makes or drops one hangs, as a DataLoader's workers then do.
+cat > places.py <<'P'
+import ctypes, torch, torch.distributed as dist
+import dlring_torch
+api = ctypes.pythonapi
+for name in "PyInterpreterState_Head", "PyInterpreterState_ThreadHead", "PyThreadState_Next":
+    getattr(api, name).restype = ctypes.c_void_p
+
+def places():
+    at, found = api.PyInterpreterState_ThreadHead(ctypes.c_void_p(api.PyInterpreterState_Head())), []
+    while at:
+        found.append(at)
+        at = api.PyThreadState_Next(ctypes.c_void_p(at))
+    return found
+
+before = places()
+dist.init_process_group("dlring", store=dist.HashStore(), rank=0, world_size=1)
+with_group = places()
+assert len(with_group) == len(before) + 1, (before, with_group)
+for _ in range(100):
+    dist.all_reduce(torch.ones(4), async_op=True)  # ends where it is completed
+assert places() == with_group
+dist.barrier()
+assert places() == with_group
+dist.destroy_process_group()
+assert places() == before
+P
+run "$python" places.py
+expect_code 0
+
 # Splits that do not fit together are an error of that call, also where one side expects nothing: the
 # next call would get what is left.
 cat > splits.py <<'P'

@@ -113,7 +113,7 @@ def rounds_steps(state):
             if not going:
                 break
             time.sleep(options.step_ms / 1000)
-        going = going and more()
+        going = going and (bool(options.until) or more())  # of --until they have agreed
 
 
 train(state)
