@@ -6,10 +6,10 @@ expect_code 0
 [ "$(sort -u out | wc -l)" = 8 ] || fail "eight different lines expected"
 for r in 0 1 2 3 4 5 6 7; do expect_out "^\[$r\] $r/8 $r 127\.0\.0\.1:[0-9]+$"; done
 
-PMI_RANK=9 PMIX_NAMESPACE=x OMPI_COMM_WORLD_RANK=9 SLURM_CPU_BIND=core SLURM_JOB_ID=5 \
+PMI_RANK=9 PMIX_NAMESPACE=stale PMIX_UNIVERSE=9 OMPI_COMM_WORLD_RANK=9 SLURM_CPU_BIND=core SLURM_JOB_ID=5 \
   run dlaunch --nproc 2 --job-id abc -x EXTRA=of-'${rank}' --output raw sh -c 'env; echo ARG=$0' '${local_rank}of${world_size}'
 expect_code 0
-grep -qE '^(PMI_RANK=9|PMIX_NAMESPACE=|SLURM_CPU_BIND=)' out && fail "stale variables passed on"
+grep -qE '^(PMI_RANK=9|PMIX_NAMESPACE=stale|PMIX_UNIVERSE=|SLURM_CPU_BIND=)' out && fail "stale variables passed on"
 for line in SLURM_JOB_ID=5 RANK=1 GROUP_RANK=0 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=abc \
   TORCHELASTIC_RESTART_COUNT=0 OMPI_COMM_WORLD_RANK=1 HOROVOD_SIZE=2 DLAUNCH_JOB_ID=abc \
   DLAUNCH_ROUND=1 PMI_RANK=0 PMI_RANK=1 PMI_SIZE=2 EXTRA=of-1 ARG=0of2 ARG=1of2; do
