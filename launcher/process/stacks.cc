@@ -26,12 +26,14 @@
 #include "base/unique_fd.h"
 #include "base/write_all.h"
 #include "launcher/process/native_stacks.h"
+#include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMaxStacksText = 1 << 20;
+constexpr std::size_t kMostBelow = 8;  // processes
 constexpr char kComplete = '\0';  // the last byte the child writes
 
 // -- In the child, whose stdout is the pipe
@@ -95,6 +97,18 @@ void look(pid_t pid) {
   native_stacks(pid, emit);
 }
 
+// It may wait for a process that it has started, as a shell does, or a program for a loader of data.
+void look_at_all(pid_t pid) {
+  look(pid);
+  std::vector<pid_t> below = descendants_of(pid);
+  std::erase(below, ::getpid());
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    if (i == kMostBelow) return emit(fmt::format("{} more processes below it", below.size() - i));
+    emit(fmt::format("below it {} (pid {}):", name_of_process(below[i]), below[i]));
+    look(below[i]);
+  }
+}
+
 [[noreturn]] void be_child(pid_t pid, int pipe, pid_t parent) {
   ::signal(SIGCHLD, SIG_DFL);  // the loop's handler writes to a descriptor of the parent's
   ::signal(SIGPIPE, SIG_DFL);
@@ -106,7 +120,7 @@ void look(pid_t pid) {
   ::dup2(pipe, STDERR_FILENO);
   // Pipes of workers, the lock of the job's folder: they must not live longer for our sake.
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
-  look(pid);
+  look_at_all(pid);
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, &kComplete, 1);
   ::_exit(0);
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -245,6 +246,31 @@ TEST_CASE("a process that somebody traces is left alone, and who does is told") 
   CHECK_FALSE(text.find("waits_for_data") != std::string::npos);
   ::kill(tracer, SIGKILL);
   ::waitpid(tracer, nullptr, 0);
+}
+
+namespace target {
+
+// As a shell does.
+[[gnu::noinline]] void waits_for_a_child(int pipe) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    waits_for_data(pipe);
+  }
+  ::waitpid(child, nullptr, 0);
+  turns = turns + 1;
+}
+
+}  // namespace target
+
+TEST_CASE("what a process waits for may stand in one below it, which is told, too") {
+  const Process process(target::waits_for_a_child);
+  const auto text = stacks_of_held(process.pid);
+  const auto child = text.find("below it unit_launcher (pid ");
+  CHECK(child != text.npos);
+  if (!has_libdw()) return;
+  CHECK(contains(text.substr(0, child), " target::waits_for_a_child(int) at "));
+  CHECK(contains(text.substr(child), " target::waits_for_data(int) at "));
 }
 
 TEST_CASE("a process that has gone is told in one line") {
