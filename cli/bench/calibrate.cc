@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
@@ -34,15 +35,35 @@ double timed(std::size_t bytes, auto pass) {
   return static_cast<double>(passes * bytes) / (now_us() - started) / 1e3;
 }
 
-// One core's rates; all cores begin each repeat together.
-Rates move_on_core(std::vector<char>& data, std::barrier<>& gate) {
+  explicit Together(std::size_t cores)
+      : cores_(cores), gate_(static_cast<std::ptrdiff_t>(cores)) {}
+// late as a pass takes.
+class Together {
+ public:
+  explicit Together(std::size_t cores) : cores_(cores), gate_(static_cast<std::ptrdiff_t>(cores)) {}
+
+  double rate(std::size_t round, std::size_t bytes, auto pass) {
+    gate_.arrive_and_wait();
+    timed(bytes, pass);
+    const double rate = timed(bytes, pass);
+    measured_.fetch_add(1, std::memory_order_relaxed);
+    while (measured_.load(std::memory_order_relaxed) < (round + 1) * cores_) pass();
+    return rate;
+  }
+
+ private:
+  const std::size_t cores_;
+  std::barrier<> gate_;
+  std::atomic<std::size_t> measured_{0};  // by all cores, in all rounds
+};
+
+// One core's rates.
+Rates move_on_core(std::vector<char>& data, Together& together) {
   const std::size_t half = data.size() / 2;
+  std::size_t round = 0;
   const auto repeat = [&](std::size_t bytes, auto pass) {
     std::vector<double> rates;
-    for (int i = 0; i < kRepeats; ++i) {
-      gate.arrive_and_wait();
-      rates.push_back(timed(bytes, pass));
-    }
+    for (int i = 0; i < kRepeats; ++i) rates.push_back(together.rate(round++, bytes, pass));
     return median(rates);
   };
   Rates rates;
@@ -94,7 +115,7 @@ void pin(int core) {
 
 // What each of the cores moves, on average over them.
 Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
-  std::barrier gate(static_cast<std::ptrdiff_t>(cores.size()));
+  Together together(cores.size());
   std::vector<Rates> of(cores.size());
   {
     std::vector<std::jthread> threads;
@@ -102,7 +123,7 @@ Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
       threads.emplace_back([&, i] {
         pin(cores[i]);
         std::vector<char> data(working_set);  // touched here: memory of the core's own node
-        of[i] = move_on_core(data, gate);
+        of[i] = move_on_core(data, together);
       });
     }
   }
