@@ -35,8 +35,7 @@ double timed(std::size_t bytes, auto pass) {
   return static_cast<double>(passes * bytes) / (now_us() - started) / 1e3;
 }
 
-  explicit Together(std::size_t cores)
-      : cores_(cores), gate_(static_cast<std::ptrdiff_t>(cores)) {}
+// Cores that are measured together, each all the while that another is: a thread may be woken as
 // late as a pass takes.
 class Together {
  public:

@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::size_t kMaxStacksText = 1 << 20;
 constexpr std::size_t kMostBelow = 8;  // processes
-constexpr char kComplete = '\0';  // the last byte the child writes
+constexpr char kComplete = '\0';       // the last byte the child writes
 
 // -- In the child, whose stdout is the pipe
 
@@ -97,7 +97,7 @@ void look(pid_t pid) {
   native_stacks(pid, emit);
 }
 
-// It may wait for a process that it has started, as a shell does, or a program for a loader of data.
+// It may wait for a process below it, as a shell does, or a program for a loader of data.
 void look_at_all(pid_t pid) {
   look(pid);
   std::vector<pid_t> below = descendants_of(pid);

@@ -1,13 +1,13 @@
 // The stacks of a running process as lines for people: of every thread, with function names and,
 // where debug information is there, file and line; of Python programs what py-spy says, if it is in
-// PATH; then the same of up to eight processes below it. A process may run, sleep, or be stopped; it
-// goes on as it was. It stands still for the milliseconds that reading its stacks takes, and as
+// PATH; then the same of up to eight processes below it. A process may run, sleep, or be stopped;
+// it goes on as it was. It stands still for the milliseconds that reading its stacks takes, and as
 // under a debugger a wait (epoll_wait, nanosleep …) may be cut short. One that is being traced
 // already, as by gdb, is not touched.
 //
-// It must be of this user. Where the system allows tracing of descendants only (Yama,
-// ptrace_scope 1), it must be a worker of this dlaunch, and of those below it is only said that they
-// may not be looked at: spawn() lets workers be traced by us.
+// It must be of this user. Where the system allows tracing of descendants only (Yama, ptrace_scope
+// 1), it must be a worker of this dlaunch, and of those below it is only said that they may not be
+// looked at: spawn() lets workers be traced by us.
 #pragma once
 
 #include <sys/types.h>
