@@ -35,8 +35,8 @@ constexpr std::array kStalePrefixes = {"PMI_",
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
                                     "SLURM_LOCALID", "JSM_JSRUN_PORT"};
 // Settings a user of those launchers may well have made for the workers themselves.
-constexpr std::array kKeptPrefixes = {"OMPI_MCA_", "HOROVOD_FUSION", "HOROVOD_CYCLE", "HOROVOD_LOG",
-                                      "HOROVOD_TIMELINE"};
+constexpr std::array kKeptPrefixes = {"OMPI_MCA_",     "PMIX_MCA_",   "HOROVOD_FUSION",
+                                      "HOROVOD_CYCLE", "HOROVOD_LOG", "HOROVOD_TIMELINE"};
 // What mpirun says there of itself: a program would look for that one.
 constexpr std::array kStaleSettings = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
                                        "OMPI_MCA_initial_wdir"};

@@ -47,11 +47,12 @@ const WorkerPlace kPlace{.round = 2,
 }  // namespace
 
 TEST_CASE("torchrun's contract is there, stale variables are not, --env comes last") {
-  const auto env = worker_environment(
-      plan(), kPlace,
-      {"HOME=/root", "PMI_RANK=3", "OMPI_MCA_btl=self", "OMPI_MCA_ess=^singleton",
-       "OMPI_MCA_orte_app_num=0", "OMPI_UNIVERSE_SIZE=2", "WORLD_SIZE=99",
-       "TORCHELASTIC_RUN_ID=old", "SLURM_CPU_BIND_LIST=0x1", "SLURM_JOB_ID=7", "EMPTY="});
+  const auto env =
+      worker_environment(plan(), kPlace,
+                         {"HOME=/root", "PMI_RANK=3", "OMPI_MCA_btl=self", "PMIX_MCA_gds=shmem",
+                          "PMIX_RANK=3", "OMPI_MCA_ess=^singleton", "OMPI_MCA_orte_app_num=0",
+                          "OMPI_UNIVERSE_SIZE=2", "WORLD_SIZE=99", "TORCHELASTIC_RUN_ID=old",
+                          "SLURM_CPU_BIND_LIST=0x1", "SLURM_JOB_ID=7", "EMPTY="});
   for (const char* item : {"LOCAL_RANK=1",
                            "WORLD_SIZE=4",
                            "LOCAL_WORLD_SIZE=4",
@@ -73,6 +74,7 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
                            "DLAUNCH_LOCAL_CORES=8",
                            "HOME=/root",
                            "OMPI_MCA_btl=self",
+                           "PMIX_MCA_gds=shmem",
                            "SLURM_JOB_ID=7",
                            "EMPTY=",
                            "NAME=r1",
@@ -80,7 +82,7 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
     CAPTURE(item);
     CHECK(has(env, item));
   }
-  for (const char* name : {"PMI_RANK", "OMPI_UNIVERSE_SIZE", "SLURM_CPU_BIND_LIST"}) {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_UNIVERSE_SIZE", "SLURM_CPU_BIND_LIST"}) {
     CAPTURE(name);
     CHECK_FALSE(names(env, name));
   }
