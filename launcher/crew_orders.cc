@@ -34,6 +34,7 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
     if (ranks.back() >= 0) ++members[static_cast<std::size_t>(home_of(slot).node)];
   }
   NodeStart to{.round = start.round, .size = job.size()};
+  to.one_world = start.all && !job.are_tasks();
   to.nodes = static_cast<int>(members.size()) -
              static_cast<int>(std::count(members.begin(), members.end(), 0));
   for (std::size_t slot = 0; slot < ranks.size(); ++slot) {

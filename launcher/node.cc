@@ -83,6 +83,7 @@ void Node::start(const NodeStart& start) {
   common_.nodes = start.nodes;
   common_.master_addr = start.master_addr;
   common_.master_port = start.master_port;
+  common_.one_world = start.one_world;
   std::vector<JobCore::Place> places;
   for (const auto& place : start.places) {
     places.push_back({place.slot, place.rank});
@@ -136,7 +137,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   place.worker = ++last_worker_;
   place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
-  const auto inherited = rank < 0 ? UniqueFd() : mpi_.invite(place);
+  const auto inherited = mpi_.invite(place);
   const auto error = processes_.start(slot, place);
   if (error.stage == Stage::none) return true;
   listener_.start_failed(slot, error);

@@ -194,7 +194,7 @@ void fields(A& a, M& m) {
     a(m.why);
   } else if constexpr (std::is_same_v<T, NodeStart>) {
     a(m.round), a(m.size), a(m.local_size), a(m.node_rank), a(m.nodes);
-    a(m.master_addr), a(m.master_port), a.list(m.places);
+    a(m.master_addr), a(m.master_port), a.list(m.places), a(m.one_world);
   } else if constexpr (std::is_same_v<T, NodeStop>) {
     a.list(m.slots), a(m.signal);
   } else if constexpr (std::is_same_v<T, NodeHandOn>) {

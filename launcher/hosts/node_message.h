@@ -116,6 +116,7 @@ struct NodeStart {
   std::string master_addr;      // of rank 0's host
   std::int32_t master_port = 0;
   std::vector<NodePlace> places;
+  bool one_world = false;  // all ranks are started, in places or elsewhere, and will be together
 };
 struct NodeStop {
   std::vector<Slot> slots;

@@ -11,6 +11,7 @@ void MpiServers::on_abort(const PmiServer::Aborted& aborted) {
 
 // Of no use to most programs, and none of them is worth less for want of it.
 UniqueFd MpiServers::invite(WorkerPlace& place) {
+  if (place.rank < 0 || !place.one_world) return UniqueFd();
   const auto alone = [&](const Error& error) {
     log_warn("rank {} is on its own if it is an MPI program: {}", place.rank, error.what);
   };

@@ -22,7 +22,8 @@ class MpiServers {
   // A worker has called MPI_Abort() and waits to be killed; on the loop.
   void on_abort(const PmiServer::Aborted& aborted);
   // Completes the place of a worker that is about to be started, with what it is to inherit, which
-  // must stay open until then.
+  // must stay open until then; nothing, where MPI programs would wait in vain for ranks that are
+  // not started with them: they are then on their own.
   UniqueFd invite(WorkerPlace& place);
 
  private:

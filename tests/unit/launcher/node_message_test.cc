@@ -106,7 +106,7 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(join.number == 2);
   CHECK(join.nproc == 8);
   CHECK(join.job == "job");
-  const auto start = over(NodeStart{3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}});
+  const auto start = over(NodeStart{3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}, true});
   CHECK(start.round == 3);
   CHECK(start.size == 8);
   CHECK(start.local_size == 2);
@@ -114,6 +114,7 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(start.nodes == 4);
   CHECK(start.master_addr == "10.0.0.1");
   CHECK(start.master_port == 99);
+  CHECK(start.one_world);
   REQUIRE(start.places.size() == 2);
   CHECK(start.places[1].slot == 2);
   CHECK(start.places[1].rank == -1);
