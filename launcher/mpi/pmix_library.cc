@@ -14,17 +14,19 @@ namespace {
 
 constexpr const char* kPmixName = "libpmix.so.2";  // of versions 2 to 6
 constexpr const char* kPmixVariable = "DLAUNCH_PMIX_LIBRARY";
-constexpr int kOldestPmix = 3;
 
 Error no_pmix(std::string what) { return {.code = Errc::unsupported, .what = std::move(what)}; }
 
 }  // namespace
 
-Result<PmixLibrary> PmixLibrary::load() {
+std::string pmix_library_name() {
   const char* const chosen = std::getenv(kPmixVariable);
-  const char* const name = chosen != nullptr && *chosen != '\0' ? chosen : kPmixName;
-  // Lazily: each job looks whether it is there, and most have no use for it.
-  SymbolReader symbols{.library = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL)};
+  return chosen != nullptr && *chosen != '\0' ? chosen : kPmixName;
+}
+
+Result<PmixLibrary> PmixLibrary::load() {
+  const std::string name = pmix_library_name();
+  SymbolReader symbols{.library = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL)};
   if (symbols.library == nullptr) return no_pmix(::dlerror());
   PmixLibrary found{};
   const char* (*version)() = nullptr;

@@ -1,12 +1,17 @@
-// PmixLibrary: libpmix, as far as a server of it is used here. Looked for at run time: in
-// DLAUNCH_PMIX_LIBRARY, or by its name where the system looks.
+// PmixLibrary: libpmix, as far as a server of it is used here, loaded at run time.
 #pragma once
+
+#include <string>
 
 #include "base/result.h"
 #include "launcher/mpi/pmix_abi.h"
 #include "launcher/mpi/pmix_job.h"
 
 namespace dlaunch {
+
+inline constexpr int kOldestPmix = 3;
+// DLAUNCH_PMIX_LIBRARY, or the name that the system has for it.
+std::string pmix_library_name();
 
 struct PmixLibrary {
   PmixVersion version;

@@ -20,7 +20,8 @@
 #include "base/codec.h"
 #include "base/log.h"
 #include "base/write_all.h"
-#include "launcher/mpi/pmix_library.h"
+#include "launcher/mpi/loopback_owner.h"
+#include "launcher/mpi/pmix_finder.h"
 #include "launcher/mpi/pmix_program.h"
 #include "launcher/process/command.h"
 #include "launcher/process/spawn.h"
@@ -78,7 +79,7 @@ PmixServer::~PmixServer() {
 
 Result<Variables> PmixServer::invite(const WorkerPlace& place) {
   if (!std::exchange(looked_, true)) {
-    if (const auto library = PmixLibrary::load()) version_ = library->version;
+    version_ = find_pmix();
   }
   if (!version_) return Variables();
   if (rounds_.empty() || rounds_.back()->order.round != place.round) {
