@@ -11,9 +11,13 @@
 namespace dlaunch {
 
 // The user who holds the end at port `from` of a connection from 127.0.0.1 to 127.0.0.1, as the
-// kernel says. nullopt: there is no such connection, or no /proc.
+// kernel says. nullopt: there is no such connection, or no /proc. One of which that end has been
+// closed is nobody's: the kernel would call it root's.
 std::optional<uid_t> owner_of_loopback(std::uint16_t from, std::uint16_t to);
+// Whether this user holds such an end, at whatever port.
+bool has_loopback(uid_t user, std::uint16_t to);
 // The same in the text of /proc/net/tcp.
 std::optional<uid_t> owner_in_table(std::string_view table, std::uint16_t from, std::uint16_t to);
+bool has_in_table(std::string_view table, uid_t user, std::uint16_t to);
 
 }  // namespace dlaunch

@@ -305,7 +305,7 @@ Result<PmixOrder> read_order() {
   return decode_order(bytes);
 }
 
-// Two for each rank.
+// Three for each rank: two here, and the library's own.
 void raise_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

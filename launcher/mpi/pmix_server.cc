@@ -23,6 +23,7 @@
 #include "launcher/mpi/loopback_owner.h"
 #include "launcher/mpi/pmix_finder.h"
 #include "launcher/mpi/pmix_program.h"
+#include "launcher/mpi/relay.h"
 #include "launcher/process/command.h"
 #include "launcher/process/spawn.h"
 
@@ -54,6 +55,7 @@ struct PmixServer::Served {
   std::map<int, int> workers;  // by rank
   std::size_t expected = 1;    // ranks of this node
   std::uint16_t port = 0;
+  Doorman doorman;
   tcp::acceptor listener;  // until the process has it
   bool connected = false;  // somebody
   pid_t pid = -1;          // while it runs
@@ -110,6 +112,7 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   if (!ec) ::fcntl(round->listener.native_handle(), F_SETFD, FD_CLOEXEC);
   if (!ec) round->listener.bind({asio::ip::address_v4::loopback(), 0}, ec);
   if (!ec) round->listener.listen(asio::socket_base::max_listen_connections, ec);
+  if (!ec) round->listener.non_blocking(true, ec);
   if (ec) return errno_error("listen on 127.0.0.1", ec.value());
   round->port = round->listener.local_endpoint().port();
   rounds_.push_back(round);
@@ -117,9 +120,15 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   return {};
 }
 
+// Who is let in is decided by the process; it is not made for anybody else.
 void PmixServer::await_first(const ServedPtr& round) {
   round->listener.async_wait(tcp::acceptor::wait_read, [this, round](asio::error_code ec) {
     if (ec) return;
+    if (!has_loopback(::geteuid(), round->port)) {
+      const auto first = round->listener.accept(ec);  // of those in the queue: it is none of ours
+      if (!ec) round->doorman.lets_in(first);
+      if (!ec || ec == asio::error::would_block) return await_first(round);
+    }
     round->connected = true;
     start_if_complete(round);
   });

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <utility>
 
 #include <asio/buffer.hpp>
 #include <asio/write.hpp>
+#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +30,7 @@ struct Relay::Pair : std::enable_shared_from_this<Pair> {
 
   void connect(const tcp::endpoint& there) {
     far.async_connect(there, [self = shared_from_this()](asio::error_code ec) {
-      if (ec) return;
+      if (ec) return log_warn("an MPI program is cut off: {}", ec.message());
       self->carry(self->near, self->far, self->bytes[0]);
       self->carry(self->far, self->near, self->bytes[1]);
     });
@@ -79,13 +81,21 @@ void Relay::accept_later() {
 }
 
 void Relay::take(tcp::socket accepted) {
+  if (doorman_.lets_in(accepted)) std::make_shared<Pair>(std::move(accepted))->connect(there_);
+}
+
+bool Doorman::lets_in(const tcp::socket& accepted) {
   asio::error_code ec;
   const auto from = accepted.remote_endpoint(ec).port(), to = accepted.local_endpoint(ec).port();
-  if (owner_of_loopback(from, to) == ::geteuid()) {
-    return std::make_shared<Pair>(std::move(accepted))->connect(there_);
+  const auto owner = owner_of_loopback(from, to);
+  if (!owner) return false;  // who knocked has left, or was killed
+  if (owner == ::geteuid()) return true;
+  if (std::has_single_bit(++refused_)) {
+    log_warn(
+        "port {}, which is for the job's MPI programs: a connection of another user is refused{}",
+        to, refused_ > 1 ? fmt::format("; it is the {}th", refused_) : "");
   }
-  log_warn("port {}, which is for the job's MPI programs: a connection of another user is refused",
-           to);
+  return false;
 }
 
 }  // namespace dlaunch

@@ -13,6 +13,16 @@
 
 namespace dlaunch {
 
+// Who is let in.
+class Doorman {
+ public:
+  // Whether it is of our own user. Another one is told of: the first, and then ever more seldom.
+  bool lets_in(const asio::ip::tcp::socket& accepted);
+
+ private:
+  unsigned long refused_ = 0;
+};
+
 class Relay {
  public:
   // listener: listens on 127.0.0.1. Both live until the loop ends.
@@ -24,6 +34,7 @@ class Relay {
   void accept_later();
   void take(asio::ip::tcp::socket accepted);
 
+  Doorman doorman_;
   asio::ip::tcp::acceptor listener_;
   asio::steady_timer retry_;
   const asio::ip::tcp::endpoint there_;

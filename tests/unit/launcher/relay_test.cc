@@ -55,7 +55,14 @@ TEST_CASE("loopback owner: of a connection that is there, and of none") {
   client.connect({asio::ip::address_v4::loopback(), to});
   const auto from = client.local_endpoint().port();
   CHECK(owner_of_loopback(from, to) == ::geteuid());
+  CHECK(has_loopback(::geteuid(), to));
+  CHECK_FALSE(has_loopback(::geteuid() + 1, to));
+  // Who has left is nobody, and above all not root.
+  tcp::socket accepted = listener.accept();
   client.close();
+  CHECK_FALSE(owner_of_loopback(from, to));
+  CHECK_FALSE(has_loopback(::geteuid(), to));
+  accepted.close();
   listener.close();
 
   const std::string_view table =
@@ -63,9 +70,17 @@ TEST_CASE("loopback owner: of a connection that is there, and of none") {
       "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0\n"
       "   1: 0100007F:0B0C 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0\n"
       "   2: 0A00000A:0B0D 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0\n"
-      "   3: 0100007F:0B0E 0100007F:1F90 01\n";
+      "   3: 0100007F:0B0E 0100007F:1F90 01\n"
+      "   4: 0100007F:0B0F 0100007F:1F90 05 00000000:00000000 00:00000000 00000000     0        0\n"
+      "   5: 0100007F:0B10 0100007F:1F90 06 00000000:00000000 00:00000000 00000000     0        "
+      "0\n";
   CHECK(owner_in_table(table, 0x0b0c, 8080) == 1000);
   CHECK_FALSE(owner_in_table(table, 0x0b0d, 8080));  // of another address
   CHECK_FALSE(owner_in_table(table, 0x0b0e, 8080));  // cut off
+  CHECK_FALSE(owner_in_table(table, 0x0b0f, 8080));  // closed, in FIN_WAIT2
+  CHECK_FALSE(owner_in_table(table, 0x0b10, 8080));  // in TIME_WAIT
   CHECK_FALSE(owner_in_table(table, 8080, 0x0b0c));
+  CHECK(has_in_table(table, 1000, 8080));
+  CHECK_FALSE(has_in_table(table, 0, 8080));  // only of connections that were closed
+  CHECK_FALSE(has_in_table(table, 1000, 8081));
 }
