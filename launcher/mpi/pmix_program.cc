@@ -1,5 +1,8 @@
 #include "launcher/mpi/pmix_program.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +18,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
 #include <fmt/format.h>
 
 #include "base/clock.h"
@@ -27,6 +31,7 @@
 #include "launcher/mpi/pmix_job.h"
 #include "launcher/mpi/pmix_library.h"
 #include "launcher/mpi/relay.h"
+#include "launcher/process/process_tree.h"
 
 namespace dlaunch {
 namespace {
@@ -97,7 +102,7 @@ class PmixProgram {
   explicit PmixProgram(PmixOrder order) : order_(std::move(order)) {}
   // Everything is there for ranks to connect to.
   Result<void> open();
-  // Until stdin ends.
+  // Until it is told to end.
   void serve();
   void close();
 
@@ -121,6 +126,7 @@ class PmixProgram {
   pmix::ServerModule module_;
   asio::io_context loop_{1};
   asio::posix::stream_descriptor end_{loop_, STDIN_FILENO};
+  asio::signal_set end_signal_{loop_};
   std::optional<Relay> relay_;
   char byte_ = 0;
 };
@@ -141,6 +147,8 @@ Result<void> PmixProgram::open() {
   if (!there) return there.error();
   relay_.emplace(loop_, UniqueFd(order_.listener), *there);
   await_end();
+  end_signal_.add(SIGTERM);
+  end_signal_.async_wait([this](asio::error_code, int) { loop_.stop(); });
   return {};
 }
 
@@ -316,6 +324,8 @@ void raise_open_files() {
 }  // namespace
 
 int run_pmix_server() {
+  ::prctl(PR_SET_NAME, kCleanerName);
+  ::signal(SIGPIPE, SIG_IGN);  // a rank, or what reads stderr, may be gone when it is written to
   raise_open_files();
   auto order = read_order();
   if (!order) {

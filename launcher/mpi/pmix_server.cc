@@ -156,6 +156,7 @@ Result<void> PmixServer::start(const ServedPtr& round) {
   request.in = orders.get();
   request.out = says.get();
   request.inherited = round->listener.native_handle();
+  request.death_signal = SIGTERM;  // it cleans up
   ::getrlimit(RLIMIT_NOFILE, &request.open_files);
   Spawned spawned;
   if (const auto error = spawn(request, spawned); error.stage != Stage::none) {

@@ -24,6 +24,7 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kTreePatience = std::chrono::seconds(2);
+constexpr Duration kCleanerPatience = std::chrono::seconds(1);
 
 struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
@@ -107,6 +108,13 @@ bool reap_children() {
 
 bool runs_our_program(pid_t pid) { return is_own_binary("/proc/" + std::to_string(pid) + "/exe"); }
 
+void kill_or_ask(pid_t pid, bool patient) {
+  if (!patient || name_of_process(pid) != kCleanerName)
+    return static_cast<void>(::kill(pid, SIGKILL));
+  ::kill(pid, SIGTERM);
+  ::kill(pid, SIGCONT);
+}
+
 // A child of ours that reads stacks, or what that one runs for it.
 bool is_our_tracer(pid_t tracer) {
   const pid_t parent = parent_of(tracer);
@@ -146,8 +154,6 @@ std::vector<pid_t> children() {
 void kill_descendants_of(pid_t ancestor) {
   for (const pid_t pid : descendants_of(ancestor)) ::kill(pid, SIGKILL);
 }
-
-void kill_descendants_once() { kill_descendants_of(::getpid()); }
 
 std::optional<ProcessState> state_of_process(pid_t pid) {
   const std::string text = read_proc("/proc/" + std::to_string(pid) + "/status");
@@ -217,13 +223,15 @@ std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
 }
 
 bool kill_descendants() {
-  const auto deadline = steady_now() + kTreePatience;
+  const auto begun = steady_now();
   while (reap_children()) {
-    if (steady_now() >= deadline) return false;
+    const auto spent = steady_now() - begun;
+    if (spent >= kTreePatience) return false;
+    const bool patient = spent < kCleanerPatience;
     // Children at once, for one that forks and leaves, again and again, is hard to catch; what it
     // leaves comes to us and is a child the next time.
-    for (const pid_t pid : children_of(::getpid())) ::kill(pid, SIGKILL);
-    kill_descendants_once();
+    for (const pid_t pid : children_of(::getpid())) kill_or_ask(pid, patient);
+    for (const pid_t pid : descendants_of(::getpid())) kill_or_ask(pid, patient);
     ::poll(nullptr, 0, 1);
   }
   return true;

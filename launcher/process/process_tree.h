@@ -20,8 +20,7 @@ std::vector<pid_t> children();
 // Of `ancestor`, which is left out; children before grandchildren.
 std::vector<pid_t> descendants_of(pid_t ancestor);
 
-// One SIGKILL to each of them, or of those of another process.
-void kill_descendants_once();
+// One SIGKILL to each of them.
 void kill_descendants_of(pid_t ancestor);
 
 // As /proc has it; nullopt: it has gone, or we read its stacks just now.
@@ -43,9 +42,13 @@ std::string name_of_process(pid_t pid);
 // A variable of the environment that a process was started with; nullopt: it has none, or has gone.
 std::optional<std::string> environment_of(pid_t pid, const std::string& name);
 
+// The name of a process that removes what others leave behind.
+inline constexpr const char* kCleanerName = "dlaunch-cleaner";
+
 // Kills and reaps until none is left; gives up after about 2 s on what cannot be killed (an
-// uninterruptible sleep) and returns false then. Reaps every child, so the caller must not expect
-// to wait for any later. Cheap where there is nothing to do.
+// uninterruptible sleep) and returns false then. A cleaner gets SIGTERM, and a second to follow it.
+// Reaps every child, so the caller must not expect to wait for any later. Cheap where there is
+// nothing to do.
 bool kill_descendants();
 
 }  // namespace dlaunch

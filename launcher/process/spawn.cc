@@ -36,6 +36,7 @@ struct Child {
   int inherited;
   rlimit open_files;
   bool ignore_hangup;
+  int death_signal;
   pid_t parent;
   int worker;
   int failure_pipe;  // -1: the parent sees our memory
@@ -65,7 +66,7 @@ void reset_signals(const Child& child) {
 
 int run_child(void* argument) {
   Child& child = *static_cast<Child*>(argument);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, child.death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above
   // Our own children may look at its stacks, which Yama forbids otherwise; kept by exec.
   ::prctl(PR_SET_PTRACER, child.parent);
@@ -197,6 +198,7 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .inherited = request.inherited,
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
+              .death_signal = request.death_signal,
               .parent = ::getpid(),
               .worker = request.worker,
               .failure_pipe = request.wait_for_exec ? -1 : request.failure_pipe,

@@ -5,6 +5,7 @@
 // says so in a pipe and exits with 127. Needs Linux 5.3 (pidfds that can be waited for).
 #pragma once
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -27,6 +28,7 @@ struct SpawnRequest {
   int inherited = -1;            // stays open as it is; -1: none
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
+  int death_signal = SIGKILL;  // that it gets when we die
   int worker = 0;
   bool wait_for_exec = true;
   int failure_pipe = -1;  // writing end, for !wait_for_exec
