@@ -15,9 +15,9 @@ namespace dlaunch {
 
 class MpiServers {
  public:
-  MpiServers(asio::io_context& loop, std::set<pid_t>& helpers, StoreOptions options,
+  MpiServers(asio::io_context& loop, std::set<pid_t>& helpers, const StoreOptions& options,
              PmixOrder common)
-      : pmi_(loop, std::move(options)), pmix_(loop, helpers, std::move(common)) {}
+      : pmi_(loop, options), pmix_(loop, helpers, options.secret, std::move(common)) {}
 
   // A worker has called MPI_Abort() and waits to be killed; on the loop.
   void on_abort(const PmiServer::Aborted& aborted);

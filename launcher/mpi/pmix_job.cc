@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxOrderText = 4096;
 constexpr std::uint32_t kMostRanks = 1 << 20;
-constexpr std::size_t kMostOfJobId = 64;  // in a name of at most 255 bytes
+constexpr std::size_t kMostOfJobId = 64;   // in a name of at most 255 bytes
+constexpr std::size_t kSecretDigits = 32;  // 128 bits
 
 void put_ranks(Writer& out, const std::vector<int>& ranks) {
   out.put(static_cast<std::uint32_t>(ranks.size()));
@@ -185,11 +186,15 @@ Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
   return all;
 }
 
-std::string nspace_of(const std::string& job_id, int master_port, int round) {
+std::string pmix_keys(int round) { return fmt::format("pmix/r{}/", round); }
+
+std::string nspace_of(const std::string& job_id, int master_port, int round, const Secret& secret) {
   std::string job = job_id.substr(0, kMostOfJobId);
   std::replace_if(
       job.begin(), job.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
-  return fmt::format("dlaunch-{}-{}-{}", job, master_port, round);
+  const auto name = fmt::format("dlaunch-{}-{}-{}", job, master_port, round);
+  const Mac mac = secret.mac("PMIx " + name);
+  return fmt::format("{}-{}", name, sha256_hex({mac.data(), mac.size()}).substr(0, kSecretDigits));
 }
 
 }  // namespace dlaunch

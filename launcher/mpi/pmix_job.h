@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/secret.h"
 #include "launcher/mpi/pmix_abi.h"
 
 namespace dlaunch {
@@ -75,7 +76,10 @@ std::optional<std::uint16_t> pmix_port_in(const std::vector<std::string>& enviro
 using Variables = std::vector<std::pair<std::string, std::string>>;
 Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
                            const PmixVersion& version);
-// A round's name: no two jobs of a host have the same at a time.
-std::string nspace_of(const std::string& job_id, int master_port, int round);
+// In the store, what the nodes tell each other in a round begins so.
+std::string pmix_keys(int round);
+// A round's name, alike on all its nodes. No two jobs of a host have the same at a time, and who
+// does not have the job's secret cannot guess it: whoever knows it is taken for a rank.
+std::string nspace_of(const std::string& job_id, int master_port, int round, const Secret& secret);
 
 }  // namespace dlaunch

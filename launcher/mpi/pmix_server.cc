@@ -65,8 +65,9 @@ struct PmixServer::Served {
   std::string unread;
 };
 
-PmixServer::PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, PmixOrder common)
-    : loop_(loop), helpers_(helpers), common_(std::move(common)) {}
+PmixServer::PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, Secret secret,
+                       PmixOrder common)
+    : loop_(loop), helpers_(helpers), secret_(std::move(secret)), common_(std::move(common)) {}
 
 PmixServer::~PmixServer() {
   for (const auto& round : rounds_) end(*round);
@@ -99,7 +100,7 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   std::erase_if(rounds_, [](const ServedPtr& round) { return round->pid < 0; });
   const auto round = std::make_shared<Served>(loop_);
   round->order = common_;
-  round->order.nspace = nspace_of(common_.job_id, place.master_port, place.round);
+  round->order.nspace = nspace_of(common_.job_id, place.master_port, place.round, secret_);
   round->order.round = place.round;
   round->order.size = place.size;
   round->order.node_rank = place.node_rank;

@@ -15,6 +15,7 @@
 #include <asio/io_context.hpp>
 
 #include "base/result.h"
+#include "base/secret.h"
 #include "launcher/mpi/pmix_job.h"
 #include "launcher/process/worker_env.h"
 
@@ -23,8 +24,8 @@ namespace dlaunch {
 class PmixServer {
  public:
   // common: what of an order is alike for all rounds; its folder is where theirs are made.
-  // helpers: has the processes while they run.
-  PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, PmixOrder common);
+  // secret: the job's. helpers: has the processes while they run.
+  PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, Secret secret, PmixOrder common);
   // Waits for them, for a moment: they remove what programs left behind.
   ~PmixServer();
   PmixServer(const PmixServer&) = delete;
@@ -51,6 +52,7 @@ class PmixServer {
 
   asio::io_context& loop_;
   std::set<pid_t>& helpers_;
+  const Secret secret_;
   const PmixOrder common_;
   Aborted aborted_;
   bool looked_ = false;

@@ -98,7 +98,15 @@ TEST_CASE("pmix job: where the library listens") {
   CHECK_FALSE(pmix_port_in({"OTHER=;tcp4://127.0.0.1:4711"}));
 }
 
-TEST_CASE("pmix job: a round's name is of letters, and no other job's") {
-  CHECK(nspace_of("my job/1", 40000, 2) == "dlaunch-my-job-1-40000-2");
-  CHECK(nspace_of(std::string(1000, 'x'), 65535, 1 << 30).size() < 128);
+TEST_CASE("pmix job: a round's name is of letters, no other job's, and not to be guessed") {
+  const Secret secret("of this job"), other("of another");
+  const auto name = nspace_of("my job/1", 40000, 2, secret);
+  const std::string open = "dlaunch-my-job-1-40000-2-";
+  REQUIRE(name.size() == open.size() + 32);
+  CHECK(name.starts_with(open));
+  CHECK(name.find_first_not_of("0123456789abcdef", open.size()) == name.npos);
+  CHECK(name == nspace_of("my job/1", 40000, 2, secret));
+  CHECK(name != nspace_of("my job/1", 40000, 2, other));
+  CHECK(name.substr(open.size()) != nspace_of("my job/1", 40000, 3, secret).substr(open.size()));
+  CHECK(nspace_of(std::string(1000, 'x'), 65535, 1 << 30, secret).size() < 128);
 }
