@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/codec.h"
+#include "base/text.h"
 
 namespace dlaunch {
 namespace {
@@ -48,6 +49,21 @@ auto numbers_of(Order& order) {
   return std::vector{&order.listener, &order.round, &order.size, &order.node_rank, &order.nodes};
 }
 
+Result<void> check_versions(const std::vector<PmixNode>& nodes) {
+  for (const auto& node : nodes) {
+    const auto& first = nodes.front();
+    if (pmix_version_in(node.pmix_version).major == pmix_version_in(first.pmix_version).major) {
+      continue;
+    }
+    return Error{.code = Errc::unsupported,
+                 .what = fmt::format("{} has libpmix {} and {} has {}: all hosts need one of the "
+                                     "same major version",
+                                     escaped(first.host), escaped(first.pmix_version),
+                                     escaped(node.host), escaped(node.pmix_version))};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string encode_order(const PmixOrder& order) {
@@ -74,6 +90,7 @@ std::string encode_node(const PmixNode& node) {
   Writer out;
   out.put_string(node.host);
   put_ranks(out, node.ranks);
+  out.put_string(node.pmix_version);
   return out.take();
 }
 
@@ -82,6 +99,7 @@ Result<PmixNode> decode_node(std::string_view bytes, int size) {
   PmixNode node;
   node.host = in.get_string(kMaxOrderText);
   node.ranks = get_ranks(in);
+  node.pmix_version = in.get_string(kMaxOrderText);
   const bool plausible = std::all_of(node.ranks.begin(), node.ranks.end(),
                                      [&](int rank) { return rank >= 0 && rank < size; });
   // These would be several hosts, or none, in a list of them.
@@ -91,6 +109,7 @@ Result<PmixNode> decode_node(std::string_view bytes, int size) {
 }
 
 Result<void> check_nodes(std::vector<PmixNode>& nodes, int size) {
+  if (auto ok = check_versions(nodes); !ok) return ok;
   std::vector<bool> seen(static_cast<std::size_t>(size));
   std::map<std::string, int> names;
   std::size_t all = 0;
@@ -179,10 +198,11 @@ Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
                    {"PMIX_HOSTNAME", order.host},
                    {"PMIX_VERSION", version.text},
                    {"JSM_JSRUN_PORT", std::to_string(port)}};
-  const PmixVersion v4{4, 0, {}}, v41{4, 1, {}};
+  const PmixVersion v4{4, 0, {}}, v41{4, 1, {}}, v51{5, 1, {}};
   if (version < v4) all.emplace_back("PMIX_PTL_MODULE", "tcp");
   if (version >= v4) all.emplace_back("PMIX_SERVER_URI4", uri);
   if (version >= v41) all.emplace_back("PMIX_SERVER_URI41", uri);
+  if (version >= v51) all.emplace_back("PMIX_SERVER_URI51", uri);
   return all;
 }
 

@@ -38,14 +38,16 @@ Result<PmixOrder> decode_order(std::string_view bytes);
 // A node with its ranks, as the nodes tell each other.
 struct PmixNode {
   std::string host;
-  std::vector<int> ranks;  // by local rank
+  std::vector<int> ranks;         // by local rank
+  std::string pmix_version = {};  // "4.2.2"
 };
 std::string encode_node(const PmixNode& node);
 // Errc::protocol: it makes no sense for a round of this size.
 Result<PmixNode> decode_node(std::string_view bytes, int size);
 
 // By node rank. Hosts that have one name, as several agents of one machine do, get a number behind
-// it: they are separate nodes. Error: the ranks are not just those of a round of this size.
+// it: they are separate nodes. Error: the ranks are not just those of a round of this size, or the
+// libraries are of versions that do not understand each other.
 Result<void> check_nodes(std::vector<PmixNode>& nodes, int size);
 
 // "host1,host2" and "0,1;2,3", which PMIx makes its maps of.

@@ -163,11 +163,12 @@ Result<void> PmixProgram::find_nodes() {
     store_.secret = std::move(*secret);
     store_.secret.set_encrypts(order_.tls);
   }
-  NodeExchange::Request request{.store_url = order_.store_url,
-                                .key = fmt::format("pmix/r{}/nodes/", order_.round),
-                                .node = order_.node_rank,
-                                .others = {},
-                                .text = encode_node({order_.host, order_.ranks})};
+  NodeExchange::Request request{
+      .store_url = order_.store_url,
+      .key = pmix_keys(order_.round) + "nodes/",
+      .node = order_.node_rank,
+      .others = {},
+      .text = encode_node({order_.host, order_.ranks, library_.version.text})};
   for (int node = 0; node < order_.nodes; ++node) {
     if (node != order_.node_rank) request.others.push_back(node);
   }

@@ -44,8 +44,14 @@ TEST_CASE("pmix job: nodes have just the ranks of the round, each once") {
   CHECK_FALSE(checked({{"a", {0, 3}}, {"b", {1}}}, 4));
   CHECK_FALSE(checked({{"a", {0, 1}}, {"b", {1}}}, 2));
   CHECK_FALSE(checked({{"a", {0, 0}}}, 2));
+  CHECK(checked({{"a", {0}, "4.2.2"}, {"b", {1}, "4.1.0"}}, 2));
+  std::vector<PmixNode> mixed = {{"a", {0}, "4.2.2"}, {"b", {1}, "5.0.7"}};
+  const auto refused = check_nodes(mixed, 2);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().what ==
+        "a has libpmix 4.2.2 and b has 5.0.7: all hosts need one of the same major version");
 
-  CHECK(decode_node(encode_node({"a", {0, 3}}), 4));
+  CHECK(decode_node(encode_node({"a", {0, 3}, "4.2.2"}), 4)->pmix_version == "4.2.2");
   CHECK_FALSE(decode_node(encode_node({"a", {0, 3}}), 3));
   CHECK_FALSE(decode_node(encode_node({"a", {-1}}), 3));
   CHECK_FALSE(decode_node(encode_node({"a,b", {0}}), 3));
@@ -84,7 +90,9 @@ TEST_CASE("pmix job: a rank is told of the protocols that the library of its hos
   auto v5 = names("OpenPMIx 5.0.7 (PMIx Standard: 4.1)");
   CHECK(v5["PMIX_SERVER_URI41"] == v5["PMIX_SERVER_URI3"]);
   CHECK(v5["PMIX_VERSION"] == "5.0.7");
+  CHECK_FALSE(v5.contains("PMIX_SERVER_URI51"));
   CHECK_FALSE(v5.contains("PMIX_PTL_MODULE"));
+  CHECK(names("OpenPMIx 6.0.0").contains("PMIX_SERVER_URI51"));
 
   CHECK(pmix_version_in("OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2)").text == "4.2.2");
   CHECK(pmix_version_in("OpenPMIx 10.1").major == 10);
