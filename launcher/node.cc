@@ -154,6 +154,7 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
       processes_.reap_if_ended(*blamed);
     }
   }
+  if (!failed) mpi_.ended_well(end.rank);
   driver_.exited(slot);
   listener_.ended(slot, end);
 }

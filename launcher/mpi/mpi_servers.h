@@ -25,6 +25,8 @@ class MpiServers {
   // must stay open until then; nothing, where MPI programs would wait in vain for ranks that are
   // not started with them: they are then on their own.
   UniqueFd invite(WorkerPlace& place);
+  // With exit code 0.
+  void ended_well(int rank) { pmix_.ended_well(rank); }
 
  private:
   PmiServer pmi_;

@@ -12,8 +12,10 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kStoreTime = std::chrono::seconds(5);  // to answer
-// After it who waits for another node looks whether that still makes sense.
+// After it who waits for another node looks whether that still makes sense; seldom, if it waits for
+// long: many may do so, and the store answers them all.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
+constexpr Duration kLongSlice = std::chrono::milliseconds(200);
 // A value of the store; a longer text is several.
 constexpr std::size_t kStoredPiece = kMaxValueBytes / 2;
 
@@ -37,8 +39,10 @@ Result<std::vector<std::string>> NodeExchange::run(const Request& request, const
   return others;
 }
 
-void NodeExchange::forget(const std::string& key, int node) {
-  if (store_) (void)store_->delete_prefix(prefix_of(key, node), steady_now() + kStoreTime);
+void NodeExchange::forget(const std::string& key, int node) { forget(prefix_of(key, node)); }
+
+void NodeExchange::forget(const std::string& prefix) {
+  if (store_) (void)store_->delete_prefix(prefix, steady_now() + kStoreTime);
 }
 
 // The first piece says how many there are.
@@ -70,8 +74,8 @@ Result<std::string> NodeExchange::hear(const std::string& prefix, const Over& ov
 }
 
 Result<std::string> NodeExchange::await(const std::string& key, const Over& over) {
-  for (;;) {
-    auto value = store_->get(key, steady_now() + kSlice);
+  for (Duration slice = kSlice;; slice = std::min(2 * slice, kLongSlice)) {
+    auto value = store_->get(key, steady_now() + slice);
     if (value || value.error().code != Errc::timeout) return value;
     if (over()) return Error{.code = Errc::aborted, .what = "the round is over"};
   }

@@ -29,6 +29,8 @@ class NodeExchange {
   Result<std::vector<std::string>> run(const Request& request, const std::function<bool()>& over);
   // Takes back what we told in an exchange that all have been through.
   void forget(const std::string& key, int node);
+  // Takes back all that anybody told in exchanges whose keys begin so.
+  void forget(const std::string& prefix);
 
  private:
   using Over = std::function<bool()>;

@@ -26,17 +26,27 @@ std::vector<int> ranks_among(const pmix::Proc procs[], std::size_t count) {
 
 }  // namespace
 
-PmixFences::PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options)
-    : order_(order), nodes_(std::move(nodes)), options_(std::move(options)) {}
+PmixFences::PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options,
+                       std::function<bool()> over)
+    : order_(order),
+      nodes_(std::move(nodes)),
+      options_(std::move(options)),
+      over_(std::move(over)) {}
 
-// The library's thread, which must not wait.
+// The library's thread, which must not wait. Barriers of the same ranks come in the same order on
+// all nodes; whose thread gets on first is chance.
 pmix::Status PmixFences::come(const pmix::Proc procs[], std::size_t count, char* data,
                               std::size_t size, pmix::Exchanged done, void* caller) {
   const std::unique_ptr<char, decltype(&std::free)> ours(data, &std::free);
   Fence fence{.ranks = ranks_among(procs, count),
+              .turn = 0,
               .text = size > 0 ? std::string(data, size) : std::string(),
               .done = done,
               .caller = caller};
+  {
+    const std::lock_guard lock(mutex_);
+    fence.turn = ++turns_[fence.ranks];
+  }
   auto thread = start_quiet_thread([this, fence = std::move(fence)] { meet(fence); });
   if (!thread) return pmix::kError;
   thread->detach();
@@ -45,6 +55,7 @@ pmix::Status PmixFences::come(const pmix::Proc procs[], std::size_t count, char*
 
 void PmixFences::meet(const Fence& fence) {
   auto all = exchange(fence);
+  if (!all && over_()) return;  // and so are the ranks
   if (!all) {
     log_warn("the ranks of an MPI program do not find each other: {}", all.error().what);
     return fence.done(pmix::kError, nullptr, 0, fence.caller, nullptr, nullptr);
@@ -63,16 +74,12 @@ Result<std::string> PmixFences::exchange(const Fence& fence) {
                                 .text = fence.text};
   std::erase(request.others, order_.node_rank);
   if (request.others.empty()) return fence.text;
-  int turn = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    turn = ++turns_[fence.ranks];
-  }
-  request.key = key_of(fence.ranks, turn);
+  request.key = key_of(fence.ranks, fence.turn);
   NodeExchange nodes(options_);
-  auto others = nodes.run(request, [] { return false; });  // the process ends with the round
+  auto others = nodes.run(request, over_);
   if (!others) return others.error();
-  nodes.forget(key_of(fence.ranks, turn - 1), order_.node_rank);  // nobody is there any more
+  // All are here, so nobody reads what was two turns ago; the last one may still be under way.
+  if (fence.turn > 2) nodes.forget(key_of(fence.ranks, fence.turn - 2), order_.node_rank);
   std::string all = fence.text;
   for (const auto& text : *others) all += text;
   return all;
@@ -80,7 +87,7 @@ Result<std::string> PmixFences::exchange(const Fence& fence) {
 
 std::string PmixFences::key_of(const std::vector<int>& ranks, int turn) const {
   const std::string who = ranks.empty() ? "all" : sha256_hex(joined(ranks)).substr(0, 16);
-  return fmt::format("pmix/r{}/{}/{}/", order_.round, who, turn);
+  return fmt::format("{}{}/{}/", pmix_keys(order_.round), who, turn);
 }
 
 }  // namespace dlaunch

@@ -3,6 +3,7 @@
 // Any thread may call.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -16,8 +17,9 @@ namespace dlaunch {
 
 class PmixFences {
  public:
-  // It stays as long as the process.
-  PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options);
+  // It stays as long as the process. over: whether the process was told to end; any thread asks.
+  PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options,
+             std::function<bool()> over);
 
   // ServerModule::fence.
   pmix::Status come(const pmix::Proc procs[], std::size_t count, char* data, std::size_t size,
@@ -26,6 +28,7 @@ class PmixFences {
  private:
   struct Fence {
     std::vector<int> ranks;  // empty: all
+    int turn;                // barriers of these ranks so far
     std::string text;
     pmix::Exchanged done;
     void* caller;
@@ -37,8 +40,9 @@ class PmixFences {
   const PmixOrder order_;
   const std::vector<PmixNode> nodes_;
   const StoreOptions options_;
-  std::mutex mutex_;                       // of what follows
-  std::map<std::vector<int>, int> turns_;  // barriers of these ranks so far
+  const std::function<bool()> over_;
+  std::mutex mutex_;  // of what follows
+  std::map<std::vector<int>, int> turns_;
 };
 
 }  // namespace dlaunch

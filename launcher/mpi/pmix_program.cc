@@ -45,16 +45,28 @@ constexpr std::size_t kMostOrder = std::size_t{16} << 20;
 // The library's functions have no place for whom they are called for.
 PmixFences* g_fences = nullptr;
 
+bool told_to_end() {
+  pollfd orders{.fd = STDIN_FILENO, .events = 0, .revents = 0};
+  return ::poll(&orders, 1, 0) > 0;
+}
+
+// To the agent.
+bool say(const std::string& line) { return write_all(STDOUT_FILENO, line + "\n").os_errno == 0; }
+
 // -- What the library asks
 
-Status on_client(const pmix::Proc*, void*, pmix::Done, void*) { return pmix::kSucceededAtOnce; }
+Status on_connected(const pmix::Proc* proc, void*, pmix::Done, void*) {
+  say(fmt::format("rank {}", proc->rank));
+  return pmix::kSucceededAtOnce;
+}
+
+Status on_finalized(const pmix::Proc*, void*, pmix::Done, void*) { return pmix::kSucceededAtOnce; }
 
 // The rank waits in it until it is killed. MPI_Abort() is a failure, whatever its code.
 Status on_abort(const pmix::Proc* proc, void*, int status, const char*, pmix::Proc[], std::size_t,
                 pmix::Done, void*) {
   const int code = (status & 0xff) != 0 ? status & 0xff : 1;
-  const std::string line = fmt::format("abort {} {}\n", proc->rank, code);
-  return write_all(STDOUT_FILENO, line).os_errno == 0 ? pmix::kSuccess : pmix::kError;
+  return say(fmt::format("abort {} {}", proc->rank, code)) ? pmix::kSuccess : pmix::kError;
 }
 
 Status on_fence(const pmix::Proc procs[], std::size_t count, const pmix::Info[], std::size_t,
@@ -139,13 +151,14 @@ Result<void> PmixProgram::open() {
     if (::mkdir(folder(name).c_str(), 0700) != 0) return errno_error(folder(name), errno);
   }
   if (auto ok = find_nodes(); !ok) return ok;
-  fences_.emplace(order_, nodes_, store_);
+  fences_.emplace(order_, nodes_, store_, told_to_end);
   g_fences = &*fences_;
   if (auto ok = start_library(); !ok) return ok;
   if (auto ok = register_ranks(); !ok) return ok;
   const auto there = port();
   if (!there) return there.error();
   relay_.emplace(loop_, UniqueFd(order_.listener), *there);
+  say("ready");
   await_end();
   end_signal_.add(SIGTERM);
   end_signal_.async_wait([this](asio::error_code, int) { loop_.stop(); });
@@ -176,18 +189,19 @@ Result<void> PmixProgram::find_nodes() {
   if (!request.others.empty()) {
     const auto patience = steady_now() + kPatience;
     bool told = false;
-    // Never in vain: this process ends with the round.
-    auto others = NodeExchange(store_).run(request, [&] {
+    NodeExchange exchange(store_);
+    auto others = exchange.run(request, [&] {
       if (steady_now() > patience && !std::exchange(told, true)) {
         log_warn(
             "MPI programs on {} wait for those of the other hosts: do all ranks call MPI_Init(), "
             "and has each host a libpmix?",
             order_.host);
       }
-      return false;
+      return told_to_end();
     });
     if (!others) return others.error();
     texts = std::move(*others);
+    if (order_.node_rank == 0) exchange.forget(pmix_keys(order_.round - 1));  // all have left it
   }
   texts.insert(texts.begin() + order_.node_rank, request.text);
   for (const auto& text : texts) {
@@ -199,11 +213,13 @@ Result<void> PmixProgram::find_nodes() {
 }
 
 Result<void> PmixProgram::start_library() {
-  // Nothing is left in shared memory, and maps are plain text.
-  ::setenv("PMIX_MCA_gds", "hash", 0);
-  ::setenv("PMIX_MCA_preg", "native", 0);
-  module_.client_connected = on_client;
-  module_.client_finalized = on_client;
+  ::setenv("PMIX_MCA_preg", "native", 0);  // maps are plain text
+  // As ranks are told, pmix_job.h, before it is known what this library would choose.
+  ::setenv("PMIX_MCA_gds", "hash", 1);  // nothing is left in shared memory
+  ::setenv("PMIX_MCA_psec", "native", 1);
+  ::setenv("PMIX_MCA_bfrops_base_default_type", "1", 1);  // PMIX_BFROP_BUFFER_NON_DESC
+  module_.client_connected = on_connected;
+  module_.client_finalized = on_finalized;
   module_.abort = on_abort;
   module_.fence = on_fence;
   module_.job_control = on_control;
@@ -335,6 +351,7 @@ int run_pmix_server() {
   }
   PmixProgram program(std::move(*order));
   if (auto ok = program.open(); !ok) {
+    if (told_to_end()) return kExitOk;  // perhaps the store is gone
     std::fprintf(stderr, "dlaunch: MPI programs on this host cannot be served by PMIx: %s\n",
                  ok.error().what.c_str());
     return kExitSystem;

@@ -1,7 +1,8 @@
 // The process that serves the MPI programs of one node in one round by libpmix: a program of its
 // own, so that a job is none the worse for what that library does. Its order comes on stdin, as a
-// u32 length and pmix_job.h's bytes; it ends with stdin. On stdout it says "abort RANK CODE" when
-// a rank calls MPI_Abort().
+// u32 length and pmix_job.h's bytes; it ends with stdin, or by SIGTERM, and first removes what
+// ranks asked to be removed after them. On stdout it says "ready" when ranks are let in, "rank
+// RANK" of each that comes to MPI_Init(), and "abort RANK CODE" of one that calls MPI_Abort().
 #pragma once
 
 namespace dlaunch {

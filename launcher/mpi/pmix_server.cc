@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,10 +16,12 @@
 
 #include <asio/ip/tcp.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include "base/codec.h"
 #include "base/log.h"
+#include "base/rank_set.h"
 #include "base/write_all.h"
 #include "launcher/mpi/loopback_owner.h"
 #include "launcher/mpi/pmix_finder.h"
@@ -33,7 +36,11 @@ namespace {
 using asio::ip::tcp;
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr int kLongestEnd = 3000;  // ms, of a process that was told to end
+constexpr Duration kLongestEnd = std::chrono::seconds(3);  // of processes that were told to end
+constexpr Duration kLongestAwaited =
+    std::chrono::seconds(10);  // with who does not come to MPI_Init()
+// What a rank did may be heard of later than its end.
+TimePoint soon() { return steady_now() + std::chrono::seconds(1); }
 
 // Of an enclosing launcher, whose PMIx is another one; settings of the library's own parts stay.
 std::vector<std::string> server_environment() {
@@ -48,7 +55,20 @@ std::vector<std::string> server_environment() {
 
 // A round's ranks and what serves them.
 struct PmixServer::Served {
-  explicit Served(asio::io_context& loop) : listener(loop), in(loop), out(loop), exited(loop) {}
+  explicit Served(asio::io_context& loop)
+      : listener(loop), in(loop), out(loop), exited(loop), later(loop) {}
+
+  void signal(int number) {
+    ::syscall(SYS_pidfd_send_signal, exited.native_handle(), number, nullptr, 0);
+  }
+  // Those of its ranks that have not come to MPI_Init(); nobody, while nobody has.
+  RankSet missing() const {
+    RankSet all;
+    for (const auto& [rank, worker] : workers) {
+      if (!come.empty() && !come.contains(rank)) all.insert(rank);
+    }
+    return all;
+  }
 
   PmixOrder order;
   std::map<int, int> ranks;    // of this node, by local rank
@@ -60,7 +80,12 @@ struct PmixServer::Served {
   bool connected = false;  // somebody
   pid_t pid = -1;          // while it runs
   bool ending = false;     // it was told to
+  bool ready = false;      // ranks are let in
+  RankSet come, ended;     // to MPI_Init(); well
+  TimePoint awaited_until{};
+  bool told = false;  // that some are missing
   Descriptor in, out, exited;
+  asio::steady_timer later;
   char bytes[256];
   std::string unread;
 };
@@ -71,10 +96,11 @@ PmixServer::PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, Secret 
 
 PmixServer::~PmixServer() {
   for (const auto& round : rounds_) end(*round);
+  const auto last = steady_now() + kLongestEnd;
   for (const auto& round : rounds_) {
     if (round->pid < 0) continue;
     pollfd over{.fd = round->exited.native_handle(), .events = POLLIN, .revents = 0};
-    if (::poll(&over, 1, kLongestEnd) <= 0) ::kill(-round->pid, SIGKILL);
+    if (::poll(&over, 1, poll_timeout_ms(steady_now(), last)) <= 0) round->signal(SIGKILL);
     ::waitpid(round->pid, nullptr, 0);
     helpers_.erase(round->pid);
   }
@@ -187,37 +213,76 @@ void PmixServer::read(const ServedPtr& round) {
                                round->unread.append(round->bytes, n);
                                for (auto end = round->unread.find('\n'); end != std::string::npos;
                                     end = round->unread.find('\n')) {
-                                 take_line(*round, round->unread.substr(0, end));
+                                 take_line(round, round->unread.substr(0, end));
                                  round->unread.erase(0, end + 1);
                                }
                                read(round);
                              });
 }
 
-void PmixServer::take_line(const Served& round, const std::string& line) {
+void PmixServer::take_line(const ServedPtr& round, const std::string& line) {
   int rank = 0, code = 0;
-  if (std::sscanf(line.c_str(), "abort %d %d", &rank, &code) != 2) return;
-  const auto worker = round.workers.find(rank);
-  if (worker != round.workers.end() && !round.ending && aborted_) aborted_(worker->second, code);
+  if (line == "ready") {
+    round->ready = true;
+    round->awaited_until = steady_now() + kLongestAwaited;
+    look_for_missing(round, round->ended.empty() ? round->awaited_until : soon());
+  } else if (std::sscanf(line.c_str(), "rank %d", &rank) == 1) {
+    round->come.insert(rank);
+  } else if (std::sscanf(line.c_str(), "abort %d %d", &rank, &code) == 2) {
+    const auto worker = round->workers.find(rank);
+    if (worker != round->workers.end() && !round->ending && aborted_) {
+      aborted_(worker->second, code);
+    }
+  }
+}
+
+void PmixServer::ended_well(int rank) {
+  if (rounds_.empty()) return;
+  const ServedPtr round = rounds_.back();
+  round->ended.insert(rank);
+  if (round->ready && !round->come.contains(rank)) look_for_missing(round, soon());
+}
+
+// Those of this node: who is on another one keeps its process from getting ready.
+void PmixServer::look_for_missing(const ServedPtr& round, TimePoint at) {
+  round->later.expires_at(at);
+  round->later.async_wait([this, round](asio::error_code ec) {
+    const RankSet missing = round->missing();
+    if (ec || round->ending || missing.empty() || round->told) return;
+    RankSet gone = missing;
+    std::erase_if(gone, [&](int rank) { return !round->ended.contains(rank); });
+    if (gone.empty() && steady_now() < round->awaited_until) {
+      return look_for_missing(round, round->awaited_until);
+    }
+    round->told = true;
+    const auto& who = gone.empty() ? missing : gone;
+    log_warn("MPI_Init() waits for rank{} {}, which {} {}", who.size() == 1 ? "" : "s",
+             format_rank_set(who), who.size() == 1 ? "has" : "have",
+             gone.empty() ? "not called it yet" : "ended without it");
+  });
 }
 
 void PmixServer::watch(const ServedPtr& round) {
   round->exited.async_wait(Descriptor::wait_read, [this, round](asio::error_code ec) {
     if (ec || round->pid < 0) return;
     siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(round->pid), &info, WEXITED | WNOHANG);
-    if (info.si_pid == 0) return watch(round);
+    const bool ours = ::waitid(P_PID, static_cast<id_t>(round->pid), &info, WEXITED | WNOHANG) == 0;
+    if (ours && info.si_pid == 0) return watch(round);
     helpers_.erase(std::exchange(round->pid, -1));
-    if (round->ending) return;
+    if (round->ending || !ours) return;  // it was told to; or killed with all that there is
     log_warn(
         "what serves MPI programs on this host {}",
         describe({.status = info.si_code == CLD_EXITED ? info.si_status : -info.si_status}, {}));
   });
 }
 
+// One that was not ready has nobody to clean up after, and may wait for the store, or for other
+// nodes; one that was stopped is to go on.
 void PmixServer::end(Served& round) {
+  if (round.pid >= 0) round.signal(round.ready ? SIGCONT : SIGKILL);
   round.ending = true;
   asio::error_code ec;
+  round.later.cancel();
   round.listener.close(ec);
   round.in.close(ec);
   round.out.close(ec);

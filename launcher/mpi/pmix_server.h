@@ -14,6 +14,7 @@
 
 #include <asio/io_context.hpp>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "launcher/mpi/pmix_job.h"
@@ -37,6 +38,8 @@ class PmixServer {
   // What the worker at this place is to have in its environment; nothing where this host has no
   // libpmix.
   Result<Variables> invite(const WorkerPlace& place);
+  // With exit code 0: others may wait for it in MPI_Init().
+  void ended_well(int rank);
 
  private:
   struct Served;
@@ -46,7 +49,8 @@ class PmixServer {
   void start_if_complete(const ServedPtr& round);
   Result<void> start(const ServedPtr& round);
   void read(const ServedPtr& round);
-  void take_line(const Served& round, const std::string& line);
+  void take_line(const ServedPtr& round, const std::string& line);
+  void look_for_missing(const ServedPtr& round, TimePoint at);
   void watch(const ServedPtr& round);
   void end(Served& round);
 

@@ -36,6 +36,10 @@ static_assert(sizeof(Theirs) <= sizeof(pmix::ServerModule));
 static_assert(offsetof(Theirs, abort) == offsetof(pmix::ServerModule, abort));
 static_assert(offsetof(Theirs, fence_nb) == offsetof(pmix::ServerModule, fence));
 static_assert(offsetof(Theirs, job_control) == offsetof(pmix::ServerModule, job_control));
+#else
+TEST_CASE("pmix abi: nothing to compare with") {
+  MESSAGE("no pmix_server.h: our idea of libpmix's interface is not compared with its own");
+}
 #endif
 
 TEST_CASE("pmix infos: what they point to stays where it is as they move and grow") {
