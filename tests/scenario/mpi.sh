@@ -32,6 +32,46 @@ for library in mpich openmpi; do
   expect_code 0; sums 2 3 2
 done
 
+# Where ranks come to a round that others are in, nobody would answer them: they are on their own.
+for library in mpich openmpi; do
+  mpicc.$library -std=gnu99 "$SOURCE/tests/support/mpi_program.c" -o program || fail "it does not compile"
+  rm -f mark
+  run dlaunch --nproc 2 --max-restarts 1 --restart-scope worker sh -c \
+    './program && { [ $RANK = 0 ] || [ -e mark ] || { touch mark; exit 5; }; }'
+  expect_code 0; expect_under 20000; sums 1 1 3
+done
+run dlaunch --nproc 2 --max-restarts 9 sh -c 'echo "$RANK of $DLAUNCH_ROUND:$PMI_FD:$PMIX_RANK"; exec "$0" "$@"' \
+  "$BUILD/tests/support/elastic_worker" --steps 60 --size 1000 --shard 100 --die-at 20:1
+expect_code 0; expect_out '1 of 1:[0-9]+:1$'; expect_out '1 of [2-9]::$'
+
+# What ranks have in /dev/shm goes with them, whatever ends the job, and what serves them outlives
+# a rank that does not hear it out.
+start_waiting() {
+  rm -f go out err
+  dlaunch --nproc 2 ./program wait go >out 2>err </dev/null & job=$!
+  started+=("$job")
+  summed() { [ "$(grep -c 'of 2 on .*: sum 3$' out 2>&1)" = 2 ]; }
+  wait_until 60 summed || fail "the ranks have not met"
+  ! ls /dev/shm | cmp -s - shm.before || fail "the ranks have nothing in /dev/shm"
+  agent=$(pgrep -P "$job"); server=$(pgrep -P "$agent" -x dlaunch-cleaner) || fail "nobody serves them"
+}
+expect_clean() {
+  for pid in $agent $server; do ends() { ! alive "$pid"; }; wait_until 20 ends || fail "still there: $pid"; done
+  ls /dev/shm | cmp -s - shm.before || fail "left in /dev/shm after $1: $(ls /dev/shm)"
+}
+start_waiting; kill -PIPE "$server"; touch go; wait "$job" || fail "served no more: $(cat err)"
+expect_clean SIGPIPE
+start_waiting; kill -KILL "$agent"; wait "$job"; expect_clean "the agent's loss"
+start_waiting; kill -KILL "$job"; wait "$job"; expect_clean "the keeper's loss"
+start_waiting; kill -STOP "$server"; kill -INT "$job"; wait "$job"; expect_clean "a stop of the server"
+
+# Who is waited for in vain is told of.
+dlaunch --nproc 2 sh -c '[ $RANK = 1 ] || exec ./program' >out 2>err </dev/null & job=$!
+started+=("$job")
+told() { grep -q 'MPI_Init() waits for rank 1, which has ended without it' err; }
+wait_until 30 told || fail "nothing is said of rank 1: $(cat err)"
+kill -INT "$job"; wait "$job"
+
 # Without libpmix, and with one that is none, a program of Open MPI is on its own.
 DLAUNCH_PMIX_LIBRARY=none run dlaunch --nproc 2 ./program
 expect_code 0; sums 1 1 2

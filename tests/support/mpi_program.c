@@ -1,7 +1,8 @@
-/* An MPI program. usage: mpi_program [abort | die [MARK]]
+/* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE]
  * Adds up ranks, and says what came out. Then rank 1 calls MPI_Abort(7), or kills itself; once, if
- * there is a MARK to leave. With LEAVE in its environment it ends without MPI_Finalize(), in which
- * MPICH 4.0 may hang where ranks are on several hosts, whoever has started them. */
+ * there is a MARK to leave; or all wait until there is a FILE. With LEAVE in its environment it
+ * ends without MPI_Finalize(), in which MPICH 4.0 may hang where ranks are on several hosts,
+ * whoever has started them. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
       (argc < 3 || open(argv[2], O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0)) {
     raise(SIGKILL);
   }
+  while (argc > 2 && strcmp(argv[1], "wait") == 0 && access(argv[2], F_OK) != 0) usleep(10000);
   MPI_Barrier(MPI_COMM_WORLD);
   const char* leave = getenv("LEAVE");
   if (leave != NULL && *leave != 0) _exit(0);
