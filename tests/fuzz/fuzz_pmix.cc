@@ -2,6 +2,7 @@
 
 #include "fuzz.h"
 #include "launcher/mpi/loopback_owner.h"
+#include "launcher/mpi/pmix_finder.h"
 #include "launcher/mpi/pmix_job.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,5 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)pmix_version_in(std::string(text));
   (void)pmix_port_in({std::string(text)});
   (void)owner_in_table(text, 1, 2);
+  (void)has_in_table(text, 1, 2);
+  (void)path_in_loader_cache(text, "libpmix.so.2");
   return 0;
 }

@@ -54,6 +54,7 @@ start_waiting() {
   wait_until 60 summed || fail "the ranks have not met"
   ! ls /dev/shm | cmp -s - shm.before || fail "the ranks have nothing in /dev/shm"
   agent=$(pgrep -P "$job"); server=$(pgrep -P "$agent" -x dlaunch-cleaner) || fail "nobody serves them"
+  ! grep -q libpmix "/proc/$agent/maps" || fail "the agent has loaded libpmix"
 }
 expect_clean() {
   for pid in $agent $server; do ends() { ! alive "$pid"; }; wait_until 20 ends || fail "still there: $pid"; done
@@ -75,7 +76,9 @@ kill -INT "$job"; wait "$job"
 # Without libpmix, and with one that is none, a program of Open MPI is on its own.
 DLAUNCH_PMIX_LIBRARY=none run dlaunch --nproc 2 ./program
 expect_code 0; sums 1 1 2
-# What a program finds the others by is for its own user.
+# What a program finds the others by is for its own user, and for who knows the round's name.
+run dlaunch --nproc 1 sh -c 'PMIX_NAMESPACE=${PMIX_NAMESPACE%-*} exec ./program'
+expect_code 1; expect_err 'Unreachable'
 if [ "$(id -u)" = 0 ]; then
   run dlaunch --nproc 1 bash -c 'exec setpriv --reuid 65534 --clear-groups \
     bash -c "exec 3<>/dev/tcp/127.0.0.1/\${PMIX_SERVER_URI3##*:} && cat <&3"'

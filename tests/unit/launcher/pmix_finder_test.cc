@@ -20,7 +20,7 @@ TEST_CASE("pmix finder: the library that is found is the one that the loader loa
 }
 
 TEST_CASE("pmix finder: files that are no libpmix have no version") {
-  CHECK(pmix_version_of_file("/proc/self/exe").major == 0);
+  CHECK(pmix_version_of_file("/bin/sh").major == 0);
   CHECK(pmix_version_of_file("/etc/passwd").major == 0);
   CHECK(pmix_version_of_file("/").major == 0);
   CHECK(pmix_version_of_file("/nonexistent").major == 0);
