@@ -27,12 +27,13 @@ std::string key_of(const std::string& prefix, std::size_t piece) {
 
 }  // namespace
 
-Result<std::vector<std::string>> NodeExchange::run(const Request& request, const Over& over) {
+Result<std::vector<std::string>> NodeExchange::run(const Request& request,
+                                                   const std::function<bool(int node)>& over) {
   if (auto ok = reach_store(request.store_url); !ok) return ok.error();
   if (auto ok = tell(prefix_of(request.key, request.node), request.text); !ok) return ok.error();
   std::vector<std::string> others;
   for (const int node : request.others) {
-    auto text = hear(prefix_of(request.key, node), over);
+    auto text = hear(prefix_of(request.key, node), [&] { return over(node); });
     if (!text) return text.error();
     others.push_back(std::move(*text));
   }

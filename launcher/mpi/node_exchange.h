@@ -24,9 +24,10 @@ class NodeExchange {
     std::vector<int> others;
     std::string text;  // ours, of any length
   };
-  // The others' texts in their order. over: asked several times a second, whether it is in vain by
-  // now (Errc::aborted).
-  Result<std::vector<std::string>> run(const Request& request, const std::function<bool()>& over);
+  // The others' texts in their order. over: asked several times a second, whether it waits for
+  // this node in vain by now (Errc::aborted).
+  Result<std::vector<std::string>> run(const Request& request,
+                                       const std::function<bool(int node)>& over);
   // Takes back what we told in an exchange that all have been through.
   void forget(const std::string& key, int node);
   // Takes back all that anybody told in exchanges whose keys begin so.

@@ -156,7 +156,8 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
   for (int node = 0; node < place.nodes; ++node) {
     if (node != place.node_rank) request.others.push_back(node);
   }
-  auto others = exchange_.run(request, [&] { return stopped_ || newest_round_ != what.round; });
+  auto others =
+      exchange_.run(request, [&](int) { return stopped_ || newest_round_ != what.round; });
   if (others) {
     // All are here, so all have read what was before.
     exchange_.forget(key_of(what.round, what.turn - 1), place.node_rank);

@@ -76,7 +76,7 @@ Result<std::string> PmixFences::exchange(const Fence& fence) {
   if (request.others.empty()) return fence.text;
   request.key = key_of(fence.ranks, fence.turn);
   NodeExchange nodes(options_);
-  auto others = nodes.run(request, over_);
+  auto others = nodes.run(request, [this](int) { return over_(); });
   if (!others) return others.error();
   // All are here, so nobody reads what was two turns ago; the last one may still be under way.
   if (fence.turn > 2) nodes.forget(key_of(fence.ranks, fence.turn - 2), order_.node_rank);

@@ -190,12 +190,12 @@ Result<void> PmixProgram::find_nodes() {
     const auto patience = steady_now() + kPatience;
     bool told = false;
     NodeExchange exchange(store_);
-    auto others = exchange.run(request, [&] {
+    auto others = exchange.run(request, [&](int node) {
       if (steady_now() > patience && !std::exchange(told, true)) {
         log_warn(
-            "MPI programs on {} wait for those of the other hosts: do all ranks call MPI_Init(), "
-            "and has each host a libpmix?",
-            order_.host);
+            "MPI programs on {} wait for those of the host whose NODE_RANK is {}: do all ranks "
+            "there call MPI_Init(), and does it have a libpmix?",
+            order_.host, node);
       }
       return told_to_end();
     });

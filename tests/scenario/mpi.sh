@@ -80,7 +80,8 @@ expect_code 0; sums 1 1 2
 run dlaunch --nproc 1 sh -c 'PMIX_NAMESPACE=${PMIX_NAMESPACE%-*} exec ./program'
 expect_code 1; expect_err 'Unreachable'
 if [ "$(id -u)" = 0 ]; then
-  run dlaunch --nproc 1 bash -c 'exec setpriv --reuid 65534 --clear-groups \
-    bash -c "exec 3<>/dev/tcp/127.0.0.1/\${PMIX_SERVER_URI3##*:} && cat <&3"'
+  run dlaunch --nproc 1 bash -c 'setpriv --reuid 65534 --clear-groups \
+    bash -c "exec 3<>/dev/tcp/127.0.0.1/\${PMIX_SERVER_URI3##*:} && cat <&3"
+    ! pgrep -P $PPID -x dlaunch-cleaner'
   expect_code 0; expect_err 'a connection of another user is refused'
 fi

@@ -39,7 +39,7 @@ TEST_CASE("node exchange: short, empty and long texts") {
       others.erase(others.begin() + node);
       NodeExchange exchange(kOfTest);
       const auto heard = exchange.run(of_node(folder, node, texts[static_cast<std::size_t>(node)]),
-                                      [] { return false; });
+                                      [](int) { return false; });
       if (heard && *heard == others) ++right;
     });
   }
@@ -51,7 +51,10 @@ TEST_CASE("node exchange: who waits in vain stops, and what was told is taken ba
   const TempFolder folder;
   NodeExchange exchange(kOfTest);
   int asked = 0;
-  const auto heard = exchange.run(of_node(folder, 0, "text"), [&] { return ++asked == 2; });
+  const auto heard = exchange.run(of_node(folder, 0, "text"), [&](int whom) {
+    CHECK(whom == 1);
+    return ++asked == 2;
+  });
   REQUIRE_FALSE(heard);
   CHECK(heard.error().code == Errc::aborted);
   auto store = open_store(folder.url(), kOfTest, steady_now() + std::chrono::seconds(5));

@@ -87,6 +87,36 @@ TEST_CASE("a tree that keeps forking is caught up with") {
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+TEST_CASE("a cleaner has the time to end by itself, and not for ever") {
+  REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]), writing(ends[1]);
+  sigset_t end;
+  sigemptyset(&end);
+  sigaddset(&end, SIGTERM);
+  for (const bool follows : {true, false}) {
+    if (::fork() != 0) continue;
+    ::sigprocmask(SIG_BLOCK, &end, nullptr);
+    ::prctl(PR_SET_NAME, kCleanerName);
+    [[maybe_unused]] auto written = ::write(ends[1], "r", 1);
+    if (follows) ::raise(SIGSTOP);
+    int signal = 0;
+    while (::sigwait(&end, &signal) != 0 || !follows) {
+    }
+    ::usleep(100'000);
+    written = ::write(ends[1], "c", 1);
+    ::_exit(0);
+  }
+  char said[2] = "";
+  for (int i = 0; i < 2; ++i) REQUIRE(::read(ends[0], said, 1) == 1);
+  CHECK(kills_all());
+  CHECK(descendants_of(::getpid()).empty());
+  REQUIRE(::read(ends[0], said, 2) == 1);
+  CHECK(said[0] == 'c');
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
 TEST_CASE("a process that has ended, or is gone, is ending; one that lives is not") {
   CHECK_FALSE(is_ending(::getpid()));
   const pid_t child = ::fork();
