@@ -40,7 +40,8 @@ for library in mpich openmpi; do
     './program && { [ $RANK = 0 ] || [ -e mark ] || { touch mark; exit 5; }; }'
   expect_code 0; expect_under 20000; sums 1 1 3
 done
-run dlaunch --nproc 2 --max-restarts 9 sh -c 'echo "$RANK of $DLAUNCH_ROUND:$PMI_FD:$PMIX_RANK"; exec "$0" "$@"' \
+run dlaunch --nproc 2 --max-restarts 9 \
+  sh -c 'echo "$RANK of $DLAUNCH_ROUND:$PMI_FD:$PMIX_RANK"; exec "$0" "$@"' \
   "$BUILD/tests/support/elastic_worker" --steps 60 --size 1000 --shard 100 --die-at 20:1
 expect_code 0; expect_out '1 of 1:[0-9]+:1$'; expect_out '1 of [2-9]::$'
 
@@ -53,11 +54,13 @@ start_waiting() {
   summed() { [ "$(grep -c 'of 2 on .*: sum 3$' out 2>&1)" = 2 ]; }
   wait_until 60 summed || fail "the ranks have not met"
   ! ls /dev/shm | cmp -s - shm.before || fail "the ranks have nothing in /dev/shm"
-  agent=$(pgrep -P "$job"); server=$(pgrep -P "$agent" -x dlaunch-cleaner) || fail "nobody serves them"
+  agent=$(pgrep -P "$job")
+  server=$(pgrep -P "$agent" -x dlaunch-cleaner) || fail "nobody serves them"
   ! grep -q libpmix "/proc/$agent/maps" || fail "the agent has loaded libpmix"
 }
 expect_clean() {
-  for pid in $agent $server; do ends() { ! alive "$pid"; }; wait_until 20 ends || fail "still there: $pid"; done
+  ended() { ! alive "$agent" && ! alive "$server"; }
+  wait_until 20 ended || fail "still there after $1: $agent or $server"
   ls /dev/shm | cmp -s - shm.before || fail "left in /dev/shm after $1: $(ls /dev/shm)"
 }
 start_waiting; kill -PIPE "$server"; touch go; wait "$job" || fail "served no more: $(cat err)"
