@@ -11,7 +11,6 @@
 #include <asio/write.hpp>
 #include <fmt/format.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "launcher/mpi/loopback_owner.h"
 
@@ -26,12 +25,26 @@ constexpr Duration kRetry = std::chrono::milliseconds(100);
 
 // Lives in the handlers of what is under way.
 struct Relay::Pair : std::enable_shared_from_this<Pair> {
-  explicit Pair(tcp::socket accepted) : near(std::move(accepted)), far(near.get_executor()) {}
+  explicit Pair(tcp::socket accepted)
+      : near(std::move(accepted)), far(near.get_executor()), unanswered(near.get_executor()) {}
 
-  void connect(const tcp::endpoint& there) {
-    far.async_connect(there, [self = shared_from_this()](asio::error_code ec) {
+  void begin(const tcp::endpoint& there, Duration patience) {
+    unanswered.expires_after(patience);
+    unanswered.async_wait([pair = weak_from_this()](asio::error_code ec) {
+      const auto self = pair.lock();
+      if (!ec && self) self->close();
+    });
+    near.async_read_some(asio::buffer(bytes[0]),
+                         [self = shared_from_this(), there](asio::error_code ec, std::size_t n) {
+                           if (!ec) self->connect(there, n);
+                         });
+  }
+
+  void connect(const tcp::endpoint& there, std::size_t heard) {
+    far.async_connect(there, [self = shared_from_this(), heard](asio::error_code ec) {
+      if (ec == asio::error::operation_aborted) return;
       if (ec) return log_warn("an MPI program is cut off: {}", ec.message());
-      self->carry(self->near, self->far, self->bytes[0]);
+      self->pass(self->near, self->far, self->bytes[0], heard);
       self->carry(self->far, self->near, self->bytes[1]);
     });
   }
@@ -42,24 +55,36 @@ struct Relay::Pair : std::enable_shared_from_this<Pair> {
                                                  asio::error_code ec, std::size_t n) {
       asio::error_code ignored;
       if (ec) return void(to.shutdown(tcp::socket::shutdown_send, ignored));
-      asio::async_write(to, asio::buffer(held, n),
-                        [this, self, &from, &to, &held](asio::error_code failed, std::size_t) {
-                          asio::error_code also;
-                          if (failed)
-                            return void(from.shutdown(tcp::socket::shutdown_receive, also));
-                          carry(from, to, held);
-                        });
+      if (&from == &far) unanswered.cancel();
+      pass(from, to, held, n);
     });
+  }
+  void pass(tcp::socket& from, tcp::socket& to, Bytes& held, std::size_t n) {
+    asio::async_write(
+        to, asio::buffer(held, n),
+        [this, self = shared_from_this(), &from, &to, &held](asio::error_code ec, std::size_t) {
+          asio::error_code ignored;
+          if (ec) return void(from.shutdown(tcp::socket::shutdown_receive, ignored));
+          carry(from, to, held);
+        });
+  }
+
+  void close() {
+    asio::error_code ignored;
+    near.close(ignored);
+    far.close(ignored);
   }
 
   tcp::socket near, far;
+  asio::steady_timer unanswered;
   Bytes bytes[2];
 };
 
-Relay::Relay(asio::io_context& loop, UniqueFd listener, std::uint16_t port)
+Relay::Relay(asio::io_context& loop, UniqueFd listener, std::uint16_t port, Duration patience)
     : listener_(loop, tcp::v4(), listener.release()),
       retry_(loop),
-      there_(asio::ip::address_v4::loopback(), port) {
+      there_(asio::ip::address_v4::loopback(), port),
+      patience_(patience) {
   accept();
 }
 
@@ -81,7 +106,9 @@ void Relay::accept_later() {
 }
 
 void Relay::take(tcp::socket accepted) {
-  if (doorman_.lets_in(accepted)) std::make_shared<Pair>(std::move(accepted))->connect(there_);
+  if (doorman_.lets_in(accepted)) {
+    std::make_shared<Pair>(std::move(accepted))->begin(there_, patience_);
+  }
 }
 
 bool Doorman::lets_in(const tcp::socket& accepted) {

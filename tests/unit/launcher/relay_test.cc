@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -26,10 +27,11 @@ TEST_CASE("relay: what is said comes through, and so does the end") {
 
   tcp::socket client(theirs);
   client.connect({asio::ip::address_v4::loopback(), port});
-  tcp::socket server = far.accept();
   const std::string asked(1 << 20, 'a'), answered = "answer";
+  asio::write(client, asio::buffer(asked, 1));
+  tcp::socket server = far.accept();
   std::thread says([&] {
-    asio::write(client, asio::buffer(asked));
+    asio::write(client, asio::buffer(asked) + 1);
     client.shutdown(tcp::socket::shutdown_send);
   });
   std::string heard;
@@ -43,6 +45,49 @@ TEST_CASE("relay: what is said comes through, and so does the end") {
   heard.clear();
   asio::read(client, asio::dynamic_buffer(heard), end);
   CHECK(heard == answered);
+  ours.stop();
+  runs.join();
+}
+
+TEST_CASE("relay: who says nothing reaches nobody, and who is not answered is let go of") {
+  asio::io_context ours, theirs;
+  const tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
+  tcp::acceptor far(theirs, any), near(ours, any);
+  const tcp::endpoint there = near.local_endpoint();
+  const Relay relay(ours, UniqueFd(near.release()), far.local_endpoint().port(),
+                    std::chrono::milliseconds(300));
+  std::thread runs([&] { ours.run(); });
+
+  tcp::socket silent(theirs), noisy(theirs), program(theirs);
+  silent.connect(there);
+  noisy.connect(there);
+  asio::write(noisy, asio::buffer("GET", 3));
+  tcp::socket hears_noise = far.accept();  // it was the second to come
+  std::string noise(3, ' ');
+  asio::read(hears_noise, asio::buffer(noise));
+  CHECK(noise == "GET");
+  program.connect(there);
+  asio::write(program, asio::buffer("hello", 5));
+  tcp::socket server = far.accept();
+  asio::write(server, asio::buffer("welcome", 7));
+
+  std::string heard;
+  asio::error_code end;
+  for (tcp::socket* stranger : {&silent, &noisy}) {
+    asio::read(*stranger, asio::dynamic_buffer(heard), end);
+    CHECK(end == asio::error::eof);
+  }
+  CHECK(heard.empty());
+  asio::read(hears_noise, asio::dynamic_buffer(heard), end);
+  CHECK(end == asio::error::eof);
+  // Whoever was answered stays, though all those have been let go of since.
+  heard.resize(7);
+  asio::read(program, asio::buffer(heard));
+  CHECK(heard == "welcome");
+  asio::write(program, asio::buffer("more", 4));
+  heard.resize(9);
+  asio::read(server, asio::buffer(heard));
+  CHECK(heard == "hellomore");
   ours.stop();
   runs.join();
 }
