@@ -7,8 +7,9 @@ export LD_LIBRARY_PATH="$BUILD/ring${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/dl-scenario-XXXXXX")
 started=()
 # After a time in which every scenario is over it says where this one stands, before Meson ends it.
+# Meson passes after how many seconds in $TELL_OF_HANG; what is started by hand takes what it takes.
 tell_of_hang() {
-  read -rt 170 <> <(:)
+  read -rt "$TELL_OF_HANG" <> <(:)
   echo "STILL RUNNING: line ${BASH_LINENO[0]}, and these processes:"
   ps -eo pid,ppid,etimes,stat,wchan:20,args | awk -v root=$$ '
     NR == 1 { print; next }
@@ -17,9 +18,10 @@ tell_of_hang() {
   cd "$tmp" && for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; }; done
   for folder in "${TMPDIR:-/tmp}" "$tmp"; do TMPDIR=$folder "$BUILD/cli/ctl/dlaunchctl" stacks 2>&1 | tail -n 200; done
 } >&2
-tell_of_hang & watchdog=$!
+watchdog=
+[ -z "${TELL_OF_HANG:-}" ] || { tell_of_hang & watchdog=$!; }
 cleanup() {
-  kill "$watchdog" 2>/dev/null
+  [ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null
   for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null; done
   cd / && rm -rf "$tmp"
 }
