@@ -45,15 +45,35 @@ bool reducible(dl_dtype dtype, dl_op op) {
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint) {
   DL_ASSERT(!in.empty() && reducible(dtype, op));
-  chosen().reduce({in.data(), in.size(), out, nullptr, count, dtype, op, op == DL_AVG ? divisor : 0,
-                   hint == StoreHint::streaming});
+  chosen().reduce({.in = in.data(),
+                   .operands = in.size(),
+                   .out = out,
+                   .also = nullptr,
+                   .count = count,
+                   .dtype = dtype,
+                   .op = op,
+                   .divisor = op == DL_AVG ? divisor : 0,
+                   .streaming = hint == StoreHint::streaming,
+                   .pass_out = nullptr,
+                   .pass_through = nullptr,
+                   .pass_in = nullptr});
 }
 
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
-                 dl_dtype dtype, dl_op op, int divisor) {
+                 dl_dtype dtype, dl_op op, int divisor, const Passing& passing) {
   DL_ASSERT(also != nullptr && reducible(dtype, op));
-  chosen().reduce(
-      {in.data(), in.size(), out, also, count, dtype, op, op == DL_AVG ? divisor : 0, false});
+  chosen().reduce({.in = in.data(),
+                   .operands = in.size(),
+                   .out = out,
+                   .also = also,
+                   .count = count,
+                   .dtype = dtype,
+                   .op = op,
+                   .divisor = op == DL_AVG ? divisor : 0,
+                   .streaming = false,
+                   .pass_out = passing.out,
+                   .pass_through = passing.through,
+                   .pass_in = passing.in});
 }
 
 void copy_streaming(void* out, const void* in, std::size_t bytes) {

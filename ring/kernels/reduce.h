@@ -25,9 +25,19 @@ enum class StoreHint { cached, streaming };
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 
+// What is moved beside a reduction, as many bytes as that has: `out` takes what `through` holds,
+// and that takes `in`. None may overlap another.
+struct Passing {
+  void* out = nullptr;  // nullptr: nothing
+  void* through = nullptr;
+  const void* in = nullptr;
+};
+
 // reduce() of two operands with the result in two places, each of which may be exactly one of them.
+// `passing` takes turns with it, some lines each, for a core to load from memory what it needs of
+// the one while it has the other in its caches.
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
-                 dl_dtype dtype, dl_op op, int divisor);
+                 dl_dtype dtype, dl_op op, int divisor, const Passing& passing = {});
 
 // memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
 void copy_streaming(void* out, const void* in, std::size_t bytes);

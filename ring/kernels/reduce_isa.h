@@ -17,6 +17,10 @@ struct ReduceArgs {
   dl_op op;
   int divisor;  // 0: none
   bool streaming;
+  // Null, or where `also` is not: what is moved meanwhile; see Passing.
+  void* pass_out;
+  void* pass_through;
+  const void* pass_in;
 };
 
 // Of the wire codecs; int8 goes by blocks of so many elements.

@@ -237,16 +237,27 @@ void reduce_block(const void* const* in, size_t operands, size_t from, size_t co
 #define DL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+inline void pass(const ReduceArgs& args, size_t from, size_t end) {
+  auto* const to = static_cast<unsigned char*>(args.pass_out);
+  auto* const through = static_cast<unsigned char*>(args.pass_through);
+  const auto* const in = static_cast<const unsigned char*>(args.pass_in);
+  DL_INDEPENDENT
+  for (size_t i = from; i < end; ++i) {
+    const unsigned char held = through[i];
+    through[i] = in[i];
+    to[i] = held;
+  }
+}
+
 // Two operands need no accumulator.
 template <class Format, class Op, bool kTwice, bool kDivide>
-void reduce_pair(const ReduceArgs& args) {
+void reduce_pair(const ReduceArgs& args, size_t from, size_t end) {
   using S = typename Format::Storage;
   const void *const a = args.in[0], *const b = args.in[1];
   void *const out = args.out, *const also = args.also;
   const int divisor = args.divisor;
-  const size_t count = args.count;
   DL_INDEPENDENT
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = from; i < end; ++i) {
     auto both = Op::apply(Format::widen(load<S>(a, i)), Format::widen(load<S>(b, i)));
     if constexpr (kDivide) both = static_cast<decltype(both)>(both / divisor);
     const S result = Format::narrow(both);
@@ -255,17 +266,34 @@ void reduce_pair(const ReduceArgs& args) {
   }
 }
 
+// So much of what is passed and of what is reduced takes turns: what a core executes out of order
+// covers the end of one and the beginning of the next.
+constexpr size_t kTurnBytes = 1024;
+
+template <class Format, class Op, bool kTwice, bool kDivide>
+void reduce_two(const ReduceArgs& args) {
+  if (!kTwice || args.pass_out == nullptr) {
+    return reduce_pair<Format, Op, kTwice, kDivide>(args, 0, args.count);
+  }
+  constexpr size_t kSize = sizeof(typename Format::Storage), kTurn = kTurnBytes / kSize;
+  for (size_t at = 0; at < args.count; at += kTurn) {
+    const size_t end = args.count - at < kTurn ? args.count : at + kTurn;
+    pass(args, at * kSize, end * kSize);
+    reduce_pair<Format, Op, kTwice, kDivide>(args, at, end);
+  }
+}
+
 template <class Format, class Op>
 void reduce_all(const ReduceArgs& args) {
   if (args.operands == 2 && !args.streaming) {
     if constexpr (Op::kDivides) {
       if (args.divisor > 0) {
-        return args.also != nullptr ? reduce_pair<Format, Op, true, true>(args)
-                                    : reduce_pair<Format, Op, false, true>(args);
+        return args.also != nullptr ? reduce_two<Format, Op, true, true>(args)
+                                    : reduce_two<Format, Op, false, true>(args);
       }
     }
-    return args.also != nullptr ? reduce_pair<Format, Op, true, false>(args)
-                                : reduce_pair<Format, Op, false, false>(args);
+    return args.also != nullptr ? reduce_two<Format, Op, true, false>(args)
+                                : reduce_two<Format, Op, false, false>(args);
   }
   using S = typename Format::Storage;
   using A = decltype(Format::widen({}));

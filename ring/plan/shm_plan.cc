@@ -5,17 +5,17 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kLeastChunk = 16 << 10, kLeastExchange = 4 << 10;
 constexpr std::size_t kMostDirect = 128 << 10;
 
+// Small enough for a pipeline of some blocks, large enough to be worth their flags.
 struct Chunks {
-  std::size_t least, most;  // bytes
-  std::size_t blocks;       // as many as that, between these bounds
+  std::size_t least;   // bytes
+  std::size_t blocks;  // as many as that, unless chunks would be smaller, or too large for a slot
 };
-// Chunks small enough for a pipeline of some blocks, large enough to be worth their flags. What two
-// ranks exchange is handed over and back as a whole where it can be: that it overlaps pays less
-// than each hand-over costs.
-constexpr std::size_t kPipeline = 4, kWhole = 1;
+// What two ranks exchange is handed over and back as a whole as long as that is one chunk each:
+// that it overlaps pays less than each hand-over costs.
+constexpr Chunks kPipeline{.least = 16 << 10, .blocks = 4},
+    kExchange{.least = 64 << 10, .blocks = 16};
 
 std::size_t longest_part(const Shape& shape) {
   std::size_t count = shape.count;
@@ -24,11 +24,11 @@ std::size_t longest_part(const Shape& shape) {
 }
 
 void cut_in_blocks(ShmPlan& plan, const Shape& shape, std::size_t ranks, Chunks chunks,
-                   const ShmWish& wish) {
+                   std::size_t most, const ShmWish& wish) {
   const auto& traits = traits_of(shape.collective);
-  const std::size_t usual = std::max(plan.input_bytes / (chunks.blocks * ranks) / 64 * 64,
-                                     std::min(chunks.most, chunks.least));
-  const std::size_t bytes = std::min(wish.chunk_bytes.value_or(usual), chunks.most);
+  const std::size_t usual =
+      std::max(plan.input_bytes / (chunks.blocks * ranks) / 64 * 64, std::min(most, chunks.least));
+  const std::size_t bytes = std::min(wish.chunk_bytes.value_or(usual), most);
   plan.chunk = bytes / shape.element_bytes;
   // A block of a reduction without parts holds a chunk for each rank.
   const std::size_t per_block = plan.chunk * (traits.reduces && !traits.in_parts ? ranks : 1);
@@ -76,9 +76,9 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
   plan.way = way_for(shape, layout, plan.input_bytes, wish);
   plan.by_rule = plan.way == wish.way || (plan.way >= ShmPlan::Way::blocks && wish.chunk_bytes);
   if (plan.way == ShmPlan::Way::exchange) {
-    cut_in_blocks(plan, shape, n, {kLeastExchange, layout.exchange_bytes, kWhole}, wish);
+    cut_in_blocks(plan, shape, n, kExchange, layout.exchange_bytes, wish);
   } else if (plan.way == ShmPlan::Way::blocks) {
-    cut_in_blocks(plan, shape, n, {kLeastChunk, layout.chunk_bytes, kPipeline}, wish);
+    cut_in_blocks(plan, shape, n, kPipeline, layout.chunk_bytes, wish);
   }
   return plan;
 }
@@ -87,8 +87,8 @@ ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
   ShmPlan plan = plan_shm(shape, ranks, layout);
   plan.way = ShmPlan::Way::blocks;
   // The inputs come from afar, the results go there: both are to find room in the cache.
-  cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks),
-                {kLeastChunk, std::min(layout.chunk_bytes, kMostDirect), kPipeline}, {});
+  cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks), kPipeline,
+                std::min(layout.chunk_bytes, kMostDirect), {});
   return plan;
 }
 

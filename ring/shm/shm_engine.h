@@ -16,7 +16,8 @@
 // rank stages what the other one reduces, which leaves the result in the same place. What counts
 // there is how often a cache line changes hands; with results in slots of their own each line would
 // change hands once more per direction, when its slot is written again. It is the only case in
-// which a rank writes where another one stages, hence in the control segment.
+// which a rank writes where another one stages, hence in the control segment. In an all_reduce the
+// three stages take turns line by line (see exchange_step).
 //
 // What only moves data goes in blocks, too: the giver copies it into the staging slots, the takers
 // out of them. (One copy by process_vm_readv in place of these two takes twice as long, whatever
@@ -38,6 +39,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/clock.h"
@@ -131,10 +133,19 @@ class ShmPlane : public Plane {
 
   // shm_exchange.cc
   Result<void> exchange_in_blocks();
-  void offer(std::size_t block);
-  Result<void> combine(std::size_t block);
+  // A half of a block, and where it is handed over; nothing of a block that there is not.
+  struct Turn {
+    Part half;
+    char* slot = nullptr;
+  };
+  Turn turn_of(std::size_t block, int reducer) const;
+  Result<void> exchange_step(std::size_t step);
+  std::size_t exchange_together(const Turn& back, const Turn& ahead, const Turn& own);
+  void take_back(const Turn& turn, std::size_t from);
+  void offer(const Turn& turn, std::size_t from);
+  void combine(const Turn& turn, std::size_t from);
   void combine_piece(const char* in, char* shared, char* out, std::size_t count);
-  Result<void> take_back(std::size_t block);
+  std::array<const void*, 2> in_rank_order(const void* own, const void* theirs) const;
   char* exchange_slot(int owner, std::uint64_t block) const {
     return reinterpret_cast<char*>(memory_.header) + layout_.exchange(owner, block);
   }

@@ -1,6 +1,6 @@
 // The all_reduce and reduce of two ranks with a core each; see shm_engine.h.
+#include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "base/failpoint.h"
 #include "ring/kernels/reduce.h"
@@ -9,48 +9,70 @@
 namespace dlaunch {
 namespace {
 
-// Blocks that are offered before the one that is reduced, for neither rank to wait for the other.
+// Blocks that are offered before the one that is reduced, for neither rank to wait for the other;
+// and so many again are reduced before the one that is taken back.
 constexpr std::size_t kAhead = 2;
-static_assert(kAhead + 2 <= kSlots);  // beside that one, and the one before it that is taken back
+static_assert(2 * kAhead == kSlots);  // what is taken back lies where the next is offered
 
 // Of what is streamed on: so much is reduced at a time, to be in the first-level cache still.
 constexpr std::size_t kPieceBytes = 8 << 10;
 
 }  // namespace
 
-// The half of a block that the other rank reduces.
-void ShmPlane::offer(std::size_t block) {
-  const std::uint64_t number = base_ + block;
-  const Part s = slice(block, 1 - rank_);
-  char* const slot = exchange_slot(rank_, number);
-  failpoint("shm.offers");
-  each_piece(s.first, s.count, [&](const char* in, char*, std::size_t done, std::size_t n) {
-    std::memcpy(slot + done * element_, in, n * element_);
-  });
-  publish(&ShmRank::staged, number + 1);
+// The half of a block that `reducer` reduces, in the slot of the other rank, which offers it.
+ShmPlane::Turn ShmPlane::turn_of(std::size_t block, int reducer) const {
+  if (block >= plan_.blocks) return {};
+  return {.half = slice(block, reducer), .slot = exchange_slot(1 - reducer, base_ + block)};
 }
 
-// The own half: the result goes to `out` and to where the other rank's input was, or, of a reduce,
-// to that of both where the root finds it.
-Result<void> ShmPlane::combine(std::size_t block) {
-  const std::uint64_t number = base_ + block;
-  const int peer = 1 - rank_;
-  if (auto there = await(peer, &ShmRank::staged, number + 1); !there) return there;
-  const Part s = slice(block, rank_);
-  char* const slot = exchange_slot(peer, number);
-  failpoint("shm.combines");
-  each_piece(s.first, s.count, [&](const char* in, char* out, std::size_t done, std::size_t n) {
-    combine_piece(in, slot + done * element_, out, n);
+void ShmPlane::take_back(const Turn& turn, std::size_t from) {
+  write_output(turn.half.first + from, turn.slot + from * element_, turn.half.count - from);
+}
+
+void ShmPlane::offer(const Turn& turn, std::size_t from) {
+  read_input(turn.slot + from * element_, turn.half.first + from, turn.half.count - from);
+}
+
+// The result goes to `out` and to where the other rank's input was, or, of a reduce, to that of
+// both where the root finds it.
+void ShmPlane::combine(const Turn& turn, std::size_t from) {
+  char* const slot = turn.slot + from * element_;
+  each_piece(turn.half.first + from, turn.half.count - from,
+             [&](const char* in, char* out, std::size_t done, std::size_t n) {
+               combine_piece(in, slot + done * element_, out, n);
+             });
+}
+
+// All three, as far as none of them ends: returns how many elements of each.
+std::size_t ShmPlane::exchange_together(const Turn& back, const Turn& ahead, const Turn& own) {
+  const std::size_t count = std::min({back.half.count, ahead.half.count, own.half.count});
+  const auto together = [&](const char* in, char* out, char* taken, const char* offered,
+                            std::size_t at, std::size_t n) {
+    char* const theirs = own.slot + at * element_;
+    reduce_pair(in_rank_order(in, theirs), out, theirs, n, call_.dtype, call_.op, n_,
+                {.out = taken, .through = back.slot + at * element_, .in = offered});
+  };
+  // Pieces that lie in one tensor of each: of one of `back`, of `ahead` in that, of `own` in both.
+  using Size = std::size_t;
+  each_piece(back.half.first, count, [&](const char*, char* taken, Size b, Size in_b) {
+    each_piece(ahead.half.first + b, in_b, [&](const char* offered, char*, Size a, Size in_a) {
+      const Size at = b + a;
+      each_piece(own.half.first + at, in_a, [&](const char* in, char* out, Size o, Size n) {
+        together(in, out, taken + (a + o) * element_, offered + o * element_, at + o, n);
+      });
+    });
   });
-  publish(&ShmRank::reduced, number + 1);
-  return {};
+  return count;
+}
+
+std::array<const void*, 2> ShmPlane::in_rank_order(const void* own, const void* theirs) const {
+  if (rank_ == 0) return {own, theirs};
+  return {theirs, own};
 }
 
 void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_t count) {
-  const auto operands = [&](std::size_t from) -> std::array<const void*, 2> {
-    const void *const own = in + from * element_, *const theirs = shared + from * element_;
-    if (rank_ == 0) return {own, theirs};
-    return {theirs, own};
+  const auto operands = [&](std::size_t from) {
+    return in_rank_order(in + from * element_, shared + from * element_);
   };
   if (call_.collective == Collective::reduce) {
     char* const to = takes_results() ? out : shared;
@@ -70,30 +92,44 @@ void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_
   }
 }
 
-Result<void> ShmPlane::take_back(std::size_t block) {
-  const std::uint64_t number = base_ + block;
+// Offers block `step` where an earlier one is taken back, and reduces one that lies between them: a
+// slot is free for an offer without anybody being asked. What comes from memory, what the other
+// rank has written and what goes back to memory take turns of some lines each: in turns of whole
+// blocks a core now waits for memory, now for the other core, and an all_reduce of 64 MiB in place
+// takes a fifth more time, one of 16 MiB two fifths.
+Result<void> ShmPlane::exchange_step(std::size_t step) {
   const int peer = 1 - rank_;
-  if (auto there = await(peer, &ShmRank::reduced, number + 1); !there) return there;
-  failpoint("shm.takes_back");
-  const Part s = slice(block, peer);
-  if (takes_results()) write_output(s.first, exchange_slot(rank_, number), s.count);
+  // Those that there are not yet have numbers above all.
+  const std::size_t reduced = step - kAhead, taken = step - kSlots;
+  const Turn ahead = turn_of(step, peer), own = turn_of(reduced, rank_);
+  const Turn back = takes_results() ? turn_of(taken, peer) : Turn{};
+  if (taken < plan_.blocks) {
+    auto there = await(peer, &ShmRank::reduced, base_ + taken + 1);
+    if (!there) return there;
+    failpoint("shm.takes_back");
+  }
+  if (own.half.count > 0) {
+    auto there = await(peer, &ShmRank::staged, base_ + reduced + 1);
+    if (!there) return there;
+    failpoint("shm.combines");
+  }
+  if (ahead.half.count > 0) failpoint("shm.offers");
+  const bool fits = call_.collective == Collective::all_reduce && !streaming_;
+  const std::size_t together = fits ? exchange_together(back, ahead, own) : 0;
+  take_back(back, together);
+  offer(ahead, together);
+  if (step < plan_.blocks) publish(&ShmRank::staged, base_ + step + 1);
+  combine(own, together);
+  if (reduced < plan_.blocks) publish(&ShmRank::reduced, base_ + reduced + 1);
   return {};
 }
 
-// A slot is free for offer(b) once take_back(b - kSlots) is over: nobody needs to be asked.
 Result<void> ShmPlane::exchange_in_blocks() {
   const std::size_t blocks = plan_.blocks;
   // These blocks take none of the slots that others wait for.
   own().done.blocks.store(base_ + blocks, std::memory_order_release);
-  for (std::size_t block = 0; block < std::min(kAhead, blocks); ++block) offer(block);
-  for (std::size_t block = 0; block <= blocks; ++block) {
-    if (block + kAhead < blocks) offer(block + kAhead);
-    if (block < blocks) {
-      if (auto combined = combine(block); !combined) return combined;
-    }
-    if (block > 0) {
-      if (auto taken = take_back(block - 1); !taken) return taken;
-    }
+  for (std::size_t step = 0; step < blocks + kSlots; ++step) {
+    if (auto done = exchange_step(step); !done) return done;
   }
   base_ += blocks;
   return {};

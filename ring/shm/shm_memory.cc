@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
 // What is in flight, four chunks of each rank, leaves most of a second-level cache to the buffers.
-constexpr std::size_t kExchangeChunk = 64 << 10;
+constexpr std::size_t kExchangeChunk = 128 << 10;
 
 std::size_t second_level_cache() {
   const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);

@@ -234,6 +234,29 @@ TEST_CASE("the result may replace any one operand") {
   }
 }
 
+// Bytes that a reduction of two passes on meanwhile, at odd places.
+class Passed {
+ public:
+  explicit Passed(std::size_t bytes) : bytes_(bytes), in_(bytes + 16), out_(bytes + 16, 'x') {
+    for (std::size_t i = 0; i < in_.size(); ++i) in_[i] = static_cast<char>(i * 13 + i / 256);
+    through_.resize(in_.size());
+    for (std::size_t i = 0; i < in_.size(); ++i) through_[i] = static_cast<char>(in_[i] ^ 0x55);
+    held_ = through_;
+  }
+  Passing passing() { return {.out = &out_[7], .through = &through_[3], .in = &in_[1]}; }
+  void check() const {
+    auto out = std::vector<char>(out_.size(), 'x'), through = held_;
+    std::memcpy(&out[7], &held_[3], bytes_);
+    std::memcpy(&through[3], &in_[1], bytes_);
+    CHECK(out == out_);
+    CHECK(through == through_);
+  }
+
+ private:
+  std::size_t bytes_;
+  std::vector<char> in_, out_, through_, held_;
+};
+
 TEST_CASE("two operands may have their result in the place of both, with the bits of any other") {
   std::mt19937 random(10);
   for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
@@ -241,7 +264,7 @@ TEST_CASE("two operands may have their result in the place of both, with the bit
       const auto d = static_cast<dl_dtype>(dtype);
       const auto o = static_cast<dl_op>(op);
       if (!reducible(d, o)) continue;
-      const std::size_t count = 1000 + random() % 100;
+      const std::size_t count = 1000 + random() % 1000;
       std::vector<std::vector<double>> in(2, std::vector<double>(count + 2));
       for (auto& v : in) {
         for (auto& x : v) x = std::ldexp(static_cast<double>(random() % 1000) + 0.37, 3);
@@ -256,14 +279,23 @@ TEST_CASE("two operands may have their result in the place of both, with the bit
       EachIsa([&] {
         auto own = in;
         const std::array<const void*, 2> operands = {at(own[0], 5), at(own[1], 0)};
-        reduce_pair(operands, at(own[0], 5), at(own[1], 0), count, d, o, 2);
         const std::size_t element = dtype_bytes(d);
+        Passed passed(count * element);
+        reduce_pair(operands, at(own[0], 5), at(own[1], 0), count, d, o, 2, passed.passing());
+        passed.check();
         CHECK(std::memcmp(at(own[0], 5), expected.data(), count * element) == 0);
         CHECK(std::memcmp(at(own[1], 0), expected.data(), count * element) == 0);
         // And not a byte more.
         const std::size_t rest = in[0].size() * 8 - 5 - count * element;
         CHECK(std::memcmp(at(own[0], 5 + count * element), at(in[0], 5 + count * element), rest) ==
               0);
+        // Likewise with nothing that is passed meanwhile.
+        auto alone = in;
+        const std::array<const void*, 2> same = {at(alone[0], 5), at(alone[1], 0)};
+        reduce_pair(same, at(alone[0], 5), at(alone[1], 0), count, d, o, 2);
+        for (std::size_t k = 0; k < 2; ++k) {
+          CHECK(std::memcmp(alone[k].data(), own[k].data(), own[k].size() * 8) == 0);
+        }
       });
     }
   }
