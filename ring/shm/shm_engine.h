@@ -26,6 +26,8 @@
 // Buffers in memory of dl_alloc() are read in place: the arrival says where they are. Where all
 // ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
 // others' inputs, and they copy it from its output. Whoever lends waits until the others have read.
+// An all_reduce of two ranks in place is staged all the same: each line would change hands twice as
+// often as in an exchange.
 //
 // A store to a line that another core's cache still holds takes two to seven times as long as one
 // to a line that it has dropped. So where each rank has a core, chunks smaller than their slot take
@@ -90,6 +92,7 @@ class ShmPlane : public Plane {
     return plan_shm(shape, n_, layout_, shm_wish_by(rules_, shape, n_));
   }
   std::size_t own_input() const;  // bytes
+  bool streams() const;
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
   void note_core();

@@ -14,9 +14,6 @@ namespace {
 constexpr std::size_t kAhead = 2;
 static_assert(2 * kAhead == kSlots);  // what is taken back lies where the next is offered
 
-// Of what is streamed on: so much is reduced at a time, to be in the first-level cache still.
-constexpr std::size_t kPieceBytes = 8 << 10;
-
 }  // namespace
 
 // The half of a block that `reducer` reduces, in the slot of the other rank, which offers it.
@@ -71,25 +68,14 @@ std::array<const void*, 2> ShmPlane::in_rank_order(const void* own, const void* 
 }
 
 void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_t count) {
-  const auto operands = [&](std::size_t from) {
-    return in_rank_order(in + from * element_, shared + from * element_);
-  };
+  const auto operands = in_rank_order(in, shared);
   if (call_.collective == Collective::reduce) {
     char* const to = takes_results() ? out : shared;
     const bool far = streaming_ && to == out;
-    return reduce(operands(0), to, count, call_.dtype, call_.op, n_,
+    return reduce(operands, to, count, call_.dtype, call_.op, n_,
                   far ? StoreHint::streaming : StoreHint::cached);
   }
-  if (!streaming_) {
-    return reduce_pair(operands(0), out, shared, count, call_.dtype, call_.op, n_);
-  }
-  const std::size_t piece = kPieceBytes / element_;
-  for (std::size_t from = 0; from < count; from += piece) {
-    const std::size_t n = std::min(piece, count - from);
-    char* const result = shared + from * element_;
-    reduce(operands(from), result, n, call_.dtype, call_.op, n_);
-    copy_streaming(out + from * element_, result, n * element_);
-  }
+  reduce_pair(operands, out, shared, count, call_.dtype, call_.op, n_);
 }
 
 // Offers block `step` where an earlier one is taken back, and reduces one that lies between them: a
@@ -114,8 +100,8 @@ Result<void> ShmPlane::exchange_step(std::size_t step) {
     failpoint("shm.combines");
   }
   if (ahead.half.count > 0) failpoint("shm.offers");
-  const bool fits = call_.collective == Collective::all_reduce && !streaming_;
-  const std::size_t together = fits ? exchange_together(back, ahead, own) : 0;
+  const bool all = call_.collective == Collective::all_reduce;
+  const std::size_t together = all ? exchange_together(back, ahead, own) : 0;
   take_back(back, together);
   offer(ahead, together);
   if (step < plan_.blocks) publish(&ShmRank::staged, base_ + step + 1);

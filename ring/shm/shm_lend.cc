@@ -13,9 +13,6 @@ namespace {
 // reduce_scatter needs most.
 constexpr std::size_t kLeastFromRegion = 16 << 10;
 constexpr std::size_t kLeastReducedFromRegion = 128 << 10;
-// In place, each line changes hands twice as often as in an exchange, which matters while the
-// buffers are in the caches.
-constexpr std::size_t kLeastInPlace = 32 << 20;
 
 }  // namespace
 
@@ -58,8 +55,8 @@ Result<bool> ShmPlane::all_in_regions() {
   for (int r = 0; r < n_; ++r) {
     if (!fits(loan_of(r))) return false;
   }
-  const bool exchange = plan_.way == ShmPlan::Way::exchange;
-  if (exchange && in_place && plan_.input_bytes < kLeastInPlace) return false;
+  // In place, each line would change hands twice as often as in an exchange.
+  if (plan_.way == ShmPlan::Way::exchange && in_place) return false;
   for (int r = 0; r < n_; ++r) {
     const Loan loan = loan_of(r);
     const auto i = static_cast<std::size_t>(r);

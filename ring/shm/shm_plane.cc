@@ -12,7 +12,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kStreamingBytes = 4 << 20;
+// Of the buffers of all ranks together: about what a last-level cache keeps of them.
+constexpr std::size_t kStreamingBytes = 24 << 20;
 
 }  // namespace
 
@@ -28,14 +29,17 @@ Result<void> ShmPlane::run(const Call& call) {
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan(shape_);
   if (plan_.way < ShmPlan::Way::blocks) return one_shot();
-  streaming_ = call.in != call.out && plan_.input_bytes >= kStreamingBytes;
   lend();
   arrive(0);
-  if (!traits_of(call.collective).reduces) return deliver_in_blocks();
-  const auto direct = all_in_regions();
-  if (!direct) return direct.error();
-  direct_ = *direct;
-  if (direct_) plan_ = plan_direct(shape_, n_, layout_);
+  const bool reduces = traits_of(call.collective).reduces;
+  if (reduces) {
+    const auto direct = all_in_regions();
+    if (!direct) return direct.error();
+    direct_ = *direct;
+    if (direct_) plan_ = plan_direct(shape_, n_, layout_);
+  }
+  streaming_ = streams();
+  if (!reduces) return deliver_in_blocks();
   return plan_.way == ShmPlan::Way::exchange ? exchange_in_blocks() : reduce_in_blocks();
 }
 
@@ -61,6 +65,16 @@ std::size_t ShmPlane::own_input() const {
   if (call_.collective == Collective::barrier) return 0;
   const bool gives = call_.collective != Collective::broadcast || call_.root == rank_;
   return gives ? in_count(shape_, rank_, n_) * element_ : 0;
+}
+
+// Whether results go around the caches. Not those of an exchange, which moves so much else
+// meanwhile that it has them there in time.
+bool ShmPlane::streams() const {
+  const bool exchanges =
+      plan_.way == ShmPlan::Way::exchange && call_.collective == Collective::all_reduce;
+  if (call_.in == call_.out || exchanges) return false;
+  const std::size_t each = in_count(shape_, rank_, n_) + out_count(shape_, rank_, n_);
+  return each * element_ * static_cast<std::size_t>(n_) >= kStreamingBytes;
 }
 
 void ShmPlane::read_input(void* to, std::size_t first, std::size_t count) const {
