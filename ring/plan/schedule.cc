@@ -43,7 +43,7 @@ Tuning tuning_within_host(int ranks, bool crowded) {
     tuning.star_ranks = tuning.exchange_ranks;
     tuning.exchange_ranks = 2;
   }
-  if (!crowded) tuning.pair_bytes = 512 << 10;
+  if (!crowded) tuning.pair_bytes = 3 << 19;
   const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
   if (granule <= tuning.granule_bytes) return tuning;
   tuning.granule_bytes = granule;

@@ -60,7 +60,7 @@ struct Tuning {
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
-// peers together stay in the cache. Two ranks exchange up to 512 KiB: that moves as much as slices
+// peers together stay in the cache. Two ranks exchange up to 1.5 MiB: that moves as much as slices
 // do, and adds twice as much, but in one turn.
 //
 // crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost

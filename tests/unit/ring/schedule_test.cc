@@ -346,8 +346,8 @@ TEST_CASE(
     CHECK(way(ranks, true, std::size_t{256} << 10) == dlaunch::Way::star);
     CHECK(way(ranks, true, (std::size_t{256} << 10) + 1) == dlaunch::Way::direct);
   }
-  CHECK(way(2, false, std::size_t{512} << 10) == dlaunch::Way::exchange);
-  CHECK(way(2, false, (std::size_t{512} << 10) + 1) == dlaunch::Way::direct);
+  CHECK(way(2, false, std::size_t{3} << 19) == dlaunch::Way::exchange);
+  CHECK(way(2, false, (std::size_t{3} << 19) + 1) == dlaunch::Way::direct);
   CHECK(way(2, true, std::size_t{1} << 20) == dlaunch::Way::direct);
   for (const bool crowded : {false, true}) {
     CHECK(way(2, crowded, std::size_t{256} << 10) == dlaunch::Way::exchange);
