@@ -120,7 +120,7 @@ bool Doorman::lets_in(const tcp::socket& accepted) {
   if (std::has_single_bit(++refused_)) {
     log_warn(
         "port {}, which is for the job's MPI programs: a connection of another user is refused{}",
-        to, refused_ > 1 ? fmt::format("; it is the {}th", refused_) : "");
+        to, refused_ > 1 ? fmt::format("; so were {} before", refused_ - 1) : "");
   }
   return false;
 }
