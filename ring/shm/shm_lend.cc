@@ -44,19 +44,19 @@ ShmPlane::Loan ShmPlane::loan_of(int r) const {
 Result<bool> ShmPlane::all_in_regions() {
   const bool results = call_.collective == Collective::all_reduce;
   const bool whole = call_.collective != Collective::reduce_scatter;
-  bool in_place = false;
+  const bool exchange = plan_.way == ShmPlan::Way::exchange;
   const auto fits = [&](const Loan& loan) {
-    in_place = in_place ||
-               (loan.in_region == loan.out_region && loan.in_offset == loan.out_offset && results);
-    return loan.in_region != 0 && (!results || loan.out_region != 0);
+    if (loan.in_region == 0) return false;
+    if (!results) return true;
+    const bool in_place = loan.in_region == loan.out_region && loan.in_offset == loan.out_offset;
+    // In place, each line would change hands twice as often as in an exchange.
+    return loan.out_region != 0 && !(exchange && in_place);
   };
   if (!fits(loan_of(rank_)) || (whole && plan_.input_bytes < kLeastReducedFromRegion)) return false;
   if (auto there = await_all_entries(); !there) return there.error();
   for (int r = 0; r < n_; ++r) {
     if (!fits(loan_of(r))) return false;
   }
-  // In place, each line would change hands twice as often as in an exchange.
-  if (plan_.way == ShmPlan::Way::exchange && in_place) return false;
   for (int r = 0; r < n_; ++r) {
     const Loan loan = loan_of(r);
     const auto i = static_cast<std::size_t>(r);

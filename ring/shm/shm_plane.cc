@@ -12,8 +12,8 @@
 namespace dlaunch {
 namespace {
 
-// Of the buffers of all ranks together: about what a last-level cache keeps of them.
-constexpr std::size_t kStreamingBytes = 24 << 20;
+// What caches keep of buffers, about: of those of all ranks together and of one rank's.
+constexpr std::size_t kKeptOfAll = 24 << 20, kKeptOfEach = 6 << 20;
 
 }  // namespace
 
@@ -73,8 +73,8 @@ bool ShmPlane::streams() const {
   const bool exchanges =
       plan_.way == ShmPlan::Way::exchange && call_.collective == Collective::all_reduce;
   if (call_.in == call_.out || exchanges) return false;
-  const std::size_t each = in_count(shape_, rank_, n_) + out_count(shape_, rank_, n_);
-  return each * element_ * static_cast<std::size_t>(n_) >= kStreamingBytes;
+  const std::size_t each = (in_count(shape_, rank_, n_) + out_count(shape_, rank_, n_)) * element_;
+  return each >= kKeptOfEach && each * static_cast<std::size_t>(n_) >= kKeptOfAll;
 }
 
 void ShmPlane::read_input(void* to, std::size_t first, std::size_t count) const {

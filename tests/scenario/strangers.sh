@@ -17,7 +17,7 @@ print("thrown")
 P
 # Ranks wait for rank 1, which comes late: their listening ports are open meanwhile.
 cat > worker.sh <<'W'
-touch up.$RANK; echo $DLAUNCH_RDZV > store
+echo $DLAUNCH_RDZV > store.$RANK; touch up.$RANK
 [ $RANK = 1 ] && until [ -e go ]; do read -rt 0.02 <> <(:); done
 exec dlaunch-bench all_reduce -b 1K -e 1K -n 5
 W
@@ -32,7 +32,7 @@ listening | sort > before  # not ours
 ours() { listening | sort | comm -13 before -; }
 dlaunch --transport tcp --nproc 3 --output raw bash worker.sh >out 2>err </dev/null & started+=($!)
 wait_until 10 eval '[ -e up.0 ] && [ -e up.2 ]' || fail "workers did not start"
-store=$(sed 's/.*://' store)
+store=$(sed 's/.*://' store.0)
 wait_until 10 eval '[ "$(ours | wc -l)" -ge 2 ]' || fail "ranks do not listen"
 timeout 60 python3 throw.py 10000 $(ours) > thrown 2>&1 || fail "$(cat thrown)"
 RANK=1 WORLD_SIZE=3 DLAUNCH_RDZV=tcp://127.0.0.1:$store DLAUNCH_JOB_ID=other dlaunch-bench all_reduce 2>stray && fail "a stranger got in"

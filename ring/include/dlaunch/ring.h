@@ -309,9 +309,9 @@ DL_API dl_result dl_key_add(dl_comm* comm, const char* key, int64_t delta, int64
  * rank may ask for another amount; 0 is allowed). Collective. Any call takes such buffers, whole or
  * in part, and mixed with others, with the same bits as result; a reduction gains by it where all
  * ranks give such an `in` (all_reduce: and `out`), anything else for each rank whose `in` it is.
- * Lists of tensors do not gain, nor does an all_reduce of two ranks in place. Over sockets, on
- * several hosts and for other communicators than comm, groups of it included, it is ordinary
- * memory; so it is after dl_rejoin(), which keeps its contents.
+ * Lists of tensors do not gain, nor does an all_reduce of two ranks with a core each of which one
+ * gives `in` as `out`. Over sockets, on several hosts and for other communicators than comm, groups
+ * of it included, it is ordinary memory; so it is after dl_rejoin(), which keeps its contents.
  * The memory is committed at once and belongs to this rank; others can read all of it at any time,
  * none can write it. A forked child shares it with its parent. DL_ERR_IO: some rank lacks the
  * memory; all ranks get this, and the communicator goes on. */

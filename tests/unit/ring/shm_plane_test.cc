@@ -47,7 +47,11 @@ struct Case {
   dl_op op;
   std::size_t count;
   bool in_place;
+  bool only_even = false;  // in place on ranks of even number only
 };
+
+// So that what is small takes many blocks.
+const PlanRules kSmallChunks = {{.shm = {.way = {}, .chunk_bytes = 1000}}};
 
 // Runs one collective on all ranks with random inputs at odd addresses and compares every bit.
 void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
@@ -71,11 +75,12 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
     const auto r = static_cast<std::size_t>(rank);
     std::vector<char> buffer(std::max(in_bytes, out_bytes) + 64);
     std::vector<char> separate(out_bytes + 64);
+    const bool in_place = c.in_place && !(c.only_even && rank % 2 == 1);
     // Odd addresses: only the element's own alignment may be relied on, and not even that here.
     char* in = buffer.data() + 1;
-    char* out = c.in_place ? in : separate.data() + 3;
-    if (gather && c.in_place) in = buffer.data() + 1 + r * in_bytes;
-    if (scatter && c.in_place) out = in + r * out_bytes;
+    char* out = in_place ? in : separate.data() + 3;
+    if (gather && in_place) in = buffer.data() + 1 + r * in_bytes;
+    if (scatter && in_place) out = in + r * out_bytes;
     std::memcpy(in, inputs[r].data(), in_bytes);
     if (c.collective == Collective::broadcast) out = in;
     const auto done = world.plane(rank).run({.collective = c.collective,
@@ -96,14 +101,14 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
         equal = equal && std::memcmp(out + j * in_bytes, inputs[j].data(), in_bytes) == 0;
       }
     } else if (to_root && rank != root) {
-      equal = c.in_place
+      equal = in_place
                   ? std::memcmp(out, inputs[r].data(), in_bytes) == 0
                   : std::all_of(separate.begin(), separate.end(), [](char b) { return b == 0; });
     } else if (c.collective != Collective::barrier) {
       equal = std::memcmp(out, reduced.data() + (scatter ? r * out_bytes : 0), out_bytes) == 0;
     }
     CHECK(equal);
-    if (!c.in_place && c.collective != Collective::broadcast) {
+    if (!in_place && c.collective != Collective::broadcast) {
       CHECK(std::memcmp(in, inputs[r].data(), in_bytes) == 0);
     }
   });
@@ -155,9 +160,13 @@ TEST_CASE(
     "shm: every dtype and op, small and large, in and out of place, has the reference's bits") {
   struct Ranks {
     int ranks, cores;
+    bool memfds;
+    PlanRules rules;
   };
-  for (const auto [ranks, cores] : {Ranks{3, 1}, Ranks{3, 64}, Ranks{2, 64}}) {
-    ShmWorld world(ranks, cores, true);
+  for (const auto& [ranks, cores, memfds, rules] :
+       {Ranks{3, 1, true, {}}, Ranks{3, 64, true, {}}, Ranks{2, 64, true, {}},
+        Ranks{2, 64, true, kSmallChunks}, Ranks{2, 64, false, kSmallChunks}}) {
+    ShmWorld world(ranks, cores, memfds, {}, rules);
     std::uint64_t seq = 0;
     for (const dl_dtype dtype : kDtypes) {
       for (const dl_op op : kOps) {
@@ -166,7 +175,7 @@ TEST_CASE(
         CAPTURE(op);
         for (const std::size_t count : {1u, 5u, 2049u, 30011u}) {
           ++seq;
-          check(world, {Collective::all_reduce, dtype, op, count, seq % 2 == 0}, seq,
+          check(world, {Collective::all_reduce, dtype, op, count, seq % 2 == 0, seq % 4 == 2}, seq,
                 static_cast<unsigned>(seq));
         }
       }
@@ -200,8 +209,12 @@ TEST_CASE("shm: every collective at sizes around each threshold, for 1 to 9 rank
 }
 
 TEST_CASE("shm: mixed collectives in a row do not disturb each other") {
-  for (const int ranks : {4, 2}) {
-    ShmWorld world(ranks, 2, true);
+  struct Ranks {
+    int ranks;
+    PlanRules rules;
+  };
+  for (const auto& [ranks, rules] : {Ranks{4, {}}, Ranks{2, {}}, Ranks{2, kSmallChunks}}) {
+    ShmWorld world(ranks, 2, true, {}, rules);
     std::mt19937 random(11);
     for (std::uint64_t seq = 1; seq <= 300; ++seq) {
       const std::size_t counts[] = {0, 1, 10, 300, 5000, 60000};
@@ -239,11 +252,57 @@ TEST_CASE("shm: the result does not depend on how a vector is cut") {
   }
 }
 
-TEST_CASE("shm: two ranks stream a large result to where it belongs") {
+TEST_CASE("shm: tensors of a list end anywhere in the blocks that two ranks exchange") {
+  ShmWorld world(2, 64, false, {}, kSmallChunks);
+  std::mt19937 random(12);
+  for (std::uint64_t seq = 1; seq <= 20; ++seq) {
+    const bool in_place = seq % 2 == 0;
+    std::vector<std::size_t> counts(100);
+    std::size_t total = 0;
+    for (auto& count : counts) total += count = 1 + random() % (seq < 10 ? 300 : 3000);
+    std::vector<std::vector<char>> inputs;
+    for (unsigned r = 0; r < 2; ++r) inputs.push_back(random_bytes(total * 4, random()));
+    const auto expected = reference(inputs, total, DL_INT32, DL_SUM);
+    world.each([&](int rank) {
+      std::vector<std::vector<int>> in, out;
+      std::vector<const void*> from;
+      std::vector<void*> to;
+      const char* next = inputs[static_cast<std::size_t>(rank)].data();
+      for (const std::size_t count : counts) {
+        std::memcpy(in.emplace_back(count).data(), next, count * 4);
+        out.emplace_back(count);
+        next += count * 4;
+      }
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        from.push_back(in[i].data());
+        to.push_back(in_place ? in[i].data() : out[i].data());
+      }
+      const auto list = make_tensor_list(counts.size(), from.data(), to.data(), counts.data());
+      REQUIRE(list);
+      CHECK(world.plane(rank).run({.collective = Collective::all_reduce,
+                                   .count = total,
+                                   .dtype = DL_INT32,
+                                   .op = DL_SUM,
+                                   .seq = seq,
+                                   .deadline = steady_now() + 60s,
+                                   .list = &*list,
+                                   .layout = layout_of(*list)}));
+      const char* wanted = expected.data();
+      bool equal = true;
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        equal = equal && std::memcmp(to[i], wanted, counts[i] * 4) == 0;
+        wanted += counts[i] * 4;
+      }
+      CHECK(equal);
+    });
+  }
+}
+
+TEST_CASE("shm: large results of two ranks, some of which go around the caches") {
   ShmWorld world(2, 64, true);
   check(world, {Collective::all_reduce, DL_FLOAT32, DL_AVG, (5u << 20) / 4 + 3, false}, 1, 1);
   for (const unsigned root : {0u, 1u}) {
-    check(world, {Collective::reduce, DL_FLOAT32, DL_AVG, (5u << 20) / 4 + 3, false}, 2 + root,
+    check(world, {Collective::reduce, DL_FLOAT32, DL_AVG, (7u << 20) / 4 + 3, false}, 2 + root,
           root);
   }
 }

@@ -18,13 +18,16 @@ namespace dlaunch {
 
 class ShmWorld {
  public:
-  ShmWorld(int ranks, int usable_cores, bool memfds, std::vector<int> names = {}) : ranks_(ranks) {
+  ShmWorld(int ranks, int usable_cores, bool memfds, std::vector<int> names = {},
+           const PlanRules& rules = {})
+      : ranks_(ranks) {
     for (int r = 0; r < ranks; ++r) regions_.push_back(std::make_shared<ShmRegions>(r));
     for (int r = 0; r < ranks; ++r) aborts_.push_back(std::make_unique<AbortFlag>());
     auto memories = memfds ? from_memfds() : from_heap();
     for (int r = 0; r < ranks; ++r) {
       planes_.push_back(make_shm_plane(r, std::move(memories[static_cast<std::size_t>(r)]),
-                                       abort(r), ShmOptions{usable_cores, names, region(r)}));
+                                       abort(r),
+                                       ShmOptions{usable_cores, names, region(r), rules}));
     }
   }
 
