@@ -1,14 +1,23 @@
 #include "launcher/mpi/loopback_owner.h"
 
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/small_file.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace dlaunch {
 namespace {
@@ -36,14 +45,76 @@ std::optional<uid_t> find_owner(std::string_view table, std::uint16_t to, const 
   return {};
 }
 
+// -- sock_diag: the kernel looks for what it is asked for, where /proc/net/tcp tells of every
+// connection of the host, also of the thousands that have just ended.
+
+using Owners = std::vector<uid_t>;
+
+bool ask(const UniqueFd& netlink, std::uint16_t from, std::uint16_t to) {
+  struct {
+    nlmsghdr header;
+    inet_diag_req_v2 request;
+  } asked{};
+  asked.header.nlmsg_len = sizeof asked;
+  asked.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  asked.header.nlmsg_flags = NLM_F_REQUEST | (from == 0 ? NLM_F_DUMP : 0);
+  asked.request.sdiag_family = AF_INET;
+  asked.request.sdiag_protocol = IPPROTO_TCP;
+  asked.request.idiag_states = 1u << TCP_ESTABLISHED;
+  auto& id = asked.request.id;
+  id.idiag_sport = htons(from);
+  id.idiag_dport = htons(to);
+  id.idiag_src[0] = id.idiag_dst[0] = htonl(INADDR_LOOPBACK);
+  std::fill(std::begin(id.idiag_cookie), std::end(id.idiag_cookie), INET_DIAG_NOCOOKIE);
+  return ::send(netlink.get(), &asked, sizeof asked, 0) == sizeof asked;
+}
+
+// One of many that a dump tells of, or what an exact question found, which may be the listener.
+bool answers(const inet_diag_msg& told, std::uint16_t from, std::uint16_t to) {
+  return told.idiag_state == TCP_ESTABLISHED && told.id.idiag_dport == htons(to) &&
+         (from == 0 || told.id.idiag_sport == htons(from)) &&
+         told.id.idiag_src[0] == htonl(INADDR_LOOPBACK) &&
+         told.id.idiag_dst[0] == htonl(INADDR_LOOPBACK);
+}
+
+// Of the connections between these ports of 127.0.0.1; from 0: from any. nullopt: the kernel does
+// not tell that way.
+std::optional<Owners> owners_by_diag(std::uint16_t from, std::uint16_t to) {
+  const UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink || !ask(netlink, from, to)) return {};
+  Owners owners;
+  for (;;) {
+    alignas(nlmsghdr) char bytes[32768];
+    const ssize_t heard = ::recv(netlink.get(), bytes, sizeof bytes, 0);
+    if (heard < 0 && errno == EINTR) continue;
+    if (heard <= 0) return {};
+    auto left = static_cast<unsigned>(heard);
+    for (auto* h = reinterpret_cast<const nlmsghdr*>(bytes); NLMSG_OK(h, left);
+         h = NLMSG_NEXT(h, left)) {
+      if (h->nlmsg_type == NLMSG_DONE) return owners;
+      if (h->nlmsg_type == NLMSG_ERROR) {
+        const bool none = static_cast<const nlmsgerr*>(NLMSG_DATA(h))->error == -ENOENT;
+        return none ? std::optional(owners) : std::nullopt;
+      }
+      const auto& told = *static_cast<const inet_diag_msg*>(NLMSG_DATA(h));
+      if (answers(told, from, to)) owners.push_back(told.idiag_uid);
+      if ((h->nlmsg_flags & NLM_F_MULTI) == 0) return owners;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<uid_t> owner_of_loopback(std::uint16_t from, std::uint16_t to) {
-  return owner_in_table(text_of("/proc/net/tcp"), from, to);
+  const auto owners = owners_by_diag(from, to);
+  if (!owners) return owner_in_table(text_of("/proc/net/tcp"), from, to);
+  return owners->empty() ? std::nullopt : std::optional(owners->front());
 }
 
 bool has_loopback(uid_t user, std::uint16_t to) {
-  return has_in_table(text_of("/proc/net/tcp"), user, to);
+  const auto owners = owners_by_diag(0, to);
+  if (!owners) return has_in_table(text_of("/proc/net/tcp"), user, to);
+  return std::find(owners->begin(), owners->end(), user) != owners->end();
 }
 
 std::optional<uid_t> owner_in_table(std::string_view table, std::uint16_t from, std::uint16_t to) {

@@ -12,6 +12,7 @@
 #include <asio/write.hpp>
 #include <doctest/doctest.h>
 
+#include "base/small_file.h"
 #include "launcher/mpi/loopback_owner.h"
 
 using namespace dlaunch;
@@ -100,6 +101,7 @@ TEST_CASE("loopback owner: of a connection that is there, and of none") {
   client.connect({asio::ip::address_v4::loopback(), to});
   const auto from = client.local_endpoint().port();
   CHECK(owner_of_loopback(from, to) == ::geteuid());
+  CHECK(owner_in_table(text_of("/proc/net/tcp"), from, to) == ::geteuid());
   CHECK(has_loopback(::geteuid(), to));
   CHECK_FALSE(has_loopback(::geteuid() + 1, to));
   // Who has left is nobody, and above all not root.
