@@ -50,19 +50,22 @@ std::optional<uid_t> find_owner(std::string_view table, std::uint16_t to, const 
 
 using Owners = std::vector<uid_t>;
 
-bool ask(const UniqueFd& netlink, std::uint16_t from, std::uint16_t to) {
+// nullopt: from any. (Port 0 is what a connection has that is no more.)
+using Port = std::optional<std::uint16_t>;
+
+bool ask(const UniqueFd& netlink, Port from, std::uint16_t to) {
   struct {
     nlmsghdr header;
     inet_diag_req_v2 request;
   } asked{};
   asked.header.nlmsg_len = sizeof asked;
   asked.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
-  asked.header.nlmsg_flags = NLM_F_REQUEST | (from == 0 ? NLM_F_DUMP : 0);
+  asked.header.nlmsg_flags = NLM_F_REQUEST | (from ? 0 : NLM_F_DUMP);
   asked.request.sdiag_family = AF_INET;
   asked.request.sdiag_protocol = IPPROTO_TCP;
   asked.request.idiag_states = 1u << TCP_ESTABLISHED;
   auto& id = asked.request.id;
-  id.idiag_sport = htons(from);
+  id.idiag_sport = htons(from.value_or(0));
   id.idiag_dport = htons(to);
   id.idiag_src[0] = id.idiag_dst[0] = htonl(INADDR_LOOPBACK);
   std::fill(std::begin(id.idiag_cookie), std::end(id.idiag_cookie), INET_DIAG_NOCOOKIE);
@@ -70,16 +73,15 @@ bool ask(const UniqueFd& netlink, std::uint16_t from, std::uint16_t to) {
 }
 
 // One of many that a dump tells of, or what an exact question found, which may be the listener.
-bool answers(const inet_diag_msg& told, std::uint16_t from, std::uint16_t to) {
+bool answers(const inet_diag_msg& told, Port from, std::uint16_t to) {
   return told.idiag_state == TCP_ESTABLISHED && told.id.idiag_dport == htons(to) &&
-         (from == 0 || told.id.idiag_sport == htons(from)) &&
+         (!from || told.id.idiag_sport == htons(*from)) &&
          told.id.idiag_src[0] == htonl(INADDR_LOOPBACK) &&
          told.id.idiag_dst[0] == htonl(INADDR_LOOPBACK);
 }
 
-// Of the connections between these ports of 127.0.0.1; from 0: from any. nullopt: the kernel does
-// not tell that way.
-std::optional<Owners> owners_by_diag(std::uint16_t from, std::uint16_t to) {
+// Of the connections between these ports of 127.0.0.1. nullopt: the kernel does not tell that way.
+std::optional<Owners> owners_by_diag(Port from, std::uint16_t to) {
   const UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink || !ask(netlink, from, to)) return {};
   Owners owners;
@@ -112,7 +114,7 @@ std::optional<uid_t> owner_of_loopback(std::uint16_t from, std::uint16_t to) {
 }
 
 bool has_loopback(uid_t user, std::uint16_t to) {
-  const auto owners = owners_by_diag(0, to);
+  const auto owners = owners_by_diag(std::nullopt, to);
   if (!owners) return has_in_table(text_of("/proc/net/tcp"), user, to);
   return std::find(owners->begin(), owners->end(), user) != owners->end();
 }

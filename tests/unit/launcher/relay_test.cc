@@ -102,6 +102,7 @@ TEST_CASE("loopback owner: of a connection that is there, and of none") {
   const auto from = client.local_endpoint().port();
   CHECK(owner_of_loopback(from, to) == ::geteuid());
   CHECK(owner_in_table(text_of("/proc/net/tcp"), from, to) == ::geteuid());
+  CHECK_FALSE(owner_of_loopback(0, to));  // of one that is no more, beside one that is there
   CHECK(has_loopback(::geteuid(), to));
   CHECK_FALSE(has_loopback(::geteuid() + 1, to));
   // Who has left is nobody, and above all not root.
