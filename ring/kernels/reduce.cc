@@ -35,6 +35,18 @@ Kernels& chosen() {
   return kernels;
 }
 
+ReduceArgs args_of(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype,
+                   dl_op op, int divisor) {
+  DL_ASSERT(reducible(dtype, op));
+  return {.in = in.data(),
+          .operands = in.size(),
+          .out = out,
+          .count = count,
+          .dtype = dtype,
+          .op = op,
+          .divisor = op == DL_AVG ? divisor : 0};
+}
+
 }  // namespace
 
 bool reducible(dl_dtype dtype, dl_op op) {
@@ -44,36 +56,21 @@ bool reducible(dl_dtype dtype, dl_op op) {
 
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint) {
-  DL_ASSERT(!in.empty() && reducible(dtype, op));
-  chosen().reduce({.in = in.data(),
-                   .operands = in.size(),
-                   .out = out,
-                   .also = nullptr,
-                   .count = count,
-                   .dtype = dtype,
-                   .op = op,
-                   .divisor = op == DL_AVG ? divisor : 0,
-                   .streaming = hint == StoreHint::streaming,
-                   .pass_out = nullptr,
-                   .pass_through = nullptr,
-                   .pass_in = nullptr});
+  DL_ASSERT(!in.empty());
+  ReduceArgs args = args_of(in, out, count, dtype, op, divisor);
+  args.streaming = hint == StoreHint::streaming;
+  chosen().reduce(args);
 }
 
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
                  dl_dtype dtype, dl_op op, int divisor, const Passing& passing) {
-  DL_ASSERT(also != nullptr && reducible(dtype, op));
-  chosen().reduce({.in = in.data(),
-                   .operands = in.size(),
-                   .out = out,
-                   .also = also,
-                   .count = count,
-                   .dtype = dtype,
-                   .op = op,
-                   .divisor = op == DL_AVG ? divisor : 0,
-                   .streaming = false,
-                   .pass_out = passing.out,
-                   .pass_through = passing.through,
-                   .pass_in = passing.in});
+  DL_ASSERT(also != nullptr);
+  ReduceArgs args = args_of(in, out, count, dtype, op, divisor);
+  args.also = also;
+  args.pass_out = passing.out;
+  args.pass_through = passing.through;
+  args.pass_in = passing.in;
+  chosen().reduce(args);
 }
 
 void copy_streaming(void* out, const void* in, std::size_t bytes) {

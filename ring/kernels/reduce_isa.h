@@ -11,16 +11,16 @@ struct ReduceArgs {
   const void* const* in;
   size_t operands;
   void* out;
-  void* also;  // null, or of two operands the result's second place
+  void* also = nullptr;  // null, or of two operands the result's second place
   size_t count;
   dl_dtype dtype;
   dl_op op;
   int divisor;  // 0: none
-  bool streaming;
+  bool streaming = false;
   // Null, or where `also` is not: what is moved meanwhile; see Passing.
-  void* pass_out;
-  void* pass_through;
-  const void* pass_in;
+  void* pass_out = nullptr;
+  void* pass_through = nullptr;
+  const void* pass_in = nullptr;
 };
 
 // Of the wire codecs; int8 goes by blocks of so many elements.

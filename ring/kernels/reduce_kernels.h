@@ -270,16 +270,15 @@ void reduce_pair(const ReduceArgs& args, size_t from, size_t end) {
 // covers the end of one and the beginning of the next.
 constexpr size_t kTurnBytes = 1024;
 
-template <class Format, class Op, bool kTwice, bool kDivide>
+template <class Format, class Op, bool kDivide>
 void reduce_two(const ReduceArgs& args) {
-  if (!kTwice || args.pass_out == nullptr) {
-    return reduce_pair<Format, Op, kTwice, kDivide>(args, 0, args.count);
-  }
+  if (args.also == nullptr) return reduce_pair<Format, Op, false, kDivide>(args, 0, args.count);
+  if (args.pass_out == nullptr) return reduce_pair<Format, Op, true, kDivide>(args, 0, args.count);
   constexpr size_t kSize = sizeof(typename Format::Storage), kTurn = kTurnBytes / kSize;
   for (size_t at = 0; at < args.count; at += kTurn) {
     const size_t end = args.count - at < kTurn ? args.count : at + kTurn;
     pass(args, at * kSize, end * kSize);
-    reduce_pair<Format, Op, kTwice, kDivide>(args, at, end);
+    reduce_pair<Format, Op, true, kDivide>(args, at, end);
   }
 }
 
@@ -287,13 +286,9 @@ template <class Format, class Op>
 void reduce_all(const ReduceArgs& args) {
   if (args.operands == 2 && !args.streaming) {
     if constexpr (Op::kDivides) {
-      if (args.divisor > 0) {
-        return args.also != nullptr ? reduce_two<Format, Op, true, true>(args)
-                                    : reduce_two<Format, Op, false, true>(args);
-      }
+      if (args.divisor > 0) return reduce_two<Format, Op, true>(args);
     }
-    return args.also != nullptr ? reduce_two<Format, Op, true, false>(args)
-                                : reduce_two<Format, Op, false, false>(args);
+    return reduce_two<Format, Op, false>(args);
   }
   using S = typename Format::Storage;
   using A = decltype(Format::widen({}));
