@@ -31,7 +31,7 @@ double algbw(const Figures& f) {
 double busbw(const Figures& f) { return algbw(f) * bus_factor(f.c.kind, f.header.ranks); }
 
 double share_of(const Figures& f, double Bounds::*bound) {
-  const auto least = bounds(*f.header.limits, f.c, f.in_place, f.header.ranks, f.header.rotate);
+  const auto least = bounds(*f.timing.limits, f.c, f.in_place, f.header.ranks, f.header.rotate);
   return least && f.timing.median_us > 0 ? 100 * (*least).*bound / f.timing.median_us : 0;
 }
 

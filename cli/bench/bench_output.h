@@ -24,6 +24,7 @@ struct Timing {
   double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
   std::optional<Overlap> overlap;
   std::optional<double> nccl_us, host_us;  // the medians of others, with --compare
+  std::optional<Limits> limits;            // measured just before, with --calibrate
 };
 
 struct Row {

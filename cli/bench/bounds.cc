@@ -6,7 +6,6 @@ namespace bench {
 namespace {
 
 constexpr double kGbsUs = 1e3;  // 1 GB/s is so many bytes in a microsecond
-constexpr double kStagingSet = 256 << 10;
 
 // Bytes of one rank, averaged over the ranks.
 struct Traffic {
@@ -51,20 +50,11 @@ Rates updating(Rates rates) {
   return rates;
 }
 
-// What one operation after the other touches of a rank's own buffers.
-double working_set(const Case& c, bool in_place, double n, int buffer_pairs) {
-  const auto s = static_cast<double>(c.bytes);
-  const auto& kind = info(c.kind);
-  const double smaller = kind.in_parts || kind.out_parts ? s / n : s;
-  const bool two = kind.out_of_place && !in_place;
-  return (two ? s + smaller : s) * buffer_pairs;
-}
-
 // Of the measured sets the largest that is no larger, so that the bound stays one.
-const Rates& rates_for(const Limits& limits, double bytes) {
+const Rates& rates_for(const Limits& limits, std::size_t bytes) {
   const Level* best = &limits.levels.front();
   for (const auto& level : limits.levels) {
-    if (static_cast<double>(level.bytes) <= bytes) best = &level;
+    if (level.bytes <= bytes) best = &level;
   }
   return best->together;
 }
@@ -72,6 +62,14 @@ const Rates& rates_for(const Limits& limits, double bytes) {
 }  // namespace
 
 bool has_bounds(Kind kind) { return work({kind}, false, 2).has_value(); }
+
+std::size_t working_set(const Case& c, bool in_place, int ranks, int buffer_pairs) {
+  const auto& kind = info(c.kind);
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t smaller = kind.in_parts || kind.out_parts ? c.bytes / n : c.bytes;
+  const bool two = kind.out_of_place && !in_place;
+  return (two ? c.bytes + smaller : c.bytes) * static_cast<std::size_t>(buffer_pairs);
+}
 
 std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place, int ranks,
                              int buffer_pairs) {
@@ -83,7 +81,7 @@ std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place,
   const double latency = message ? *message : 0;
   const Rates& core = limits.levels.front().together;
   const Rates& staging = rates_for(limits, kStagingSet);
-  const Rates& memory = rates_for(limits, working_set(c, in_place, n, buffer_pairs));
+  const Rates& memory = rates_for(limits, working_set(c, in_place, ranks, buffer_pairs));
   const double buffers =
       time_us(bytes->buffers, in_place && bytes->update ? updating(memory) : memory);
   const double m = std::min(ranks, limits.cores);

@@ -29,6 +29,7 @@
 // message: a line hand-off, or with more ranks than cores a switch.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "cli/bench/bench_case.h"
@@ -41,6 +42,9 @@ struct Bounds {
 };
 
 bool has_bounds(Kind kind);
+
+// Bytes of its own buffers that a rank touches in one operation after the other.
+std::size_t working_set(const Case& c, bool in_place, int ranks, int buffer_pairs);
 
 // Two ranks or more over shared memory; nothing for a collective that has no model.
 std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place, int ranks,

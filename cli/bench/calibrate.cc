@@ -81,6 +81,10 @@ Rates move_on_core(std::vector<char>& data, Together& together) {
   return rates;
 }
 
+std::vector<int> first_of(const std::vector<int>& cores, std::size_t count) {
+  return {cores.begin(), cores.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
 }  // namespace
 
 double now_us() {
@@ -139,11 +143,10 @@ Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
 
 Limits calibrate(const std::vector<int>& cores, int ranks) {
   const std::size_t busy = std::min({cores.size(), static_cast<std::size_t>(ranks), kMaxBusy});
-  const std::vector<int> one(cores.begin(), cores.begin() + 1);
-  const std::vector<int> several(cores.begin(), cores.begin() + static_cast<std::ptrdiff_t>(busy));
+  const auto several = first_of(cores, busy);
   std::vector<Level> levels;
   for (const std::size_t bytes : kWorkingSets) {
-    const Rates alone = move_data(one, bytes);
+    const Rates alone = move_data(first_of(cores, 1), bytes);
     levels.push_back({bytes, alone, busy > 1 ? move_data(several, bytes) : alone});
   }
   const Loopback tcp = tcp_loopback(cores);
@@ -156,6 +159,18 @@ Limits calibrate(const std::vector<int>& cores, int ranks) {
           .switch_us = futex_switch_us(cores[0]),
           .tcp_gbs = tcp.gbs,
           .tcp_rtt_us = tcp.rtt_us};
+}
+
+void measure_again(Limits& limits, const std::vector<int>& cores, std::size_t largest) {
+  const auto several = first_of(cores, static_cast<std::size_t>(limits.busy));
+  for (auto& level : limits.levels) {
+    if (level.bytes <= std::max(largest, kStagingSet)) {
+      level.together = move_data(several, level.bytes);
+    }
+  }
+  limits.pass_gbs = pass_gbs(cores);
+  limits.handoff_us = line_handoff_us(cores);
+  limits.switch_us = futex_switch_us(cores[0]);
 }
 
 }  // namespace bench

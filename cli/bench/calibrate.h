@@ -2,6 +2,7 @@
 // median of repeats.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "base/result.h"
@@ -20,6 +21,11 @@ void pin(int core);
 
 // `ranks` is how many of the cores move data at once; no more than there are, nor than 16.
 Limits calibrate(const std::vector<int>& cores, int ranks);
+
+// What bounds() uses of them, measured again: what cores move together through working sets of up
+// to `largest` bytes (of 256 KiB in any case), and what passes between them. A shared machine may
+// be twice as fast a second later.
+void measure_again(Limits& limits, const std::vector<int>& cores, std::size_t largest);
 
 double now_us();
 double median(std::vector<double> values);

@@ -16,6 +16,9 @@ struct Rates {
   double read = 0, write = 0, copy = 0, update = 0;
 };
 
+// The working set whose rates are those of what is staged in shared memory.
+inline constexpr std::size_t kStagingSet = 256 << 10;
+
 struct Level {
   std::size_t bytes = 0;  // the working set that was read, written, or copied from half to half
   Rates alone;            // by one core

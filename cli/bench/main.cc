@@ -17,6 +17,7 @@
 #include "base/exit_code.h"
 #include "cli/bench/bench_case.h"
 #include "cli/bench/bench_output.h"
+#include "cli/bench/bounds.h"
 #include "cli/bench/calibrate.h"
 #include "cli/bench/gpu_memory.h"
 #include "cli/bench/machine_limits.h"
@@ -91,31 +92,42 @@ std::vector<int> cores_of_all(dl_comm* comm) {
   return cores.empty() ? usable_cores() : cores;
 }
 
-// Collective: rank 0 measures while the others sleep.
-std::optional<Limits> measure_limits(dl_comm* comm) {
-  const auto cores = cores_of_all(comm);
-  std::optional<Limits> limits;
-  if (dl_rank(comm) == 0) limits = calibrate(cores, dl_size(comm));
-  require(dl_barrier(comm), comm);
-  return limits;
-}
+// With --calibrate. Collective: rank 0 measures while the others sleep.
+class Calibration {
+ public:
+  explicit Calibration(dl_comm* comm) : comm_(comm), cores_(cores_of_all(comm)) {
+    if (dl_rank(comm_) == 0) limits_ = calibrate(cores_, dl_size(comm_));
+    require(dl_barrier(comm_), comm_);
+  }
+  // As they are now, for what touches up to `working_set` bytes.
+  void again(std::size_t working_set) {
+    if (limits_) measure_again(*limits_, cores_, working_set);
+    require(dl_barrier(comm_), comm_);
+  }
+  // Rank 0 has them.
+  const std::optional<Limits>& limits() const { return limits_; }
+
+ private:
+  dl_comm* comm_;
+  std::vector<int> cores_;
+  std::optional<Limits> limits_;
+};
 
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
 int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const Bench& bench,
-                  std::optional<Printer>& printer) {
+                  const std::optional<Limits>& limits, std::optional<Printer>& printer) {
   const std::string where = options.device == "cuda" ? ", buffers on GPUs" : "";
-  Header header{.transport = dl_transport(comm) + where,
-                .ranks = dl_size(comm),
-                .places = places(comm),
-                .checked = options.check != 0,
-                .limits = {},
-                .rotate = options.rotate,
-                .skew_us = plan.skew_us,
-                .overlap = options.overlap,
-                .cpu = options.cpu,
-                .compare = options.compare,
-                .nccl = bench.nccl()};
-  if (options.calibrate) header.limits = measure_limits(comm);
+  const Header header{.transport = dl_transport(comm) + where,
+                      .ranks = dl_size(comm),
+                      .places = places(comm),
+                      .checked = options.check != 0,
+                      .limits = limits,
+                      .rotate = options.rotate,
+                      .skew_us = plan.skew_us,
+                      .overlap = options.overlap,
+                      .cpu = options.cpu,
+                      .compare = options.compare,
+                      .nccl = bench.nccl()};
   Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
     try {
@@ -146,13 +158,21 @@ void each_case(const Plan& plan, Visit visit) {
 }
 
 // Returns the number of wrong elements.
-std::size_t measure_all(Bench& bench, const Plan& plan, int root, int ranks,
-                        std::optional<Printer>& printer) {
+std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, int ranks,
+                        std::optional<Calibration>& calibration, std::optional<Printer>& printer) {
   std::size_t wrong = 0;
   each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
-    Row row{make_case(plan.kind->kind, dtype, op, root, size, ranks), {}, {}};
-    if (plan.kind->out_of_place) row.out_of_place = bench.measure(row.c, false);
-    if (plan.kind->in_place) row.in_place = bench.measure(row.c, true);
+    Row row{make_case(plan.kind->kind, dtype, op, options.root, size, ranks), {}, {}};
+    const auto measure = [&](bool in_place) {
+      if (calibration) {
+        calibration->again(working_set(row.c, in_place, ranks, options.rotate));
+      }
+      Timing timing = bench.measure(row.c, in_place);
+      if (calibration) timing.limits = calibration->limits();
+      return timing;
+    };
+    if (plan.kind->out_of_place) row.out_of_place = measure(false);
+    if (plan.kind->in_place) row.in_place = measure(true);
     wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
     if (printer) printer->row(row);
   });
@@ -219,9 +239,12 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   }
   if (options.compare) bench->prepare_compare();
   std::optional<Printer> printer;
-  const int refused = start_printer(comm, options, plan, *bench, printer);
+  std::optional<Calibration> calibration;
+  if (options.calibrate) calibration.emplace(comm);
+  const int refused = start_printer(comm, options, plan, *bench,
+                                    calibration ? calibration->limits() : std::nullopt, printer);
   if (refused != 0) return refused;
-  const std::size_t wrong = measure_all(*bench, plan, options.root, dl_size(comm), printer);
+  const std::size_t wrong = measure_all(*bench, plan, options, dl_size(comm), calibration, printer);
   if (printer && !printer->finish()) {
     throw Failure{dlaunch::kExitCannotCreate, "the results could not be written completely"};
   }

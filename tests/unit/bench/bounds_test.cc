@@ -47,6 +47,12 @@ TEST_CASE("each collective moves what the table says") {
   CHECK(broadcast.private_us == doctest::Approx(2 + 4));
 }
 
+TEST_CASE("a rank touches its input and its output, in as many buffers as take turns") {
+  CHECK(working_set(of(Kind::all_reduce, 4000), true, 4, 1) == 4000);
+  CHECK(working_set(of(Kind::all_reduce, 4000), false, 4, 1) == 8000);
+  CHECK(working_set(of(Kind::reduce_scatter, 4000), false, 4, 3) == 15000);
+}
+
 TEST_CASE("more ranks than cores share them, and switch instead of handing over") {
   const auto two = bounds(machine(2), of(Kind::all_reduce, 4000), true, 4, 1);
   CHECK(two->absolute_us == doctest::Approx(5 + 2 * 4));

@@ -1,8 +1,12 @@
 // The listing of the machine's limits: what could not be measured says why, in every form.
 #include "cli/bench/machine_limits.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+
+#include "cli/bench/calibrate.h"
 
 namespace bench {
 namespace {
@@ -28,6 +32,21 @@ TEST_CASE("bandwidths of several cores stand beside those of one") {
   limits.levels[0].together = {15, 12, 6};
   CHECK(limits_csv(limits).find("copy 4 MiB,10.0000,6.0000,2,GB/s\n") != std::string::npos);
   CHECK(limits_table(limits).find("each of 2") != std::string::npos);
+}
+
+TEST_CASE("what a row needs is measured again, and larger sets are not") {
+  Limits limits = one_core();
+  const Rates marked{-1, -1, -1, -1};
+  limits.levels = {{kStagingSet, marked, marked}, {4 << 20, marked, marked}};
+  limits.pass_gbs = limits.handoff_us = limits.switch_us = -1.0;
+  const auto cores = usable_cores();
+  measure_again(limits, cores, 0);
+  const auto& rates = limits.levels[0].together;
+  CHECK(std::min({rates.read, rates.write, rates.copy, rates.update}) > 0);
+  CHECK(limits.levels[1].together.copy == -1);
+  CHECK(limits.switch_us.value() > 0);
+  CHECK(limits.pass_gbs.has_value() == (cores.size() > 1));
+  CHECK((!limits.handoff_us || *limits.handoff_us > 0));
 }
 
 }  // namespace
