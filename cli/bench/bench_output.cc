@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/bounds.h"
-
 namespace bench {
 namespace {
 
@@ -31,7 +29,7 @@ double algbw(const Figures& f) {
 double busbw(const Figures& f) { return algbw(f) * bus_factor(f.c.kind, f.header.ranks); }
 
 double share_of(const Figures& f, double Bounds::*bound) {
-  const auto least = bounds(*f.timing.limits, f.c, f.in_place, f.header.ranks, f.header.rotate);
+  const auto& least = f.timing.least;
   return least && f.timing.median_us > 0 ? 100 * (*least).*bound / f.timing.median_us : 0;
 }
 
@@ -133,7 +131,7 @@ std::string Printer::table_side(const Row& row, bool in_place) const {
   if (!timing)
     return side(
         in_table_, [](const Column&) { return "N/A"; }, "N/A");
-  const Figures figures{header_, row.c, *timing, in_place};
+  const Figures figures{header_, row.c, *timing};
   return side(
       in_table_, [&](const Column& c) { return text_of(c.of(figures), 2, "N/A"); },
       header_.checked ? std::to_string(timing->wrong) : "N/A");
@@ -149,7 +147,7 @@ void Printer::table_row(const Row& row) {
 void Printer::csv_side(const Row& row, bool in_place) {
   const auto& timing = in_place ? row.in_place : row.out_of_place;
   if (!timing) return;
-  const Figures figures{header_, row.c, *timing, in_place};
+  const Figures figures{header_, row.c, *timing};
   std::string line = fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.4f},{:.4f},{}", kind_.name,
                                  header_.ranks, row.c.bytes, row.c.count, dtype_of(row.c),
                                  op_of(kind_, row.c), in_place ? "in" : "out", timing->median_us,
@@ -163,7 +161,7 @@ void Printer::row(const Row& row) {
     const auto& timing = in_place ? row.in_place : row.out_of_place;
     if (!timing) continue;
     wrong_ += timing->wrong;
-    busbw_sum_ += busbw({header_, row.c, *timing, in_place});
+    busbw_sum_ += busbw({header_, row.c, *timing});
     ++busbw_count_;
   }
   if (outputs_.json) rows_.push_back(row);
@@ -200,7 +198,7 @@ void Printer::print_json() {
                             {"op", op_of(kind_, row.c)},
                             {"place", in_place ? "in" : "out"},
                             {"wrong", timing->wrong}};
-      const Figures figures{header_, row.c, *timing, in_place};
+      const Figures figures{header_, row.c, *timing};
       for (const auto& column : kAlways) one[column.name] = column.of(figures);
       for (const auto& column : in_files_) one[column.name] = column.of(figures);
       results.push_back(one);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench/bench_case.h"
+#include "cli/bench/bounds.h"
 #include "cli/bench/machine_limits.h"
 
 namespace bench {
@@ -24,7 +25,7 @@ struct Timing {
   double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
   std::optional<Overlap> overlap;
   std::optional<double> nccl_us, host_us;  // the medians of others, with --compare
-  std::optional<Limits> limits;            // measured just before, with --calibrate
+  std::optional<Bounds> least;             // by limits measured just before, with --calibrate
 };
 
 struct Row {
@@ -62,7 +63,6 @@ struct Figures {
   const Header& header;
   const Case& c;
   const Timing& timing;
-  bool in_place;
 };
 
 // Of a column, whose figure is NaN where there is none, the table has the head and unit, CSV and

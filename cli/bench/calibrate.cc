@@ -17,7 +17,7 @@ namespace {
 constexpr int kRepeats = 5;
 constexpr std::size_t kMaxBusy = 16;  // memory takes no more than so many cores give, nor do we
 // The first cache, the second, the last one's share, and memory.
-constexpr std::size_t kWorkingSets[] = {16 << 10, 256 << 10, 4 << 20, 64 << 20};
+constexpr std::size_t kWorkingSets[] = {16 << 10, kStagingSet, 4 << 20, 64 << 20};
 constexpr std::size_t kBytesPerRepeat = 32 << 20;
 
 // Tells the compiler that somebody may look at what was stored.

@@ -99,12 +99,13 @@ class Calibration {
     if (dl_rank(comm_) == 0) limits_ = calibrate(cores_, dl_size(comm_));
     require(dl_barrier(comm_), comm_);
   }
-  // As they are now, for what touches up to `working_set` bytes.
-  void again(std::size_t working_set) {
-    if (limits_) measure_again(*limits_, cores_, working_set);
+  // By limits as they are now. Rank 0 has both.
+  std::optional<Bounds> bounds_now(const Case& c, bool in_place, int buffer_pairs) {
+    const int ranks = dl_size(comm_);
+    if (limits_) measure_again(*limits_, cores_, working_set(c, in_place, ranks, buffer_pairs));
     require(dl_barrier(comm_), comm_);
+    return limits_ ? bounds(*limits_, c, in_place, ranks, buffer_pairs) : std::nullopt;
   }
-  // Rank 0 has them.
   const std::optional<Limits>& limits() const { return limits_; }
 
  private:
@@ -164,11 +165,10 @@ std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, 
   each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
     Row row{make_case(plan.kind->kind, dtype, op, options.root, size, ranks), {}, {}};
     const auto measure = [&](bool in_place) {
-      if (calibration) {
-        calibration->again(working_set(row.c, in_place, ranks, options.rotate));
-      }
+      std::optional<Bounds> least;
+      if (calibration) least = calibration->bounds_now(row.c, in_place, options.rotate);
       Timing timing = bench.measure(row.c, in_place);
-      if (calibration) timing.limits = calibration->limits();
+      timing.least = least;
       return timing;
     };
     if (plan.kind->out_of_place) row.out_of_place = measure(false);
