@@ -12,6 +12,7 @@
 #include "rendezvous/etcd_election.h"
 #include "rendezvous/file_election.h"
 #include "tests/unit/rendezvous/etcd_server.h"
+#include "tests/unit/safe_fork.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -104,7 +105,7 @@ void conform(bool etcd) {
     CHECK_FALSE(a->find(in_election_time())->has_value());
   }
   SUBCASE("the office of one that was killed is free") {
-    const pid_t pid = ::fork();
+    const pid_t pid = safe_fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
       auto mine = place.voter();

@@ -11,6 +11,7 @@
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
 #include "tests/unit/rendezvous/etcd_server.h"
+#include "tests/unit/safe_fork.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -131,7 +132,7 @@ TEST_CASE("a file store goes on after a writer was killed in the middle of a rec
   REQUIRE(store->set("before", "1", soon()));
   for (int trial = 0; trial < 20; ++trial) {
     const std::string mark = std::to_string(trial);
-    const pid_t pid = ::fork();
+    const pid_t pid = safe_fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
       auto mine = space.client();

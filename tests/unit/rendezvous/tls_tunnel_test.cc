@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/socket.h"
 #include "rendezvous/handshake.h"
+#include "tests/unit/safe_fork.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -291,7 +292,7 @@ constexpr bool kNoThreadsInChild = false;
 TEST_CASE("tls: a process that leaves waits for what was written last" *
           doctest::skip(kNoThreadsInChild)) {
   Tcp tcp;
-  const pid_t child = ::fork();
+  const pid_t child = safe_fork();
   if (child == 0) {
     tcp.b.reset();
     auto a = tls_tunnel(std::move(tcp.a), Side::connector, secret_of("same"));
@@ -318,7 +319,7 @@ TEST_CASE("tls: a forked child keeps no connection of its parent's open") {
   REQUIRE(::pipe(hold) == 0);
   send_all(pair.a.get(), "before");
   CHECK(receive(pair.b.get(), 6) == "before");
-  const pid_t child = ::fork();
+  const pid_t child = safe_fork();
   if (child == 0) {
     ::close(hold[1]);
     pair.a.reset();

@@ -17,6 +17,7 @@
 #include <doctest/doctest.h>
 
 #include "base/unique_fd.h"
+#include "tests/unit/safe_fork.h"
 #include "tests/unit/temp_folder.h"
 
 // In a rank, where `rank` and `comm` are known: a failed expectation is told and ends it with 1.
@@ -86,7 +87,7 @@ inline dl_result join(const std::string& url, const World& world, int rank, dl_c
 
 inline pid_t start(const std::function<int()>& body) {
   std::fflush(nullptr);
-  const pid_t pid = ::fork();
+  const pid_t pid = safe_fork();
   if (pid == 0) ::_exit(body());
   return pid;
 }

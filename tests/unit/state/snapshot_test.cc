@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "elastic/state/snapshot_file.h"
+#include "tests/unit/safe_fork.h"
 #include "thread_world.h"
 
 using namespace dlaunch;
@@ -216,7 +217,7 @@ TEST_CASE("snapshot: a forked child does not wait for its parent's writer") {
   state->snapshots(folder.path, 1, 1);
   state->sync();
   state->finish();  // the writer waits for more
-  const pid_t child = ::fork();
+  const pid_t child = safe_fork();
   if (child == 0) {
     ::alarm(20);
     const bool refused = dl_state_finish(state->get()) == DL_ERR_INVALID;
