@@ -3,10 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "ring/call/plane.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 
@@ -23,14 +23,14 @@ class ListPacker {
       }
     };
     each([&](std::size_t i, std::byte* at, std::size_t bytes) {
-      std::memcpy(at, call.list->in[i], bytes);
+      copy_cached(at, call.list->in[i], bytes);
     });
     Call contiguous = call;
     contiguous.list = nullptr;
     contiguous.in = contiguous.out = packed_.data();
     if (Result<void> done = run(contiguous); !done) return done;
     each([&](std::size_t i, const std::byte* at, std::size_t bytes) {
-      std::memcpy(call.list->out[i], at, bytes);
+      copy_cached(call.list->out[i], at, bytes);
     });
     return {};
   }

@@ -1,13 +1,13 @@
 #include "ring/device/device_copy.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include "base/units.h"
 #include "ring/device/device_memory.h"
 #include "ring/device/device_wait.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 namespace {
@@ -120,7 +120,7 @@ Result<void> CudaCopier::to_host(const Task& task) {
     }
     Slot& slot = slots_[i % 2];
     if (auto ok = await(slot, task); !ok) return ok;
-    std::memcpy(task.to + task.at(i), slot.memory.get(), task.size(i));
+    copy_cached(task.to + task.at(i), slot.memory.get(), task.size(i));
   }
   return {};
 }
@@ -130,7 +130,7 @@ Result<void> CudaCopier::to_device(const Task& task) {
   for (std::size_t i = 0; i < task.pieces(); ++i) {
     Slot& slot = slots_[i % 2];
     if (auto ok = await(slot, task); !ok) return ok;
-    std::memcpy(slot.memory.get(), task.from + task.at(i), task.size(i));
+    copy_cached(slot.memory.get(), task.from + task.at(i), task.size(i));
     const CUresult copied = cuda.copy_to_device(reinterpret_cast<CUdeviceptr>(task.to + task.at(i)),
                                                 slot.memory.get(), task.size(i), task.stream);
     if (copied != CUDA_SUCCESS) return cuda_error("cuMemcpyHtoDAsync", copied);

@@ -247,7 +247,7 @@ Result<void> LayeredPlane::begin(const Call& call, Block& block) {
     auto summed = on_host(step(call, Collective::reduce_scatter, in, block.slice, count));
     if (!summed) return summed;
   } else if (in != block.slice) {
-    std::memcpy(block.slice, in, count * element);
+    copy_cached(block.slice, in, count * element);
   }
   const Call exchange = step(call, Collective::all_reduce, block.slice, block.slice, count);
   block.encoded = encodes(exchange);

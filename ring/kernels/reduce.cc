@@ -25,7 +25,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, stream, kCodecKernels};
+  return {reduce_any, copy, stream, kCodecKernels};
 }
 
 Kernels& chosen() {
@@ -72,6 +72,8 @@ void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std:
   args.pass_in = passing.in;
   chosen().reduce(args);
 }
+
+void copy_cached(void* out, const void* in, std::size_t bytes) { chosen().copy(out, in, bytes); }
 
 void copy_streaming(void* out, const void* in, std::size_t bytes) {
   chosen().stream(out, in, bytes);

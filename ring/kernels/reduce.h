@@ -39,6 +39,11 @@ struct Passing {
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
                  dl_dtype dtype, dl_op op, int divisor, const Passing& passing = {});
 
+// memcpy by vector stores. That of glibc leaves some KiB and more to rep movsb, which takes Zen 3
+// and 4 four times as long where source and target lie alike in their pages, as staging and a large
+// buffer do (sourceware.org, bug 30994).
+void copy_cached(void* out, const void* in, std::size_t bytes);
+
 // memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
 void copy_streaming(void* out, const void* in, std::size_t bytes);
 

@@ -34,6 +34,7 @@ struct CodecKernels {
 
 struct Kernels {
   void (*reduce)(const ReduceArgs& args);
+  void (*copy)(void* out, const void* in, size_t bytes);
   void (*stream)(void* out, const void* in, size_t bytes);
   CodecKernels codec;
 };

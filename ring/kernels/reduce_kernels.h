@@ -172,6 +172,38 @@ inline void store(void* base, size_t i, T value) {
   memcpy(static_cast<char*>(base) + i * sizeof(T), &value, sizeof(T));
 }
 
+#if defined(__AVX512F__)
+constexpr size_t kRegister = 64;
+#elif defined(__AVX2__)
+constexpr size_t kRegister = 32;
+#else
+constexpr size_t kRegister = 16;
+#endif
+
+// As memcpy() does below its threshold for the processor's own copying.
+void copy(void* out, const void* in, size_t bytes) {
+  typedef unsigned char Wide __attribute__((vector_size(kRegister)));
+  constexpr size_t kStep = 4 * kRegister;
+  auto* to = static_cast<unsigned char*>(out);
+  const auto* from = static_cast<const unsigned char*>(in);
+  if (bytes >= 2 * kStep) {
+    const size_t head = (kRegister - reinterpret_cast<uintptr_t>(to) % kRegister) % kRegister;
+    memcpy(to, from, head);
+    to += head;
+    from += head;
+    bytes -= head;
+    for (; bytes >= kStep; to += kStep, from += kStep, bytes -= kStep) {
+      const Wide a = load<Wide>(from, 0), b = load<Wide>(from, 1);
+      const Wide c = load<Wide>(from, 2), d = load<Wide>(from, 3);
+      store<Wide>(to, 0, a);
+      store<Wide>(to, 1, b);
+      store<Wide>(to, 2, c);
+      store<Wide>(to, 3, d);
+    }
+  }
+  memcpy(to, from, bytes);
+}
+
 void stream(void* out, const void* in, size_t bytes) {
 #if defined(__AVX2__)
   auto* to = static_cast<char*>(out);

@@ -1,7 +1,5 @@
 #include "ring/plan/program.h"
 
-#include <cstring>
-
 #include "base/check.h"
 #include "ring/call/plane.h"
 #include "ring/kernels/reduce.h"
@@ -91,7 +89,7 @@ void ProgramRun::perform(const Step& step) {
   std::byte* const target = at(step.place);
   if (step.kind == StepKind::copy) {
     const std::byte* const source = at(program_->operands[step.first_operand]);
-    if (source != target) std::memcpy(target, source, step.bytes);
+    if (source != target) copy_cached(target, source, step.bytes);
     return;
   }
   operands_.clear();

@@ -79,7 +79,7 @@ bool ShmPlane::streams() const {
 
 void ShmPlane::read_input(void* to, std::size_t first, std::size_t count) const {
   each_piece(first, count, [&](const char* from, char*, std::size_t done, std::size_t n) {
-    std::memcpy(static_cast<char*>(to) + done * element_, from, n * element_);
+    copy_cached(static_cast<char*>(to) + done * element_, from, n * element_);
   });
 }
 
@@ -94,7 +94,7 @@ void ShmPlane::copy(void* to, const void* from, std::size_t bytes) const {
   if (streaming_)
     copy_streaming(to, from, bytes);
   else
-    std::memcpy(to, from, bytes);
+    copy_cached(to, from, bytes);
 }
 
 // -- Arrival
@@ -257,7 +257,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
     finish_one_shot();
     if (reduce_for_all) {
       each_piece(0, call_.count, [&](const char*, char* from, std::size_t done, std::size_t n) {
-        std::memcpy(memory_.own + layout_.small_result(call_.seq) + done * element_, from,
+        copy_cached(memory_.own + layout_.small_result(call_.seq) + done * element_, from,
                     n * element_);
       });
     }

@@ -7,6 +7,7 @@
 
 #include "base/failpoint.h"
 #include "base/units.h"
+#include "ring/kernels/reduce.h"
 #include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
@@ -85,7 +86,7 @@ bool Messenger::take_from_inbox(Message& message, Error& wrong) {
       return false;
     }
     if (queued->header.bytes > 0) {
-      std::memcpy(message.recv, queued->payload.get(), queued->header.bytes);
+      copy_cached(message.recv, queued->payload.get(), queued->header.bytes);
     }
     inbox_.drop(peer, message.tag);
     return true;

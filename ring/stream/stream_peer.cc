@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/failpoint.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 
@@ -62,7 +63,7 @@ Result<bool> StreamPeer::fill() {
 
 std::size_t StreamPeer::take_buffered(std::byte* to, std::size_t most) {
   const std::size_t bytes = std::min(most, buffered());
-  if (bytes > 0) std::memcpy(to, buffer_.data() + buffer_begin_, bytes);
+  if (bytes > 0) copy_cached(to, buffer_.data() + buffer_begin_, bytes);
   buffer_begin_ += bytes;
   return bytes;
 }

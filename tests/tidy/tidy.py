@@ -38,13 +38,13 @@ ROOM_ARROWS = {
     },
     "ring": {
         "kernels": set(),
-        "call": set(),
+        "call": {"kernels"},
         "plan": {"kernels", "call"},
         "links": {"kernels", "call", "plan"},
         "shm": {"kernels", "call", "plan", "links"},
-        "stream": {"call", "plan"},
+        "stream": {"kernels", "call", "plan"},
         "hosts": {"kernels", "call", "stream"},
-        "device": {"call", "stream"},
+        "device": {"kernels", "call", "stream"},
         "torch": set(),
     },
 }

@@ -301,15 +301,18 @@ TEST_CASE("two operands may have their result in the place of both, with the bit
   }
 }
 
-TEST_CASE("copies around the caches are copies") {
+TEST_CASE("copies, also around the caches, are copies") {
   std::vector<char> from(9000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 256);
-  for (const std::size_t bytes : {0u, 1u, 63u, 64u, 255u, 256u, 257u, 1279u, 1280u, 1281u, 8900u}) {
+  for (const std::size_t bytes :
+       {0u, 1u, 63u, 64u, 255u, 256u, 257u, 511u, 512u, 575u, 1279u, 1280u, 1281u, 8900u}) {
     EachIsa([&] {
-      std::vector<char> to(from.size(), 'x'), expected = to;
-      copy_streaming(to.data() + 3, from.data() + 17, bytes);
-      std::memcpy(expected.data() + 3, from.data() + 17, bytes);
-      CHECK(to == expected);
+      for (const auto copy : {copy_cached, copy_streaming}) {
+        std::vector<char> to(from.size(), 'x'), expected = to;
+        copy(to.data() + 3, from.data() + 17, bytes);
+        std::memcpy(expected.data() + 3, from.data() + 17, bytes);
+        CHECK(to == expected);
+      }
     });
   }
 }
