@@ -1,5 +1,6 @@
 #include "ring/stream/frame.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -10,7 +11,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x316e6c64;  // "dln1"
+constexpr std::uint32_t kMagic = 0x326e6c64;  // "dln2"
 
 struct Layout {
   std::uint32_t magic;
@@ -21,6 +22,7 @@ struct Layout {
   std::uint64_t count;
   std::uint32_t what;
   std::uint32_t number;
+  std::uint8_t zero_at_end[24];
 };
 static_assert(sizeof(Layout) == kFrameHeaderBytes);
 
@@ -64,14 +66,17 @@ void encode_frame(const FrameHeader& header, std::uint64_t round, FrameBytes out
                       .bytes = header.bytes,
                       .count = header.count,
                       .what = header.what,
-                      .number = header.number};
+                      .number = header.number,
+                      .zero_at_end = {}};
   std::memcpy(out.data(), &layout, sizeof layout);
 }
 
 Result<FrameHeader> decode_frame(ConstFrameBytes bytes, std::uint64_t round) {
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (layout.magic != kMagic || (layout.zero[0] | layout.zero[1] | layout.zero[2]) != 0) {
+  const auto none = [](std::uint8_t byte) { return byte == 0; };
+  if (layout.magic != kMagic || !std::ranges::all_of(layout.zero, none) ||
+      !std::ranges::all_of(layout.zero_at_end, none)) {
     return malformed("bytes that are no frame");
   }
   if (layout.round != round) {

@@ -45,7 +45,8 @@ TEST_CASE("frames of another round are refused by value") {
 
 TEST_CASE("every altered byte of magic, kind and padding is noticed") {
   const Bytes good = encoded(message_frame(5, DL_INT32, 7), 1);
-  for (std::size_t i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    if (i >= 16 && i < 40) continue;
     for (int bit = 0; bit < 8; ++bit) {
       Bytes bad = good;
       bad[i] ^= static_cast<std::byte>(1 << bit);

@@ -220,7 +220,7 @@ TEST_CASE("garbage on a socket is a protocol error that names the rank") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     StreamWorld world(3);
-    std::vector<unsigned char> garbage(40 + random() % 200);
+    std::vector<unsigned char> garbage(kFrameHeaderBytes + random() % 200);
     for (auto& byte : garbage) byte = static_cast<unsigned char>(random());
     REQUIRE(write(world.raw[2][0], garbage.data(), garbage.size()) > 0);
     const auto outcome = world.ends[0]->run(Ones(100).call);
