@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ring/call/plane.h"
-#include "ring/kernels/reduce.h"
+#include "ring/kernels/copy.h"
 
 namespace dlaunch {
 

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "ring/device/device_memory.h"
 #include "ring/device/device_wait.h"
-#include "ring/kernels/reduce.h"
+#include "ring/kernels/copy.h"
 
 namespace dlaunch {
 namespace {

@@ -10,6 +10,7 @@
 #include "ring/call/background.h"
 #include "ring/call/list_packer.h"
 #include "ring/hosts/encoded_slice.h"
+#include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
 #include "ring/stream/stream_errors.h"
 

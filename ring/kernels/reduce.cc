@@ -73,12 +73,6 @@ void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std:
   chosen().reduce(args);
 }
 
-void copy_cached(void* out, const void* in, std::size_t bytes) { chosen().copy(out, in, bytes); }
-
-void copy_streaming(void* out, const void* in, std::size_t bytes) {
-  chosen().stream(out, in, bytes);
-}
-
 const Kernels& kernels() { return chosen(); }
 
 bool use_isa(Isa isa) {

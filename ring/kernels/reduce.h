@@ -39,14 +39,6 @@ struct Passing {
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
                  dl_dtype dtype, dl_op op, int divisor, const Passing& passing = {});
 
-// memcpy by vector stores. That of glibc leaves some KiB and more to rep movsb, which Zen 3 and 4
-// do at a tenth of the speed where the target lies 1 to 31 bytes further into its page than the
-// source (sourceware.org, bug 30994): so does malloc's large memory, by 16, beside staging.
-void copy_cached(void* out, const void* in, std::size_t bytes);
-
-// memcpy that writes around the caches; ordinary memcpy where the machine has no such stores.
-void copy_streaming(void* out, const void* in, std::size_t bytes);
-
 // The instruction sets the kernels exist for, best last. Tests force one to compare their bits;
 // a level that the machine lacks is refused (false).
 enum class Isa { portable, avx2, avx512 };

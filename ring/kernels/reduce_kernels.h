@@ -224,7 +224,7 @@ void stream(void* out, const void* in, size_t bytes) {
   memcpy(to + at, from + at, bytes - at);
   _mm_sfence();
 #else
-  memcpy(out, in, bytes);
+  copy(out, in, bytes);
 #endif
 }
 

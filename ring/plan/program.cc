@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "ring/call/plane.h"
+#include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
 
 namespace dlaunch {

@@ -6,6 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/rank_set.h"
+#include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
 #include "ring/shm/shm_engine.h"
 

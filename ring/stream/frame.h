@@ -2,7 +2,7 @@
 // Little endian: magic u32, kind u8, three zero bytes, round u64, bytes u64, count u64, what u32,
 // number u32, 24 zero bytes. Those are for the kernel, which copies by rep movsb: Zen 3 and 4 do so
 // at a tenth of the speed where a target lies 1 to 31 bytes further into its page than the source
-// (see copy_cached() in ring/kernels/reduce.h). Headers of whole lines move what follows by whole
+// (see copy_cached() in ring/kernels/copy.h). Headers of whole lines move what follows by whole
 // lines; those of 40 bytes brought one payload in a hundred there. Collective frames carry the
 // CallSignature of the call they belong to (where in the call follows from the order of the frames:
 // both sides know the schedule); message frames carry the message's count, dtype and tag. Pure.

@@ -7,7 +7,7 @@
 
 #include "base/failpoint.h"
 #include "base/units.h"
-#include "ring/kernels/reduce.h"
+#include "ring/kernels/copy.h"
 #include "ring/stream/stream_errors.h"
 
 namespace dlaunch {

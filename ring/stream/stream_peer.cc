@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/failpoint.h"
-#include "ring/kernels/reduce.h"
+#include "ring/kernels/copy.h"
 
 namespace dlaunch {
 

@@ -1,3 +1,4 @@
+#include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
 
 #include <array>

@@ -1,0 +1,13 @@
+#include "ring/kernels/copy.h"
+
+#include "ring/kernels/reduce_isa.h"
+
+namespace dlaunch {
+
+void copy_cached(void* out, const void* in, std::size_t bytes) { kernels().copy(out, in, bytes); }
+
+void copy_streaming(void* out, const void* in, std::size_t bytes) {
+  kernels().stream(out, in, bytes);
+}
+
+}  // namespace dlaunch
