@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/unit/process_state.h"
 
 namespace dlaunch {
 
@@ -13,9 +14,7 @@ namespace dlaunch {
 inline bool others_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(::gettid())) continue;
-    std::ifstream file(task.path() / "stat");
-    std::string line;
-    if (std::getline(file, line) && line[line.rfind(')') + 2] != 'S') return false;
+    if (state_in(task.path()) != 'S') return false;
   }
   return true;
 }

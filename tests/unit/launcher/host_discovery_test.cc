@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "base/log.h"
+#include "tests/unit/process_state.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -67,13 +68,7 @@ struct Discovered {
 };
 
 // A zombie is nobody any more, and stays one until its new parent looks.
-bool lives(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const auto name_end = text.rfind(") ");
-  return name_end != text.npos && text.at(name_end + 2) != 'Z';
-}
+bool lives(pid_t pid) { return state_of(pid) != 'Z'; }
 
 }  // namespace
 

@@ -19,6 +19,7 @@
 
 #include "base/unique_fd.h"
 #include "launcher/process/spawn.h"
+#include "tests/unit/process_state.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -79,15 +80,6 @@ void count(int) { ++counted; }
 }  // namespace target
 
 namespace {
-
-// 'Z' also for one that has gone.
-char state_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const auto name_end = text.rfind(')');
-  return name_end == std::string::npos ? 'Z' : text.at(name_end + 2);
-}
 
 class Process {
  public:

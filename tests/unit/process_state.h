@@ -1,0 +1,23 @@
+// What /proc says a process or thread does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace dlaunch {
+
+// The letter of proc(5) for the one whose folder in /proc this is; 'Z' also if it has gone.
+inline char state_in(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(')');
+  return name_end == std::string::npos ? 'Z' : text.at(name_end + 2);
+}
+
+inline char state_of(pid_t pid) { return state_in("/proc/" + std::to_string(pid)); }
+
+}  // namespace dlaunch
