@@ -13,4 +13,10 @@ void copy_cached(void* out, const void* in, std::size_t bytes);
 // The same around the caches; copy_cached() where the machine has no such stores.
 void copy_streaming(void* out, const void* in, std::size_t bytes);
 
+// `out` takes what `through` holds, and that takes `in`, which may be `through` itself; else none
+// may overlap another.
+void copy_through(void* out, void* through, const void* in, std::size_t bytes);
+// With `out` around the caches.
+void copy_through_streaming(void* out, void* through, const void* in, std::size_t bytes);
+
 }  // namespace dlaunch

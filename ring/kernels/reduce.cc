@@ -25,7 +25,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, copy, stream, kCodecKernels};
+  return {reduce_any, copy, stream, pass, pass_streaming, kCodecKernels};
 }
 
 Kernels& chosen() {

@@ -2,6 +2,6 @@
 
 namespace dlaunch {
 
-Kernels kernels_avx2() { return {reduce_any, copy, stream, kCodecKernels}; }
+Kernels kernels_avx2() { return {reduce_any, copy, stream, pass, pass_streaming, kCodecKernels}; }
 
 }  // namespace dlaunch

@@ -36,6 +36,8 @@ struct Kernels {
   void (*reduce)(const ReduceArgs& args);
   void (*copy)(void* out, const void* in, size_t bytes);
   void (*stream)(void* out, const void* in, size_t bytes);
+  void (*pass)(void* out, void* through, const void* in, size_t bytes);
+  void (*pass_streaming)(void* out, void* through, const void* in, size_t bytes);
   CodecKernels codec;
 };
 

@@ -228,6 +228,50 @@ void stream(void* out, const void* in, size_t bytes) {
 #endif
 }
 
+// The compiler need not fear that an iteration reads what another one writes: a result may replace
+// an operand, but exactly.
+#if defined(__clang__)
+#define DL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+void pass(void* out, void* through, const void* in, size_t bytes) {
+  auto* const to = static_cast<unsigned char*>(out);
+  auto* const held = static_cast<unsigned char*>(through);
+  const auto* const from = static_cast<const unsigned char*>(in);
+  DL_INDEPENDENT
+  for (size_t i = 0; i < bytes; ++i) {
+    const unsigned char was = held[i];
+    held[i] = from[i];
+    to[i] = was;
+  }
+}
+
+void pass_streaming(void* out, void* through, const void* in, size_t bytes) {
+#if defined(__AVX2__)
+  auto* to = static_cast<char*>(out);
+  auto* held = static_cast<char*>(through);
+  const auto* from = static_cast<const char*>(in);
+  const size_t head = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
+  if (bytes < head + 64) return pass(out, through, in, bytes);
+  pass(to, held, from, head);
+  size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    const auto was_a = load<__m256i>(held + at, 0), was_b = load<__m256i>(held + at, 1);
+    const auto a = load<__m256i>(from + at, 0), b = load<__m256i>(from + at, 1);
+    store<__m256i>(held + at, 0, a);
+    store<__m256i>(held + at, 1, b);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), was_a);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at + 32), was_b);
+  }
+  pass(to + at, held + at, from + at, bytes - at);
+  _mm_sfence();
+#else
+  pass(out, through, in, bytes);
+#endif
+}
+
 // One block: operands base[k] + offset elements.
 template <class Format, class Op>
 void reduce_block(const void* const* in, size_t operands, size_t from, size_t count,
@@ -261,26 +305,6 @@ void reduce_block(const void* const* in, size_t operands, size_t from, size_t co
   }
 }
 
-// The compiler need not fear that an iteration reads what another one writes: a result may replace
-// an operand, but exactly.
-#if defined(__clang__)
-#define DL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define DL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
-inline void pass(const ReduceArgs& args, size_t from, size_t end) {
-  auto* const to = static_cast<unsigned char*>(args.pass_out);
-  auto* const through = static_cast<unsigned char*>(args.pass_through);
-  const auto* const in = static_cast<const unsigned char*>(args.pass_in);
-  DL_INDEPENDENT
-  for (size_t i = from; i < end; ++i) {
-    const unsigned char held = through[i];
-    through[i] = in[i];
-    to[i] = held;
-  }
-}
-
 // Two operands need no accumulator.
 template <class Format, class Op, bool kTwice, bool kDivide>
 void reduce_pair(const ReduceArgs& args, size_t from, size_t end) {
@@ -309,7 +333,9 @@ void reduce_two(const ReduceArgs& args) {
   constexpr size_t kSize = sizeof(typename Format::Storage), kTurn = kTurnBytes / kSize;
   for (size_t at = 0; at < args.count; at += kTurn) {
     const size_t end = args.count - at < kTurn ? args.count : at + kTurn;
-    pass(args, at * kSize, end * kSize);
+    pass(static_cast<char*>(args.pass_out) + at * kSize,
+         static_cast<char*>(args.pass_through) + at * kSize,
+         static_cast<const char*>(args.pass_in) + at * kSize, (end - at) * kSize);
     reduce_pair<Format, Op, true, kDivide>(args, at, end);
   }
 }

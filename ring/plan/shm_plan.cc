@@ -78,7 +78,10 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
   if (plan.way == ShmPlan::Way::exchange) {
     cut_in_blocks(plan, shape, n, kExchange, layout.exchange_bytes, wish);
   } else if (plan.way == ShmPlan::Way::blocks) {
-    cut_in_blocks(plan, shape, n, kPipeline, layout.chunk_bytes, wish);
+    // Two ranks with a core each transfer what they do not reduce; see ring/shm/shm_engine.h.
+    const bool transfer = layout.exchange_bytes > 0 && !traits_of(shape.collective).reduces;
+    cut_in_blocks(plan, shape, n, kPipeline,
+                  transfer ? layout.exchange_bytes : layout.chunk_bytes, wish);
   }
   return plan;
 }

@@ -25,6 +25,7 @@ struct ShmShape {
   std::size_t data_bytes() const;
   // Offset in the control segment.
   std::size_t exchange(int owner, std::uint64_t block) const;
+  std::size_t transfer(int giver, std::uint64_t block) const;
   // Offsets in a data segment.
   std::size_t staging(std::uint64_t block, int chunk) const;
   std::size_t result(std::uint64_t block) const;

@@ -175,12 +175,17 @@ Result<void> ShmPlane::give_block(std::size_t block) {
     gave = true;
   }
   if (gave) publish(&ShmRank::staged, number + 1);
+  copy_own(block);
+  return {};
+}
+
+// What a rank gives to itself.
+void ShmPlane::copy_own(std::size_t block) {
   const Delivery own = delivery(shape_, rank_, rank_);
-  if (!own.exists || call_.collective == Collective::broadcast) return {};
+  if (!own.exists || call_.collective == Collective::broadcast) return;
   const Part p = piece(own, block);
   const auto* const in = static_cast<const char*>(call_.in);
   write_output(own.to + p.first, in + (own.from + p.first) * element_, p.count);
-  return {};
 }
 
 Result<void> ShmPlane::take_block(std::size_t block) {

@@ -99,10 +99,17 @@ ShmShape shape_for(int ranks) {
           .exchange_bytes = ranks == 2 ? exchange_chunk(chunk) : 0};
 }
 
-std::size_t ShmShape::control_bytes() const { return exchange(ranks, 0); }
+std::size_t ShmShape::control_bytes() const {
+  return exchange(ranks, 0) + std::size_t{2} * kTransferSlots * exchange_bytes;
+}
 std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
   const std::size_t first = (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
   return first + (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
+}
+// A rank's block lies where the other one's lay kTransferSlots blocks before.
+std::size_t ShmShape::transfer(int giver, std::uint64_t block) const {
+  const std::uint64_t half = (block / kTransferSlots + static_cast<std::uint64_t>(giver)) % 2;
+  return exchange(ranks, 0) + (kTransferSlots * half + block % kTransferSlots) * exchange_bytes;
 }
 std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
   return (block % kSlots * ranks + chunk) * chunk_bytes;

@@ -1,7 +1,8 @@
 // The segments of the shared-memory plane and where things stand in them.
 //
 // control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
-//                   there are just two, kSlots exchange slots of each
+//                   there are just two, kSlots exchange slots of each and 2 * kTransferSlots
+//                   transfer slots of both
 // data segment      one per rank, writable only by its owner (memfd sealed against future writable
 //                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
 //                   chunks, then kSmallSlots small messages, then a ReadProbe
@@ -25,6 +26,7 @@
 namespace dlaunch {
 
 inline constexpr int kSlots = 4;
+inline constexpr int kTransferSlots = 2;  // blocks of a rank on their way to the other
 inline constexpr int kEntries = 4;
 
 // A rank's arrival at one collective: who reads `seq` may read the rest. The payload of a tiny
@@ -47,6 +49,7 @@ struct ShmRank {
   ShmCounter staged;           // blocks whose input is in the staging slots
   ShmCounter reduced;          // blocks whose result chunk is there
   ShmCounter done;             // blocks of which nothing will be read any more
+  ShmCounter passed;           // blocks of transfers: given, and taken kTransferSlots before
   Bell bell;
   alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/links/death_watch.h
 };

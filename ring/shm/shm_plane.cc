@@ -40,7 +40,7 @@ Result<void> ShmPlane::run(const Call& call) {
     if (direct_) plan_ = plan_direct(shape_, n_, layout_);
   }
   streaming_ = streams();
-  if (!reduces) return deliver_in_blocks();
+  if (!reduces) return layout_.exchange_bytes > 0 ? transfer_in_blocks() : deliver_in_blocks();
   return plan_.way == ShmPlan::Way::exchange ? exchange_in_blocks() : reduce_in_blocks();
 }
 

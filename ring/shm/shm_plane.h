@@ -1,7 +1,7 @@
 // ShmPlane: collectives of ranks on one host through shared memory (memfds: no names, no /dev/shm
-// quota, nothing left behind). One small read-write control segment for flags, and one data segment
-// per rank that only its owner can write; peers map it read-only. Bootstrap passes the descriptors
-// over AF_UNIX links; tests hand them to threads.
+// quota, nothing left behind). One small read-write control segment for flags, and what two ranks
+// pass to and fro; and one data segment per rank that only its owner can write; peers map it
+// read-only. Bootstrap passes the descriptors over AF_UNIX links; tests hand them to threads.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-#include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
 
 #include <array>
@@ -13,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "ring/call/plane.h"
+#include "ring/kernels/copy.h"
 #include "ring/kernels/wire_codec.h"
 
 using namespace dlaunch;
@@ -313,6 +313,17 @@ TEST_CASE("copies, also around the caches, are copies") {
         copy(to.data() + 3, from.data() + 17, bytes);
         std::memcpy(expected.data() + 3, from.data() + 17, bytes);
         CHECK(to == expected);
+      }
+      for (const auto copy : {copy_through, copy_through_streaming}) {
+        for (const bool back : {false, true}) {
+          std::vector<char> to(from.size(), 'x'), expected = to, held = from;
+          copy(to.data() + 3, held.data() + 17, back ? held.data() + 17 : from.data() + 50, bytes);
+          std::memcpy(expected.data() + 3, from.data() + 17, bytes);
+          CHECK(to == expected);
+          expected = from;
+          if (!back) std::memcpy(expected.data() + 17, from.data() + 50, bytes);
+          CHECK(held == expected);
+        }
       }
     });
   }
