@@ -305,11 +305,7 @@ TEST_CASE("shm: large results of two ranks, some of which go around the caches")
     check(world, {Collective::reduce, DL_FLOAT32, DL_AVG, (7u << 20) / 4 + 3, false}, 2 + root,
           root);
   }
-  std::uint64_t seq = 4;
-  for (const auto c : {Collective::all_to_all, Collective::all_gather, Collective::broadcast}) {
-    check(world, {c, DL_FLOAT32, DL_SUM, (5u << 20) / 4 + 3, false}, seq, 1);
-    ++seq;
-  }
+  check(world, {Collective::all_gather, DL_FLOAT32, DL_SUM, (5u << 20) / 4 + 3, false}, 4, 1);
 }
 
 TEST_CASE("shm: a rank that never comes is named at the deadline") {
