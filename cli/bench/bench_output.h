@@ -25,7 +25,7 @@ struct Timing {
   double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
   std::optional<Overlap> overlap;
   std::optional<double> nccl_us, host_us;  // the medians of others, with --compare
-  std::optional<Bounds> least;             // by limits measured just before, with --calibrate
+  std::optional<Bounds> least;             // by limits measured in turns with it; --calibrate
 };
 
 struct Row {

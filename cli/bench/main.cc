@@ -114,6 +114,16 @@ class Calibration {
   std::optional<Limits> limits_;
 };
 
+// Of each of the two.
+Bounds medians(const std::vector<Bounds>& all) {
+  const auto of = [&](double Bounds::*bound) {
+    std::vector<double> values;
+    for (const Bounds& b : all) values.push_back(b.*bound);
+    return median(std::move(values));
+  };
+  return {of(&Bounds::absolute_us), of(&Bounds::private_us)};
+}
+
 // Collective: rank 0 opens its files, and all ranks learn whether it could.
 int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const Bench& bench,
                   const std::optional<Limits>& limits, std::optional<Printer>& printer) {
@@ -165,10 +175,13 @@ std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, 
   each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
     Row row{make_case(plan.kind->kind, dtype, op, options.root, size, ranks), {}, {}};
     const auto measure = [&](bool in_place) {
-      std::optional<Bounds> least;
-      if (calibration) least = calibration->bounds_now(row.c, in_place, options.rotate);
-      Timing timing = bench.measure(row.c, in_place);
-      timing.least = least;
+      if (!calibration) return bench.measure(row.c, in_place);
+      std::vector<Bounds> least;
+      Timing timing = bench.measure(row.c, in_place, [&] {
+        const auto now = calibration->bounds_now(row.c, in_place, options.rotate);
+        if (now) least.push_back(*now);
+      });
+      if (!least.empty()) timing.least = medians(least);
       return timing;
     };
     if (plan.kind->out_of_place) row.out_of_place = measure(false);

@@ -55,15 +55,23 @@ void Bench::prepare_compare() {
 
 Bench::~Bench() { dl_finalize(host_); }
 
-Timing Bench::measure(const Case& c, bool in_place) {
+Timing Bench::measure(const Case& c, bool in_place, const std::function<void()>& before_part) {
   Timing timing;
   if (options_.check != 0) timing.wrong = checked_run(Way::ours, c, in_place);
-  for (int i = 0; i < options_.warmup; ++i) timed_run(Way::ours, c, in_place);
-  const auto count = static_cast<std::size_t>(iterations(c, in_place));
-  const double cpu_before = cpu_seconds();
-  std::vector<double> times(count);
-  for (double& t : times) t = timed_run(Way::ours, c, in_place);
-  double cpu = cpu_seconds() - cpu_before;
+  const std::size_t parts = before_part ? kParts : 1;
+  std::size_t count = 0;
+  double cpu = 0;
+  std::vector<double> times;
+  for (std::size_t part = 1; part <= parts; ++part) {
+    if (before_part) before_part();
+    for (int i = 0; i < options_.warmup; ++i) timed_run(Way::ours, c, in_place);
+    if (part == 1) count = static_cast<std::size_t>(iterations(c, in_place));
+    const double cpu_before = cpu_seconds();
+    while (times.size() < count * part / parts) {
+      times.push_back(timed_run(Way::ours, c, in_place));
+    }
+    cpu += cpu_seconds() - cpu_before;
+  }
   times = of_slowest(std::move(times));
   timing.median_us = times[count / 2];
   timing.p99_us = times[(count * 99 + 99) / 100 - 1];

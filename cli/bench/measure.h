@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,8 +29,10 @@ class Bench {
   void prepare_compare();
   // Of --compare: NCCL's version, or why it is not measured by itself.
   const std::string& nccl() const { return nccl_text_; }
-  // The result is the same on all ranks.
-  Timing measure(const Case& c, bool in_place);
+  // The result is the same on all ranks. before_part(), if any, is called kParts times, in turns
+  // with as many parts of the measurement.
+  Timing measure(const Case& c, bool in_place, const std::function<void()>& before_part = {});
+  static constexpr int kParts = 3;
 
  private:
   // Who does it: libdlring, NCCL by itself, or libdlring through the host's memory.
