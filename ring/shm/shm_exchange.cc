@@ -69,12 +69,11 @@ std::array<const void*, 2> ShmPlane::in_rank_order(const void* own, const void* 
 
 void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_t count) {
   const auto operands = in_rank_order(in, shared);
-  if (call_.collective == Collective::reduce) {
-    char* const to = takes_results() ? out : shared;
-    const bool far = streaming_ && to == out;
-    return reduce(operands, to, count, call_.dtype, call_.op, n_,
-                  far ? StoreHint::streaming : StoreHint::cached);
+  if (!takes_results()) return reduce(operands, shared, count, call_.dtype, call_.op, n_);
+  if (streaming_) {
+    return reduce(operands, out, count, call_.dtype, call_.op, n_, StoreHint::streaming);
   }
+  // Also where nobody takes it: the other rank will write there.
   reduce_pair(operands, out, shared, count, call_.dtype, call_.op, n_);
 }
 
