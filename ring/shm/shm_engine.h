@@ -41,8 +41,9 @@
 // again.
 //
 // Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
-// has read what it needed, an exchange slot when its owner has taken the result out; an entry or
-// small slot kEntries calls later, when every rank has entered the call after the one it served.
+// has read what it needed, an exchange slot when its owner has taken the result out, a transfer
+// slot by who has taken its block out, or kTransferSlots blocks after that was `passed`; an entry
+// or small slot kEntries calls later, when every rank has entered the call after the one it served.
 #pragma once
 
 #include <algorithm>

@@ -170,6 +170,7 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
   memory.ranks = reinterpret_cast<ShmRank*>(memory.header + 1);
   memory.keep.push_back(std::move(*mapping));
   if (memory.header->ranks != static_cast<std::uint32_t>(ranks) ||
+      memory.header->rank_bytes != sizeof(ShmRank) ||
       memory.header->chunk_bytes != memory.shape.chunk_bytes ||
       memory.header->small_bytes != memory.shape.small_bytes ||
       memory.header->exchange_bytes != memory.shape.exchange_bytes) {

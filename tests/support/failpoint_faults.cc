@@ -96,6 +96,7 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "shm.offers", .on = On::shm, .cores = Cores::each, .ranks = 2},
     {.name = "shm.combines", .on = On::shm, .cores = Cores::each, .ranks = 2},
     {.name = "shm.takes_back", .on = On::shm, .cores = Cores::each, .ranks = 2},
+    {.name = "shm.takes_block", .on = On::shm, .cores = Cores::each, .ranks = 2},
     {.name = "shm.takes_lent", .on = On::shm, .cores = Cores::each},
     {.name = "shm.awaits_takers", .on = On::shm, .cores = Cores::each},
     // Where one rank has been lost already.
