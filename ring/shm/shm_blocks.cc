@@ -23,11 +23,8 @@ void ShmPlane::publish(ShmCounter ShmRank::*counter, std::uint64_t blocks) {
 Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
   if (block < kSlots) return {};
   for (int r = 0; r < n_; ++r) {
-    const auto& done = memory_.ranks[r].done.blocks;
-    if (!waiter_.wait(memory_.ranks[r].bell, call_.deadline,
-                      [&] { return done.load(std::memory_order_acquire) >= block - kSlots + 1; })) {
-      return failure(r);
-    }
+    auto read = await_counter(r, &ShmRank::done, block - kSlots + 1);
+    if (!read) return read;
   }
   return {};
 }

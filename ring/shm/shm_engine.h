@@ -105,8 +105,10 @@ class ShmPlane : public Plane {
   Result<void> await_entry(int r);
   Result<void> await_all_entries();
   bool entered(int r, std::uint64_t seq) const;
-  template <class Counter>
-  Result<void> await(int r, Counter ShmRank::*counter, std::uint64_t value);
+  // Of this call, which rank r has to have begun.
+  Result<void> await(int r, ShmCounter ShmRank::*counter, std::uint64_t value);
+  // Of this call or an earlier one.
+  Result<void> await_counter(int r, ShmCounter ShmRank::*counter, std::uint64_t value);
   // After a wait in vain, for the progress of rank `awaited`; -1: of any.
   Error failure(int awaited = -1) const;
   int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
@@ -262,9 +264,13 @@ void ShmPlane::each_piece(std::size_t first, std::size_t count, Visit visit) con
   }
 }
 
-template <class Counter>
-Result<void> ShmPlane::await(int r, Counter ShmRank::*counter, std::uint64_t value) {
+inline Result<void> ShmPlane::await(int r, ShmCounter ShmRank::*counter, std::uint64_t value) {
   if (auto there = await_entry(r); !there) return there;
+  return await_counter(r, counter, value);
+}
+
+inline Result<void> ShmPlane::await_counter(int r, ShmCounter ShmRank::*counter,
+                                            std::uint64_t value) {
   const auto& blocks = (memory_.ranks[r].*counter).blocks;
   if (waiter_.wait(memory_.ranks[r].bell, call_.deadline,
                    [&] { return blocks.load(std::memory_order_acquire) >= value; })) {

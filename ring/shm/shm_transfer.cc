@@ -45,12 +45,8 @@ Result<void> ShmPlane::transfer_block(std::size_t step, const Delivery& given,
   const Part give = gives ? piece(given, step) : Part{};
   const Part take = step >= kTransferSlots ? piece(taken, step - kTransferSlots) : Part{};
   if (give.count + take.count > 0 && number >= kTransferSlots) {
-    const auto& passed = memory_.ranks[peer].passed.blocks;
-    if (!waiter_.wait(memory_.ranks[peer].bell, call_.deadline, [&] {
-          return passed.load(std::memory_order_acquire) >= number - kTransferSlots + 1;
-        })) {
-      return failure(peer);
-    }
+    auto free = await_counter(peer, &ShmRank::passed, number - kTransferSlots + 1);
+    if (!free) return free;
     failpoint("shm.takes_block");
   }
   char* const slot = reinterpret_cast<char*>(memory_.header) + layout_.transfer(rank_, number);
