@@ -41,9 +41,14 @@ struct Libdw {
   decltype(&::dwfl_linux_proc_attach) linux_proc_attach;
   decltype(&::dwfl_linux_proc_find_elf) linux_proc_find_elf;
   decltype(&::dwfl_linux_proc_report) linux_proc_report;
+  decltype(&::dwarf_getsrc_die) getsrc_die;
+  decltype(&::dwarf_haspc) haspc;
+  decltype(&::dwarf_lineno) lineno;
+  decltype(&::dwarf_linesrc) linesrc;
   decltype(&::dwfl_module_addrname) module_addrname;
   decltype(&::dwfl_module_getsrc) module_getsrc;
   decltype(&::dwfl_module_info) module_info;
+  decltype(&::dwfl_module_nextcu) module_nextcu;
   decltype(&::dwfl_report_end) report_end;
   decltype(&::dwfl_standard_find_debuginfo) standard_find_debuginfo;
   std::string why_not;  // empty: all of it is there
@@ -66,9 +71,14 @@ Libdw load_libdw() {
   symbols.read(dw.linux_proc_attach, "dwfl_linux_proc_attach");
   symbols.read(dw.linux_proc_find_elf, "dwfl_linux_proc_find_elf");
   symbols.read(dw.linux_proc_report, "dwfl_linux_proc_report");
+  symbols.read(dw.getsrc_die, "dwarf_getsrc_die");
+  symbols.read(dw.haspc, "dwarf_haspc");
+  symbols.read(dw.lineno, "dwarf_lineno");
+  symbols.read(dw.linesrc, "dwarf_linesrc");
   symbols.read(dw.module_addrname, "dwfl_module_addrname");
   symbols.read(dw.module_getsrc, "dwfl_module_getsrc");
   symbols.read(dw.module_info, "dwfl_module_info");
+  symbols.read(dw.module_nextcu, "dwfl_module_nextcu");
   symbols.read(dw.report_end, "dwfl_report_end");
   symbols.read(dw.standard_find_debuginfo, "dwfl_standard_find_debuginfo");
   if (symbols.missing != nullptr) dw.why_not = fmt::format("libdw.so.1 lacks {}", symbols.missing);
@@ -210,18 +220,39 @@ std::string demangled(const char* name) {
   return {name, std::strcspn(name, "@")};  // "poll@GLIBC_2.2.5"
 }
 
+struct Source {
+  const char* file = nullptr;  // null: not known
+  int line = 0;
+};
+
+// By the table of addresses, which GCC writes and clang does not: then each unit is asked for its
+// own.
+Source source_of(Dwfl_Module* module, Dwarf_Addr pc) {
+  Source source;
+  if (Dwfl_Line* known = libdw().module_getsrc(module, pc); known != nullptr) {
+    source.file = libdw().lineinfo(known, nullptr, &source.line, nullptr, nullptr, nullptr);
+    return source;
+  }
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* unit = nullptr;
+  while ((unit = libdw().module_nextcu(module, unit, &bias)) != nullptr) {
+    if (libdw().haspc(unit, pc - bias) <= 0) continue;
+    Dwarf_Line* line = libdw().getsrc_die(unit, pc - bias);
+    if (line == nullptr || libdw().lineno(line, &source.line) != 0) break;
+    source.file = libdw().linesrc(line, nullptr, nullptr);
+    break;
+  }
+  return source;
+}
+
 // "train_step(int) at train.cc:42", "poll in /lib/libc.so.6"
-std::string describe(Dwfl* dwfl, Dwarf_Addr pc) {
+std::string describe_frame(Dwfl* dwfl, Dwarf_Addr pc) {
   Dwfl_Module* module = libdw().addrmodule(dwfl, pc);
   if (module == nullptr) return fmt::format("{:#x}", pc);
   const char* name = libdw().module_addrname(module, pc);
   std::string text = name != nullptr ? demangled(name) : fmt::format("{:#x}", pc);
-  int line = 0;
-  Dwfl_Line* source = libdw().module_getsrc(module, pc);
-  const char* file = source == nullptr
-                         ? nullptr
-                         : libdw().lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
-  if (file != nullptr) return text + fmt::format(" at {}:{}", file, line);
+  const Source source = source_of(module, pc);
+  if (source.file != nullptr) return text + fmt::format(" at {}:{}", source.file, source.line);
   const char* object =
       libdw().module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
   return object == nullptr ? text : text + fmt::format(" in {}", object);
@@ -248,7 +279,7 @@ void tell(Dwfl* dwfl, const Thread& thread, const std::function<void(const std::
   if (thread.frames.empty()) return emit("  no frame was found");
   int number = 0;
   for (const Dwarf_Addr pc : thread.frames) {
-    emit(fmt::format("  #{} {}", number++, describe(dwfl, pc)));
+    emit(fmt::format("  #{} {}", number++, describe_frame(dwfl, pc)));
   }
 }
 
