@@ -247,7 +247,7 @@ template <class Visit>
 void ShmPlane::each_piece(std::size_t first, std::size_t count, Visit visit) const {
   if (count == 0) return;
   const auto at = [&](const void* base, std::size_t element) {
-    return static_cast<const char*>(base) + element * element_;
+    return base == nullptr ? nullptr : static_cast<const char*>(base) + element * element_;
   };
   const auto writable = [](const char* p) { return const_cast<char*>(p); };
   if (call_.list == nullptr) {
