@@ -11,6 +11,7 @@ namespace dlaunch {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
+inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
 
 // "Never": a deadline that does not come.

@@ -36,6 +36,15 @@ class Writer {
   std::string bytes_;
 };
 
+// A message behind its size, as streams carry it.
+template <std::unsigned_integral Size>
+std::string framed(const Writer& message) {
+  Writer out;
+  out.put(static_cast<Size>(message.bytes().size()));
+  out.put_raw(message.bytes());
+  return out.take();
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-Error bad(std::string_view text, const char* why) {
+Error not_endpoint(std::string_view text, const char* why) {
   return Error{.code = Errc::usage, .what = "'" + std::string(text) + "' is not host:port: " + why};
 }
 
@@ -19,27 +19,28 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
   bool has_port = false;
   if (!text.empty() && text.front() == '[') {
     const auto close = text.find(']');
-    if (close == std::string_view::npos) return bad(text, "'[' without ']'");
+    if (close == std::string_view::npos) return not_endpoint(text, "'[' without ']'");
     host = text.substr(1, close - 1);
     const auto rest = text.substr(close + 1);
-    if (!rest.empty() && rest.front() != ':') return bad(text, "':' expected after ']'");
+    if (!rest.empty() && rest.front() != ':') return not_endpoint(text, "':' expected after ']'");
     has_port = !rest.empty();
     if (has_port) port = rest.substr(1);
   } else if (const auto colon = text.rfind(':'); colon != std::string_view::npos) {
     host = text.substr(0, colon);
-    if (host.find(':') != std::string_view::npos) return bad(text, "put an IPv6 address in [ ]");
+    if (host.find(':') != std::string_view::npos)
+      return not_endpoint(text, "put an IPv6 address in [ ]");
     port = text.substr(colon + 1);
     has_port = true;
   }
-  if (host.empty()) return bad(text, "the host is empty");
+  if (host.empty()) return not_endpoint(text, "the host is empty");
   Endpoint endpoint{std::string(host), default_port};
   if (!has_port) {
-    if (default_port == 0) return bad(text, "the port is missing");
+    if (default_port == 0) return not_endpoint(text, "the port is missing");
     return endpoint;
   }
   const auto [end, err] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
   if (err != std::errc() || end != port.data() + port.size() || port.empty()) {
-    return bad(text, "the port is not a number from 0 to 65535");
+    return not_endpoint(text, "the port is not a number from 0 to 65535");
   }
   return endpoint;
 }

@@ -33,6 +33,13 @@ struct Error {
   int rank = -1;     // the rank at fault where one is known (peer_lost, mismatch)
 };
 
+inline Error usage_error(std::string what) {
+  return {.code = Errc::usage, .what = std::move(what)};
+}
+inline Error protocol_error(std::string what) {
+  return {.code = Errc::protocol, .what = std::move(what)};
+}
+
 // An Errc::io Error that reads "<context>: <strerror(err)>".
 Error errno_error(std::string context, int err);
 

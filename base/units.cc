@@ -95,7 +95,7 @@ Result<double> parse_number(std::string_view text, double low, double high, std:
 }
 
 std::string format_duration(Duration duration) {
-  const double s = std::chrono::duration<double>(duration).count();
+  const double s = to_seconds(duration);
   const double magnitude = std::fabs(s);
   if (magnitude >= 1 || magnitude == 0) return fmt::format("{:.4g} s", s);
   if (magnitude >= 1e-3) return fmt::format("{:.4g} ms", s * 1e3);

@@ -116,20 +116,20 @@ Result<void> check_tasks(const SlurmPlace& place) {
       *most, place.nodes[node], *most);
 }
 
-void say(Text& option, std::string value, const char* source) {
+void set_text(Text& option, std::string value, const char* source) {
   if (!option) option = {std::move(value), source};
 }
 
 void apply_step(const SlurmPlace& place, Options& options) {
   if (place.nodes.size() > 1) {
-    say(options.nnodes, std::to_string(place.nodes.size()), "SLURM_STEP_NODELIST");
-    say(options.node_rank, std::to_string(place.number), "SLURM_NODEID");
+    set_text(options.nnodes, std::to_string(place.nodes.size()), "SLURM_STEP_NODELIST");
+    set_text(options.node_rank, std::to_string(place.number), "SLURM_NODEID");
     if (!options.master_addr) {
       const std::string endpoint = to_string(Endpoint{place.nodes.front(), place.port});
-      say(options.rdzv, "tcp://" + endpoint, "SLURM_STEP_NODELIST");
+      set_text(options.rdzv, "tcp://" + endpoint, "SLURM_STEP_NODELIST");
     }
   }
-  say(options.job_id, place.name, "SLURM_STEP_ID");
+  set_text(options.job_id, place.name, "SLURM_STEP_ID");
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace dlaunch {
 namespace {
 
-Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
-
 bool looks_like_option(std::string_view word) { return word.size() > 1 && word[0] == '-'; }
 
 struct Word {
@@ -58,10 +56,11 @@ Result<GivenOption> finish(const Word& parts, const std::vector<std::string>& wo
   GivenOption given{parts.row, "", std::string(parts.spelled)};
   if (parts.value) {
     given.value = *parts.value;
-    if (given.value.empty()) return usage(fmt::format("{} needs a value after '='", parts.spelled));
+    if (given.value.empty())
+      return usage_error(fmt::format("{} needs a value after '='", parts.spelled));
   } else if (!parts.row->value.empty()) {
     if (at + 1 >= words.size() || words[at + 1].empty() || is_known_option(words[at + 1])) {
-      return usage(fmt::format("{} needs a value: {}", parts.spelled, parts.row->value));
+      return usage_error(fmt::format("{} needs a value: {}", parts.spelled, parts.row->value));
     }
     given.value = words[++at];
   }
@@ -85,7 +84,8 @@ Result<ScannedLine> scan_line(const std::vector<std::string>& words) {
     }
     const Word parts = take_apart(words[at]);
     if (parts.row == nullptr) {
-      return usage(fmt::format("unknown option '{}'{}", parts.spelled, advice_for(parts.name)));
+      return usage_error(
+          fmt::format("unknown option '{}'{}", parts.spelled, advice_for(parts.name)));
     }
     auto given = finish(parts, words, at);
     if (!given) return given.error();

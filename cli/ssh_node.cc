@@ -20,7 +20,7 @@
 namespace dlaunch {
 namespace {
 
-void say(const std::string& line) {
+void send_line(const std::string& line) {
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, line.data(), line.size());
 }
 
@@ -104,7 +104,7 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
 }
 
 int refuse_order(const Refusal& why) {
-  say(error_line(why.exit_code, why.what));
+  send_line(error_line(why.exit_code, why.what));
   return why.exit_code;
 }
 
@@ -115,7 +115,7 @@ int run_ssh_node(const std::string& folder) {
     ::unlink((folder + "/dlaunch").c_str());
     ::rmdir(folder.c_str());
   }
-  say(here_line());
+  send_line(here_line());
   auto frame = read_order();
   if (!frame) return refuse_order({kExitRendezvous, frame.error().what});
   auto prepared = prepare(*frame);
@@ -124,7 +124,7 @@ int run_ssh_node(const std::string& folder) {
   auto lifeline = keep_lifeline();
   if (!lifeline) return refuse_order({kExitSystem, lifeline.error().what});
   built.plan.nodes.lifeline = *lifeline;
-  say(ready_line());
+  send_line(ready_line());
   // Whatever else there is to tell of the options the leader has told.
   for (const auto& line : built.bindings) {
     std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());

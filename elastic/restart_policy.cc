@@ -43,7 +43,7 @@ std::string short_duration(Duration duration) {
   using std::chrono::hours;
   if (duration % hours(1) == Duration::zero()) return fmt::format("{}h", duration / hours(1));
   if (duration % minutes(1) == Duration::zero()) return fmt::format("{}m", duration / minutes(1));
-  return fmt::format("{}s", std::chrono::duration<double>(duration).count());
+  return fmt::format("{}s", to_seconds(duration));
 }
 
 RestartDecision stop(StopReason reason, std::string why) {
@@ -258,8 +258,7 @@ RestartPolicy::Bucket RestartPolicy::refilled(const std::map<int, Bucket>& bucke
   if (it == buckets.end()) return {static_cast<double>(capacity), now, version_};
   Bucket bucket = it->second;
   if (!config_.limit.window) return bucket;
-  const double windows = std::chrono::duration<double>(now - bucket.at).count() /
-                         std::chrono::duration<double>(*config_.limit.window).count();
+  const double windows = to_seconds(now - bucket.at) / to_seconds(*config_.limit.window);
   const double commits = static_cast<double>(version_ - bucket.version);
   bucket.tokens =
       std::min<double>(capacity, bucket.tokens + windows * capacity + commits / kCommitsPerRestart);

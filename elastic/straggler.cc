@@ -70,8 +70,8 @@ void StragglerJudge::consider(TimePoint now, double step) {
   if (stage_ == Stage::restarting || stage_ == Stage::evicting || now < not_before_) return;
   const auto slowness = worst();
   if (!slowness || round_.ranks < kFewestRanks) return;
-  const double saved = slowness->gain * std::chrono::duration<double>(config_.horizon).count();
-  const double cost = std::chrono::duration<double>(recovery_cost_).count();
+  const double saved = slowness->gain * to_seconds(config_.horizon);
+  const double cost = to_seconds(recovery_cost_);
   if (saved <= kWorthwhile * cost) return;
   if (stage_ == Stage::restarted_in_vain && rank_ == slowness->rank) {
     const std::string obstacle = why_not_evicted(now);

@@ -68,7 +68,7 @@ std::string behind(std::string_view prefix) {
   return end;
 }
 
-Error malformed() { return {.code = Errc::protocol, .what = "etcd: a malformed reply"}; }
+Error malformed_reply() { return {.code = Errc::protocol, .what = "etcd: a malformed reply"}; }
 
 // Missing fields are 0, as the gateway has it.
 std::int64_t number(const Json& object, const char* name) {
@@ -154,19 +154,19 @@ std::string encode(const EtcdTransaction& transaction) {
 Result<EtcdAnswer> decode_etcd_answer(std::string_view body) {
   const Json json = parsed(body);
   if (!json.is_object() || !json.contains("header") || !json["header"].is_object()) {
-    return malformed();
+    return malformed_reply();
   }
   EtcdAnswer answer;
   answer.revision = number(json["header"], "revision");
   answer.held = json.contains("succeeded") && json["succeeded"] == true;
   const auto responses = json.find("responses");
   if (responses == json.end()) return answer;
-  if (!responses->is_array()) return malformed();
+  if (!responses->is_array()) return malformed_reply();
   for (const auto& response : *responses) {
-    if (!response.is_object()) return malformed();
+    if (!response.is_object()) return malformed_reply();
     for (const auto& [kind, what] : response.items()) {
-      if (!what.is_object()) return malformed();
-      if (kind == "response_range" && !read_items(what, answer.items)) return malformed();
+      if (!what.is_object()) return malformed_reply();
+      if (kind == "response_range" && !read_items(what, answer.items)) return malformed_reply();
       if (kind == "response_delete_range") answer.deleted += number(what, "deleted");
     }
   }
@@ -182,9 +182,9 @@ std::string encode_etcd_watch(std::string_view prefix, std::int64_t revision) {
 
 Result<bool> decode_etcd_watch(std::string_view line) {
   const Json json = parsed(line);
-  if (!json.is_object()) return malformed();
+  if (!json.is_object()) return malformed_reply();
   const auto result = json.find("result");
-  if (result == json.end() || !result->is_object()) return malformed();
+  if (result == json.end() || !result->is_object()) return malformed_reply();
   return result->contains("events") || result->contains("canceled");
 }
 
@@ -198,15 +198,15 @@ std::string encode_etcd_lease(std::int64_t lease) {
 
 Result<std::int64_t> decode_etcd_grant(std::string_view body) {
   const Json json = parsed(body);
-  if (!json.is_object() || number(json, "ID") == 0) return malformed();
+  if (!json.is_object() || number(json, "ID") == 0) return malformed_reply();
   return number(json, "ID");
 }
 
 Result<bool> decode_etcd_kept(std::string_view body) {
   const Json json = parsed(body.substr(0, body.find('\n')));
-  if (!json.is_object()) return malformed();
+  if (!json.is_object()) return malformed_reply();
   const auto result = json.find("result");
-  if (result == json.end() || !result->is_object()) return malformed();
+  if (result == json.end() || !result->is_object()) return malformed_reply();
   return number(*result, "TTL") > 0;
 }
 
@@ -217,7 +217,7 @@ std::string encode_etcd_login(std::string_view user, std::string_view password) 
 
 Result<std::string> decode_etcd_login(std::string_view body) {
   const Json json = parsed(body);
-  if (!json.is_object() || text(json, "token").empty()) return malformed();
+  if (!json.is_object() || text(json, "token").empty()) return malformed_reply();
   return text(json, "token");
 }
 

@@ -14,13 +14,6 @@ constexpr std::size_t kMaxHelloText = 256;
 
 enum class Type : std::uint8_t { hello = 1, challenge = 2, proof = 3, welcome = 4, refuse = 5 };
 
-std::string frame(const Writer& message) {
-  Writer framed;
-  framed.put(static_cast<std::uint16_t>(message.bytes().size()));
-  framed.put_raw(message.bytes());
-  return framed.take();
-}
-
 // The first bytes of a TLS record. No message of ours that begins so has that length.
 bool is_tls(std::string_view bytes) {
   return bytes.size() >= 3 && (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 3 &&
@@ -46,7 +39,7 @@ Writer write_hello(const HandshakeIdentity& self, std::string_view nonce) {
 std::string_view mac_view(const Mac& mac) { return {mac.data(), mac.size()}; }
 
 Error auth_error(std::string what) { return Error{.code = Errc::auth, .what = std::move(what)}; }
-Error protocol_error(const char* what) {
+Error handshake_error(const char* what) {
   return Error{.code = Errc::protocol, .what = std::string("handshake: ") + what};
 }
 
@@ -86,7 +79,7 @@ Handshake Handshake::connector(const Secret& secret, HandshakeIdentity self, std
   Handshake h(secret, std::move(self), std::move(nonce), State::await_challenge);
   const Writer hello = write_hello(h.self_, h.nonce_);
   h.transcript_ = hello.bytes();
-  h.output_ = frame(hello);
+  h.output_ = framed<std::uint16_t>(hello);
   return h;
 }
 
@@ -116,7 +109,7 @@ Result<std::size_t> Handshake::feed(std::string_view input) {
     const std::size_t size = partial_.size() < 2 ? 0 : Reader(partial_).get<std::uint16_t>();
     if (partial_.size() >= 2 && (size == 0 || size > kMaxMessage)) {
       state_ = State::failed;
-      return protocol_error("not a handshake message");
+      return handshake_error("not a handshake message");
     }
     if (partial_.size() < 2 + size || size == 0) continue;
     const std::string message = std::exchange(partial_, {}).substr(2);
@@ -133,29 +126,30 @@ Result<void> Handshake::on_message(std::string_view message) {
   const auto type = static_cast<Type>(in.get<std::uint8_t>());
   if (type == Type::refuse) {
     const auto text = in.get_string(kMaxMessage);
-    if (!in.done()) return protocol_error("malformed refusal");
+    if (!in.done()) return handshake_error("malformed refusal");
     return auth_error("refused: " + escaped(text));
   }
   switch (state_) {
     case State::await_hello:
-      return type == Type::hello ? on_hello(message) : protocol_error("HELLO expected");
+      return type == Type::hello ? on_hello(message) : handshake_error("HELLO expected");
     case State::await_challenge:
-      return type == Type::challenge ? on_challenge(message) : protocol_error("CHALLENGE expected");
+      return type == Type::challenge ? on_challenge(message)
+                                     : handshake_error("CHALLENGE expected");
     case State::await_proof:
-      return type == Type::proof ? on_proof(message) : protocol_error("PROOF expected");
+      return type == Type::proof ? on_proof(message) : handshake_error("PROOF expected");
     case State::await_welcome:
-      if (type != Type::welcome || !in.done()) return protocol_error("WELCOME expected");
+      if (type != Type::welcome || !in.done()) return handshake_error("WELCOME expected");
       state_ = State::done;
       return {};
     default:
-      return protocol_error("unexpected message");
+      return handshake_error("unexpected message");
   }
 }
 
 Result<void> Handshake::on_hello(std::string_view message) {
   Reader in(message);
   in.get<std::uint8_t>();
-  if (in.get<std::uint32_t>() != kMagic) return protocol_error("not a dlaunch peer");
+  if (in.get<std::uint32_t>() != kMagic) return handshake_error("not a dlaunch peer");
   peer_.purpose = static_cast<Purpose>(in.get<std::uint8_t>());
   peer_.round = in.get<std::uint64_t>();
   peer_.from_rank = in.get<std::int32_t>();
@@ -163,7 +157,7 @@ Result<void> Handshake::on_hello(std::string_view message) {
   peer_.job_id = in.get_string(kMaxHelloText);
   peer_.who = escaped(in.get_string(kMaxHelloText));  // it is there for messages only
   in.get_raw(kNonceBytes);
-  if (!in.done()) return protocol_error("malformed HELLO");
+  if (!in.done()) return handshake_error("malformed HELLO");
   if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);
 
   transcript_ = std::string(message) + nonce_;
@@ -171,7 +165,7 @@ Result<void> Handshake::on_hello(std::string_view message) {
   out.put(static_cast<std::uint8_t>(Type::challenge));
   out.put_raw(nonce_);
   out.put_raw(mac_view(secret_.mac("acceptor" + transcript_)));
-  output_ += frame(out);
+  output_ += framed<std::uint16_t>(out);
   state_ = State::await_proof;
   return {};
 }
@@ -181,7 +175,7 @@ Result<void> Handshake::on_challenge(std::string_view message) {
   in.get<std::uint8_t>();
   transcript_ += in.get_raw(kNonceBytes);
   const auto mac = in.get_raw(kMacBytes);
-  if (!in.done()) return protocol_error("malformed CHALLENGE");
+  if (!in.done()) return handshake_error("malformed CHALLENGE");
   if (!macs_equal(mac, mac_view(secret_.mac("acceptor" + transcript_)))) {
     return auth_error("the other side does not hold this job's secret");
   }
@@ -190,7 +184,7 @@ Result<void> Handshake::on_challenge(std::string_view message) {
   Writer out;
   out.put(static_cast<std::uint8_t>(Type::proof));
   out.put_raw(mac_view(secret_.mac("connector" + transcript_)));
-  output_ += frame(out);
+  output_ += framed<std::uint16_t>(out);
   state_ = State::await_welcome;
   return {};
 }
@@ -199,13 +193,13 @@ Result<void> Handshake::on_proof(std::string_view message) {
   Reader in(message);
   in.get<std::uint8_t>();
   const auto mac = in.get_raw(kMacBytes);
-  if (!in.done()) return protocol_error("malformed PROOF");
+  if (!in.done()) return handshake_error("malformed PROOF");
   if (!macs_equal(mac, mac_view(secret_.mac("connector" + transcript_)))) {
     return refuse(peer_.who + " does not hold this job's secret");
   }
   Writer out;
   out.put(static_cast<std::uint8_t>(Type::welcome));
-  output_ += frame(out);
+  output_ += framed<std::uint16_t>(out);
   state_ = State::done;
   return {};
 }
@@ -219,7 +213,7 @@ std::string refusal(std::string_view why) {
   Writer out;
   out.put(static_cast<std::uint8_t>(Type::refuse));
   out.put_string(why.substr(0, kMaxMessage - 16));
-  return frame(out);
+  return framed<std::uint16_t>(out);
 }
 
 }  // namespace dlaunch

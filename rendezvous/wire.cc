@@ -6,13 +6,6 @@
 namespace dlaunch {
 namespace {
 
-std::string frame(const Writer& message) {
-  Writer framed;
-  framed.put(static_cast<std::uint32_t>(message.bytes().size()));
-  framed.put_raw(message.bytes());
-  return framed.take();
-}
-
 Error malformed(const char* what) {
   return Error{.code = Errc::protocol, .what = std::string("store: malformed ") + what};
 }
@@ -37,7 +30,7 @@ std::string encode(const StoreRequest& request) {
     out.put(static_cast<std::int64_t>(request.timeout.count()));
     out.put(static_cast<std::uint32_t>(request.keys.size()));
     for (const auto& key : request.keys) out.put_string(key);
-    return frame(out);
+    return framed<std::uint32_t>(out);
   }
   out.put_string(request.key);
   switch (request.op) {
@@ -58,7 +51,7 @@ std::string encode(const StoreRequest& request) {
     default:
       break;
   }
-  return frame(out);
+  return framed<std::uint32_t>(out);
 }
 
 Result<StoreRequest> decode_request(std::string_view message) {
@@ -105,7 +98,7 @@ std::string encode(const StoreReply& reply) {
   out.put(reply.id);
   out.put(reply.number);
   out.put_string(reply.value);
-  return frame(out);
+  return framed<std::uint32_t>(out);
 }
 
 Result<StoreReply> decode_reply(std::string_view message) {

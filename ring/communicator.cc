@@ -20,8 +20,6 @@
 namespace dlaunch {
 namespace {
 
-Error usage(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
-
 // A world of one: the reduction of one operand, or its delivery to itself.
 Result<void> run_alone(const Call& call) {
   const std::size_t element = dtype_bytes(call.dtype);
@@ -49,7 +47,7 @@ Result<void> without_exceptions(Body body) {
 }
 
 Error wrong_call(const Call& call, std::string_view what) {
-  return usage(fmt::format("{}: {}", collective_name(call.collective), what));
+  return usage_error(fmt::format("{}: {}", collective_name(call.collective), what));
 }
 
 // Whether there is such a call, whatever its buffers.
@@ -98,7 +96,8 @@ Result<std::shared_ptr<void>> ordinary_memory(std::size_t bytes) {
 }  // namespace
 
 Error Communicator::forked_error() {
-  return usage("this process was forked from the one that joined: a communicator stays there");
+  return usage_error(
+      "this process was forked from the one that joined: a communicator stays there");
 }
 
 const char* Communicator::transport() const {
@@ -150,7 +149,7 @@ Result<void> Communicator::check(const Message& message) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error());
   const auto wrong = [&](std::string_view what) {
-    return usage(fmt::format("{}: {}", message.is_send ? "send" : "recv", what));
+    return usage_error(fmt::format("{}: {}", message.is_send ? "send" : "recv", what));
   };
   const std::size_t element = dtype_bytes(message.dtype);
   if (element == 0) return wrong("dtype is not a dl_dtype");
@@ -184,7 +183,7 @@ Result<void> Communicator::collective(Call call) {
 }
 
 Result<std::string> Communicator::explain(const Call& call) const {
-  if (auto ok = check_kind(call, job_.size); !ok) return usage("explain: " + ok.error().what);
+  if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
   return plane_ ? plane_->explain(call) : std::string("alone: a copy");
 }
 

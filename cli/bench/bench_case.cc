@@ -1,6 +1,7 @@
 #include "cli/bench/bench_case.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -89,6 +90,14 @@ void put(std::vector<char>& out, T x) {
   out.insert(out.end(), bytes, bytes + sizeof x);
 }
 
+// Of a value of 0 to 2047, which half precision holds exactly. (Not every compiler has a type for
+// it.)
+std::uint16_t half_bits(double x) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
+  constexpr std::uint32_t kBiases = 127 - 15;
+  return static_cast<std::uint16_t>(x == 0 ? 0 : (bits >> 13) - (kBiases << 10));
+}
+
 void put_as(std::vector<char>& out, dl_dtype dtype, double x) {
   switch (dtype) {
     case DL_INT8:
@@ -104,11 +113,10 @@ void put_as(std::vector<char>& out, dl_dtype dtype, double x) {
     case DL_UINT64:
       return put(out, static_cast<std::uint64_t>(x));
     case DL_FLOAT16:
-      return put(out, static_cast<_Float16>(x));
+      return put(out, half_bits(x));
     case DL_BFLOAT16: {
-      const auto f = static_cast<float>(x);  // its lower half is zero for these values
-      std::uint32_t bits;
-      std::memcpy(&bits, &f, sizeof bits);
+      const auto bits =
+          std::bit_cast<std::uint32_t>(static_cast<float>(x));  // its lower half is zero
       return put(out, static_cast<std::uint16_t>(bits >> 16));
     }
     case DL_FLOAT32:

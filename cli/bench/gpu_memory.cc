@@ -28,7 +28,7 @@ struct Driver {
 Driver g_driver;
 int g_device = 0;
 
-bool load(Driver& driver) {
+bool load_driver(Driver& driver) {
   dlaunch::SymbolReader symbols{.library = dlaunch::open_library("libcuda.so.1")};
   if (symbols.library == nullptr) return false;
   symbols.read(driver.init, "cuInit");
@@ -51,7 +51,7 @@ bool load(Driver& driver) {
 }  // namespace
 
 std::string use_gpu(int local_rank) {
-  if (!load(g_driver)) return "there is no CUDA driver here (libcuda.so.1)";
+  if (!load_driver(g_driver)) return "there is no CUDA driver here (libcuda.so.1)";
   int gpus = 0;
   void* context = nullptr;
   if (g_driver.init(0) != 0 || g_driver.device_get_count(&gpus) != 0 || gpus == 0) {

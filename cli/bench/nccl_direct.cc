@@ -34,7 +34,7 @@ struct Nccl {
 
 Nccl g_nccl;  // by start()
 
-std::string load(Nccl& nccl) {
+std::string load_nccl(Nccl& nccl) {
   dlaunch::SymbolReader symbols{.library = dlaunch::open_library("libnccl.so.2")};
   if (symbols.library == nullptr) return "there is no libnccl.so.2";
   symbols.read(nccl.get_version, "ncclGetVersion");
@@ -86,7 +86,7 @@ bool NcclDirect::has(Kind kind) {
 
 std::unique_ptr<NcclDirect> NcclDirect::start(dl_comm* comm, std::string& text) {
   Told own;
-  std::string lacks = load(g_nccl);
+  std::string lacks = load_nccl(g_nccl);
   if (lacks.empty() && g_nccl.get_version(&own.version) != 0) lacks = "NCCL has no version";
   if (lacks.empty() && !gpu_uuid(own.gpu)) lacks = "the CUDA driver does not tell GPUs apart";
   lacks.copy(own.lacks, sizeof own.lacks - 1);

@@ -80,7 +80,7 @@ class Puller {
   std::vector<Piece>* damaged_ = nullptr;
 };
 
-std::string encode(const std::vector<Piece>& pieces) {
+std::string encode_pieces(const std::vector<Piece>& pieces) {
   Writer out;
   for (const auto& piece : pieces) {
     out.put(static_cast<std::uint64_t>(piece.pull));
@@ -94,7 +94,7 @@ std::string encode(const std::vector<Piece>& pieces) {
 // All ranks' damaged pieces, in one order.
 Result<std::vector<Piece>> all_damaged(Rounds& rounds, std::span<const Pull> pulls,
                                        const std::vector<Piece>& mine) {
-  auto texts = gather_texts(rounds, encode(mine));
+  auto texts = gather_texts(rounds, encode_pieces(mine));
   if (!texts) return texts.error();
   std::vector<Piece> all;
   for (const auto& text : *texts) {

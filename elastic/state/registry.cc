@@ -21,8 +21,6 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
-
 }  // namespace
 
 // Of `buffer`, one way or the other.
@@ -41,11 +39,12 @@ Result<void> Registry::copy(const Buffer& buffer, ConstBytes from, Bytes to) con
 
 Result<void> Registry::check_name(const std::string& name) const {
   if (name.empty() || name.size() > kNameBytesMax) {
-    return usage(fmt::format("a buffer of the state needs a name of 1 to {} bytes", kNameBytesMax));
+    return usage_error(
+        fmt::format("a buffer of the state needs a name of 1 to {} bytes", kNameBytesMax));
   }
   for (const auto* buffers : {&replicated_, &sharded_}) {
     if (std::ranges::any_of(*buffers, [&](const Buffer& b) { return b.name == name; })) {
-      return usage("the state has a buffer '" + escaped(name) + "' already");
+      return usage_error("the state has a buffer '" + escaped(name) + "' already");
     }
   }
   return {};
@@ -54,9 +53,10 @@ Result<void> Registry::check_name(const std::string& name) const {
 // object_bytes: of what it comes to beside it. Sums of what passes here need no further look.
 Result<void> Registry::check_memory(const std::string& name, Bytes memory,
                                     std::size_t object_bytes) {
-  if (memory.data() == nullptr && !memory.empty()) return usage("'" + escaped(name) + "' is null");
+  if (memory.data() == nullptr && !memory.empty())
+    return usage_error("'" + escaped(name) + "' is null");
   if (object_bytes > kObjectBytesMax || memory.size() > kObjectBytesMax - object_bytes) {
-    return usage(
+    return usage_error(
         fmt::format("'{}' has {} bytes, which with the rest of the state is more memory "
                     "than there can be",
                     escaped(name), memory.size()));
@@ -76,8 +76,8 @@ Result<void> Registry::add_sharded(std::string name, Bytes memory, std::size_t e
   if (auto r = check_name(name); !r) return r;
   if (auto r = check_memory(name, memory, shard_bytes()); !r) return r;
   if (element_bytes == 0 || memory.size() % element_bytes != 0) {
-    return usage(fmt::format("'{}' has {} bytes, which are not elements of {} bytes", escaped(name),
-                             memory.size(), element_bytes));
+    return usage_error(fmt::format("'{}' has {} bytes, which are not elements of {} bytes",
+                                   escaped(name), memory.size(), element_bytes));
   }
   sharded_.push_back({.name = std::move(name),
                       .memory = memory,
@@ -221,8 +221,9 @@ Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int ran
     auto fresh = buffer.reshard(old, rank, size);
     if (!fresh) return fresh.error();
     if (fresh->size() % buffer.element_bytes != 0) {
-      return usage(fmt::format("the reshard function of '{}' gave {} bytes, which are not elements",
-                               escaped(buffer.name), fresh->size()));
+      return usage_error(
+          fmt::format("the reshard function of '{}' gave {} bytes, which are not elements",
+                      escaped(buffer.name), fresh->size()));
     }
     const std::size_t others = shard_bytes() - aligned(buffer.memory.size());
     if (auto r = check_memory(buffer.name, *fresh, others); !r) return r;

@@ -7,8 +7,6 @@
 namespace dlaunch {
 namespace {
 
-Error usage(std::string what) { return {.code = Errc::usage, .what = std::move(what)}; }
-
 bool lost(const Result<void>& result) { return !result && result.error().code == Errc::peer_lost; }
 
 }  // namespace
@@ -23,12 +21,12 @@ Store State::store() {
 
 Result<void> State::may_register(const char* what) const {
   if (!registered_) return {};
-  return usage(fmt::format("{} must come before the first sync", what));
+  return usage_error(fmt::format("{} must come before the first sync", what));
 }
 
 Result<void> State::ready(const char* call) const {
   if (current_ != nullptr) return {};
-  return usage(fmt::format("{} needs a sync before it", call));
+  return usage_error(fmt::format("{} needs a sync before it", call));
 }
 
 Result<void> State::add_replicated(std::string name, Bytes memory) {
@@ -39,14 +37,14 @@ Result<void> State::add_replicated(std::string name, Bytes memory) {
 Result<void> State::add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                                 Reshard reshard) {
   if (auto r = may_register("registering memory"); !r) return r;
-  if (config_.in_place) return usage("sharded memory cannot be committed in place");
+  if (config_.in_place) return usage_error("sharded memory cannot be committed in place");
   return registry_.add_sharded(std::move(name), memory, element_bytes, std::move(reshard));
 }
 
 Result<void> State::snapshots(std::string folder, int every, int keep) {
   if (auto r = may_register("asking for snapshots"); !r) return r;
-  if (folder.empty()) return usage("snapshots need a folder");
-  if (every < 1 || keep < 1) return usage("snapshots: every and keep must be at least 1");
+  if (folder.empty()) return usage_error("snapshots need a folder");
+  if (every < 1 || keep < 1) return usage_error("snapshots: every and keep must be at least 1");
   folder_ = std::move(folder);
   snapshot_every_ = every;
   snapshot_keep_ = keep;
@@ -127,7 +125,7 @@ Result<void> State::commit(bool spanned) {
 
 // All were asked by update(), before anything was changed.
 Result<void> State::commit_in_place() {
-  if (!changing_) return usage("a commit in place needs an update before it");
+  if (!changing_) return usage_error("a commit in place needs an update before it");
   in_memory_ = next_version();
   changing_ = false;
   rounds_->progress(in_memory_->number);
@@ -189,7 +187,7 @@ Result<void> State::save() {
 Result<void> State::restore() {
   if (auto r = ready("a restore"); !r) return r;
   uncommitted_ = 0;
-  if (changing_) return usage("what is being changed in place cannot be restored");
+  if (changing_) return usage_error("what is being changed in place cannot be restored");
   if (!in_memory_) {
     if (auto r = dlaunch::restore(store(), *current_); !r) return r;
   }

@@ -92,13 +92,13 @@ std::vector<GpuUse> gpus_of(const std::vector<GpuFigures>& gpus, const std::vect
 
 namespace {
 
-void put(Writer& out, const std::vector<GpuProcess>& processes) {
+void put_processes(Writer& out, const std::vector<GpuProcess>& processes) {
   out.put(static_cast<std::uint32_t>(processes.size()));
   for (const GpuProcess& process : processes) out.put(process.pid), out.put(process.memory);
 }
 
 // Whether there are no more of them than may be.
-bool get(Reader& in, std::vector<GpuProcess>& processes) {
+bool get_processes(Reader& in, std::vector<GpuProcess>& processes) {
   const auto size = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < size && size <= kMaxGpuProcesses && in.ok(); ++i) {
     auto& process = processes.emplace_back();
@@ -115,11 +115,11 @@ std::string encode_gpus(const std::vector<GpuFigures>& gpus) {
   out.put(static_cast<std::uint32_t>(gpus.size()));
   for (const GpuFigures& gpu : gpus) {
     each_field(gpu, PutField{out, kMaxGpuWord});
-    put(out, gpu.processes);
+    put_processes(out, gpu.processes);
     out.put(static_cast<std::uint32_t>(gpu.instances.size()));
     for (const GpuInstance& instance : gpu.instances) {
       each_field_of_instance(instance, PutField{out, kMaxGpuWord});
-      put(out, instance.processes);
+      put_processes(out, instance.processes);
     }
   }
   return out.take();
@@ -133,13 +133,13 @@ Result<std::vector<GpuFigures>> decode_gpus(std::string_view bytes) {
   for (std::uint32_t i = 0; i < size && fits && in.ok(); ++i) {
     GpuFigures& gpu = gpus.emplace_back();
     each_field(gpu, GetField{in, kMaxGpuWord});
-    fits = get(in, gpu.processes);
+    fits = get_processes(in, gpu.processes);
     const auto instances = in.get<std::uint32_t>();
     fits = fits && instances <= kMaxInstances;
     for (std::uint32_t k = 0; k < instances && fits && in.ok(); ++k) {
       GpuInstance& instance = gpu.instances.emplace_back();
       each_field_of_instance(instance, GetField{in, kMaxGpuWord});
-      fits = get(in, instance.processes);
+      fits = get_processes(in, instance.processes);
     }
   }
   if (!fits || !in.done()) return Error{.code = Errc::protocol, .what = "malformed GPU figures"};

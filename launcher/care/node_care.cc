@@ -22,7 +22,7 @@ Duration interval_for(Duration still_after) {
 }
 
 // Of what is carried to the leader.
-constexpr std::size_t kMaxLines = 500, kMaxLine = 400;
+constexpr std::size_t kMaxLines = 500, kMaxLineBytes = 400;
 
 std::vector<std::string> bounded(std::vector<std::string> lines) {
   const std::size_t all = lines.size();
@@ -31,7 +31,7 @@ std::vector<std::string> bounded(std::vector<std::string> lines) {
     lines.push_back("… " + std::to_string(all - kMaxLines) + " more lines");
   }
   for (auto& line : lines) {
-    if (line.size() > kMaxLine) line.resize(kMaxLine);
+    if (line.size() > kMaxLineBytes) line.resize(kMaxLineBytes);
   }
   return lines;
 }

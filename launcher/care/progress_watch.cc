@@ -22,11 +22,11 @@ HangConfig config_of(const ProgressWatch::Options& options) {
           .stop_limit = options.hang_timeout};
 }
 
-bool is_held(const NodeRank& rank) {
+bool holds_back(const NodeRank& rank) {
   return rank.state == ProcessState::stopped || rank.state == ProcessState::traced;
 }
 
-RankSet ranks_of(const Slowness& slow) {
+RankSet slow_ranks(const Slowness& slow) {
   return slow.peer < 0 ? RankSet{slow.rank} : RankSet{slow.rank, slow.peer};
 }
 
@@ -109,7 +109,8 @@ void ProgressWatch::take(int node, const NodeSeen& seen) {
       if (before != ranks_.end() && before->second.rank.pid == rank.pid) gone(rank.rank);
       continue;
     }
-    urgent = urgent || is_held(rank) || (before != ranks_.end() && is_held(before->second.rank));
+    urgent =
+        urgent || holds_back(rank) || (before != ranks_.end() && holds_back(before->second.rank));
     Known& known = ranks_[rank.rank];
     auto places = std::exchange(known.rank.positions, {});
     const bool same = known.rank.round == rank.round && known.rank.pid == rank.pid;
@@ -181,9 +182,9 @@ void ProgressWatch::take(int node, const NodeTimes& times) {
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
   for (const auto& action : stragglers_.step(steady_now(), event)) {
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
-      hands_.warn(ranks_of(warn->slowness), warn->slowness.sentence);
+      hands_.warn(slow_ranks(warn->slowness), warn->slowness.sentence);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
-      hands_.warn(ranks_of(clear->slowness), clear->slowness.sentence + ": this is over");
+      hands_.warn(slow_ranks(clear->slowness), clear->slowness.sentence + ": this is over");
     } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
       hands_.replace_slow(restart->rank, restart->why);
     } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {

@@ -8,8 +8,6 @@ namespace {
 // What comes in one read takes no time that could be measured, but no link is faster than memory.
 constexpr double kFastest = 10e9;  // bytes a second
 
-double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 }  // namespace
 
 void StepDigest::reset() {
@@ -67,9 +65,9 @@ std::optional<StepTimes> StepDigest::digest() {
   done_ = cut_->last;
   StepTimes step{.steps = static_cast<int>(cut_->last - cut_->first), .ranks = {}, .links = {}};
   for (const auto& [rank, times] : ranks) {
-    step.ranks.push_back({.late = in_seconds(times.entered - earliest),
-                          .in_op = in_seconds(times.in_op),
-                          .step = in_seconds(times.step)});
+    step.ranks.push_back({.late = to_seconds(times.entered - earliest),
+                          .in_op = to_seconds(times.in_op),
+                          .step = to_seconds(times.step)});
   }
   step.links = links(nodes);
   return step;
@@ -88,7 +86,7 @@ std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
       if (before.done == 0 || done_ <= before.done || now.bytes <= before.received.bytes) continue;
       const auto calls = static_cast<double>(done_ - before.done);
       const auto bytes = static_cast<double>(now.bytes - before.received.bytes);
-      const double time = in_seconds(now.time - before.received.time);
+      const double time = to_seconds(now.time - before.received.time);
       const bool near = sender->second == node;
       const int from = near ? now.from : lowest.at(sender->second);
       const int to = near ? now.to : lowest.at(node);

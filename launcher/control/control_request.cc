@@ -31,12 +31,10 @@ constexpr CommandRow kCommands[] = {
     {"top", ControlCommand::top, nullptr, false},
 };
 
-Error malformed(std::string what) { return {.code = Errc::protocol, .what = std::move(what)}; }
-
 Result<int> number_in(const json& value, const char* key) {
   const bool fits =
       value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int>::max();
-  if (!fits) return malformed(fmt::format("\"{}\" is not a number from 0", key));
+  if (!fits) return protocol_error(fmt::format("\"{}\" is not a number from 0", key));
   return value.get<int>();
 }
 
@@ -52,23 +50,23 @@ const CommandRow* find_command(const json& object) {
 }  // namespace
 
 Result<ControlRequest> parse_control_request(std::string_view text) {
-  if (text.size() > kMaxControlRequest) return malformed("the request is too long");
+  if (text.size() > kMaxControlRequest) return protocol_error("the request is too long");
   const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) return malformed("the request is not a JSON object");
+  if (!object.is_object()) return protocol_error("the request is not a JSON object");
   const CommandRow* const row = find_command(object);
-  if (row == nullptr) return malformed("the request has no command that this dlaunch knows");
+  if (row == nullptr) return protocol_error("the request has no command that this dlaunch knows");
   ControlRequest request{.command = row->command, .number = {}};
   for (const auto& [key, value] : object.items()) {
     if (key == "command") continue;
     if (row->key == nullptr || key != row->key) {
-      return malformed(fmt::format("\"{}\" has no meaning for {}", escaped(key), row->name));
+      return protocol_error(fmt::format("\"{}\" has no meaning for {}", escaped(key), row->name));
     }
     auto number = number_in(value, row->key);
     if (!number) return number.error();
     request.number = *number;
   }
   if (row->needs_number && !request.number) {
-    return malformed(fmt::format("{} needs a \"{}\"", row->name, row->key));
+    return protocol_error(fmt::format("{} needs a \"{}\"", row->name, row->key));
   }
   return request;
 }

@@ -7,20 +7,18 @@ namespace {
 
 using nlohmann::json;
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
-json describe(const FlightEntry& operation, TimePoint now) {
+json status_json(const FlightEntry& operation, TimePoint now) {
   static constexpr const char* kStates[] = {"", "running", "done", "failed"};
   const bool running = operation.state == FlightState::running;
   return {{"operation", operation.what},
           {"state", kStates[static_cast<int>(operation.state)]},
-          {"since_s", seconds(now - (running ? operation.started : operation.ended))}};
+          {"since_s", to_seconds(now - (running ? operation.started : operation.ended))}};
 }
 
 // What is not known is null.
 json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
 
-json describe(const NodeGpu& gpu) {
+json status_json(const NodeGpu& gpu) {
   return {{"number", gpu.number},
           {"instance", from_zero(gpu.instance)},
           {"utilisation", from_zero(gpu.utilisation)},
@@ -32,34 +30,34 @@ json describe(const NodeGpu& gpu) {
 
 // Of a process.
 void add_figures(json& out, const NodeWorker& figures) {
-  const double over = seconds(figures.rate.over);
+  const double over = to_seconds(figures.rate.over);
   const auto rate = [over](std::uint64_t what) {
     return over > 0 ? static_cast<double>(what) / over : 0.0;
   };
   out["round"] = figures.round;
-  out["cpu_s"] = seconds(figures.cpu);
+  out["cpu_s"] = to_seconds(figures.cpu);
   out["memory_bytes"] = figures.memory;
   out["operations_per_s"] = rate(figures.rate.operations);
   out["bytes_per_s"] = rate(figures.rate.bytes);
   if (!figures.gpus_known) return;
   out["gpus"] = json::array();
-  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(describe(gpu));
+  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(status_json(gpu));
 }
 
-json describe(const JobStatus& status, const WorkerStatus& worker) {
+json status_json(const JobStatus& status, const WorkerStatus& worker) {
   json out = {{"host", worker.host},
               {"local_rank", from_zero(worker.local_rank)},
               {"state", worker.state},
               {"elastic", worker.linked}};
   out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
   out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
-  out["ran_s"] = worker.ran ? json(seconds(*worker.ran)) : json();
+  out["ran_s"] = worker.ran ? json(to_seconds(*worker.ran)) : json();
   for (const char* key :
        {"round", "cpu_s", "memory_bytes", "operations_per_s", "bytes_per_s", "gpus"}) {
     out[key] = nullptr;
   }
   if (worker.pid > 0) add_figures(out, worker.figures);
-  out["last_operation"] = worker.operation ? describe(*worker.operation, status.now) : json();
+  out["last_operation"] = worker.operation ? status_json(*worker.operation, status.now) : json();
   return out;
 }
 
@@ -73,7 +71,7 @@ const char* name(JobState state) {
 std::string render_json(const JobStatus& status) {
   json workers = json::array(), others = json::array();
   for (const auto& worker : status.workers) {
-    (worker.rank >= 0 ? workers : others).push_back(describe(status, worker));
+    (worker.rank >= 0 ? workers : others).push_back(status_json(status, worker));
   }
   const json out = {{"job_id", status.job_id},
                     {"host", status.host},
@@ -85,7 +83,7 @@ std::string render_json(const JobStatus& status) {
                     {"size", status.size},
                     {"target_size", status.target_size},
                     {"max_size", status.max_size},
-                    {"ran_s", seconds(status.ran)},
+                    {"ran_s", to_seconds(status.ran)},
                     {"restarts",
                      {{"used", status.restarts_used},
                       {"left", status.restarts_left},

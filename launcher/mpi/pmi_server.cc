@@ -26,7 +26,7 @@ Result<void> poll_also(int poll, int fd) {
   return errno_error("epoll_ctl", errno);
 }
 
-std::string key_of(int round, int turn) { return fmt::format("pmi/r{}/{}/", round, turn); }
+std::string turn_key(int round, int turn) { return fmt::format("pmi/r{}/{}/", round, turn); }
 
 }  // namespace
 
@@ -149,7 +149,7 @@ void PmiServer::close(int client) {
 
 PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const WorkerPlace& place) {
   NodeExchange::Request request{.store_url = place.store_url,
-                                .key = key_of(what.round, what.turn),
+                                .key = turn_key(what.round, what.turn),
                                 .node = place.node_rank,
                                 .others = {},
                                 .text = what.own};
@@ -160,7 +160,7 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
       exchange_.run(request, [&](int) { return stopped_ || newest_round_ != what.round; });
   if (others) {
     // All are here, so all have read what was before.
-    exchange_.forget(key_of(what.round, what.turn - 1), place.node_rank);
+    exchange_.forget(turn_key(what.round, what.turn - 1), place.node_rank);
   } else if (others.error().code != Errc::aborted && newest_round_ == what.round && !stopped_) {
     asio::post(loop_, [why = others.error().what] {
       log_warn("the ranks of an MPI program do not find each other: {}", why);

@@ -53,7 +53,7 @@ std::string constants_of(int fd) {
 }
 
 // Where the loader looks: its cache has all of the system's folders, where it has one.
-std::string path_of(const std::string& name) {
+std::string path_to(const std::string& name) {
   if (name.find('/') != name.npos) return name;
   const char* const chosen = std::getenv("LD_LIBRARY_PATH");
   for (const auto folder : split_words(chosen != nullptr ? chosen : "", ':')) {
@@ -71,7 +71,7 @@ std::string path_of(const std::string& name) {
 }  // namespace
 
 std::optional<PmixVersion> find_pmix() {
-  const std::string path = path_of(pmix_library_name());
+  const std::string path = path_to(pmix_library_name());
   if (path.empty()) return {};
   auto version = pmix_version_of_file(path);
   if (version.major == 0) {

@@ -35,8 +35,6 @@ std::vector<int> get_ranks(Reader& in) {
   return ranks;
 }
 
-Error nonsense(std::string what) { return {.code = Errc::protocol, .what = std::move(what)}; }
-
 // The texts of an order, and its numbers.
 template <class Order>
 auto texts_of(Order& order) {
@@ -82,7 +80,7 @@ Result<PmixOrder> decode_order(std::string_view bytes) {
   for (auto* number : numbers_of(order)) *number = in.get<std::int32_t>();
   order.tls = in.get<std::uint8_t>() != 0;
   order.ranks = get_ranks(in);
-  if (!in.done()) return nonsense("an order for a PMIx server makes no sense");
+  if (!in.done()) return protocol_error("an order for a PMIx server makes no sense");
   return order;
 }
 
@@ -104,7 +102,8 @@ Result<PmixNode> decode_node(std::string_view bytes, int size) {
                                      [&](int rank) { return rank >= 0 && rank < size; });
   // These would be several hosts, or none, in a list of them.
   const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
-  if (!in.done() || !plausible || !named) return nonsense("a node told nonsense of its ranks");
+  if (!in.done() || !plausible || !named)
+    return protocol_error("a node told nonsense of its ranks");
   return node;
 }
 
@@ -121,7 +120,7 @@ Result<void> check_nodes(std::vector<PmixNode>& nodes, int size) {
     if (++names[nodes[i].host] > 1) nodes[i].host += fmt::format("-node{}", i);
   }
   if (all == seen.size() && std::find(seen.begin(), seen.end(), false) == seen.end()) return {};
-  return nonsense(fmt::format("the nodes have other ranks than 0 to {}", size - 1));
+  return protocol_error(fmt::format("the nodes have other ranks than 0 to {}", size - 1));
 }
 
 std::string joined(const std::vector<int>& ranks) {

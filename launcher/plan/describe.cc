@@ -24,27 +24,27 @@ std::string command_line(const Plan& plan) {
   return out;
 }
 
-const char* name(OutputMode mode) {
+const char* mode_name(OutputMode mode) {
   static constexpr std::array kNames = {"prefix", "merged", "raw", "files", "none"};
   return kNames[static_cast<std::size_t>(mode)];
 }
 
-const char* name(BindPolicy policy) {
+const char* mode_name(BindPolicy policy) {
   static constexpr std::array kNames = {"none", "core", "l3", "numa", "socket", "gpu"};
   return kNames[static_cast<std::size_t>(policy)];
 }
 
-const char* name(StreamSet streams) {
+const char* mode_name(StreamSet streams) {
   static constexpr std::array kNames = {"nothing", "stdout", "stderr", "stdout and stderr"};
   return kNames[static_cast<std::size_t>(streams)];
 }
 
-const char* name(RestartScope scope) {
+const char* mode_name(RestartScope scope) {
   static constexpr std::array kNames = {"auto", "worker", "node", "job"};
   return kNames[static_cast<std::size_t>(scope)];
 }
 
-const char* name(StragglerMode mode) {
+const char* mode_name(StragglerMode mode) {
   static constexpr std::array kNames = {"off", "warn", "restart", "evict"};
   return kNames[static_cast<std::size_t>(mode)];
 }
@@ -134,7 +134,7 @@ std::string chaos_of(const ChaosConfig& chaos) {
 Facts about_restarts(const Plan& plan) {
   Facts lines = {{"restarts", format_restart_limit(plan.max_restarts)}};
   if (plan.restart_scope != RestartScope::automatic) {
-    lines.emplace_back("restart scope", name(plan.restart_scope));
+    lines.emplace_back("restart scope", mode_name(plan.restart_scope));
   }
   if (!plan.final_exit_codes.empty()) {
     lines.emplace_back("no restart after", "exit codes " + format_rank_set(plan.final_exit_codes));
@@ -156,7 +156,8 @@ Facts about_watch(const Plan& plan) {
   };
   limit("hang warning", &Plan::hang_warning);
   limit("hang time-out", &Plan::hang_timeout);
-  if (plan.straggler != usual.straggler) lines.emplace_back("stragglers", name(plan.straggler));
+  if (plan.straggler != usual.straggler)
+    lines.emplace_back("stragglers", mode_name(plan.straggler));
   if (plan.straggler_ratio != usual.straggler_ratio) {
     lines.emplace_back("straggler ratio", fmt::format("{}", plan.straggler_ratio));
   }
@@ -183,9 +184,9 @@ Facts about_times(const Plan& plan) {
 
 Facts about_output(const Plan& plan) {
   const OutputPlan& output = plan.output;
-  Facts lines = {{"output", name(output.mode)}};
+  Facts lines = {{"output", mode_name(output.mode)}};
   if (!output.log_dir.empty()) lines.emplace_back("log folder", output.log_dir);
-  if (output.tee != StreamSet::both) lines.emplace_back("also shown", name(output.tee));
+  if (output.tee != StreamSet::both) lines.emplace_back("also shown", mode_name(output.tee));
   if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
@@ -195,7 +196,7 @@ Facts about_output(const Plan& plan) {
 }
 
 Facts about_placement(const Plan& plan) {
-  Facts lines = {{"bind", name(plan.bind)}};
+  Facts lines = {{"bind", mode_name(plan.bind)}};
   if (plan.omp_threads) lines.emplace_back("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
   for (const auto& [key, value] : plan.env) {
     lines.emplace_back("env", key + "=" + shell_quoted(value));

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kNoLimit = std::numeric_limits<int>::max();
 
-Error refuse(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
-
 }  // namespace
 
 Result<std::vector<int>> share_out(const std::vector<HostEntry>& hosts, std::optional<int> per_host,
@@ -22,8 +20,8 @@ Result<std::vector<int>> share_out(const std::vector<HostEntry>& hosts, std::opt
     const int slots = per_host.value_or(host.slots.value_or(1));
     const int most = host.max_slots.value_or(kNoLimit);
     if (slots > most) {
-      return refuse(fmt::format("{} workers on host {} are more than its max_slots={}", slots,
-                                host.host, most));
+      return usage_error(fmt::format("{} workers on host {} are more than its max_slots={}", slots,
+                                     host.host, most));
     }
     shares.push_back(slots);
     room.push_back(per_host ? 0 : most - slots);
@@ -42,7 +40,7 @@ Result<std::vector<int>> share_out(const std::vector<HostEntry>& hosts, std::opt
     }
     if (left < before) continue;
     const int most = std::accumulate(shares.begin(), shares.end(), 0);
-    return refuse(
+    return usage_error(
         fmt::format("{} workers are more than the {} that the hosts may have", *total, most));
   }
   return shares;

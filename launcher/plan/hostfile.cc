@@ -15,8 +15,6 @@ constexpr std::size_t kMaxHosts = 65536;
 constexpr int kMaxSlots = 1 << 20;
 constexpr std::string_view kBlank = " \t\r\v\f";
 
-Error malformed(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
-
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (true) {
@@ -58,15 +56,15 @@ Result<void> append_range(std::string_view item, std::vector<std::string>& numbe
   const auto dash = std::min(item.find('-'), item.size());
   const auto first_text = item.substr(0, dash);
   auto first = parse_int(first_text, 0, 1'000'000'000, "a host range");
-  if (!first || first_text[0] == '-') return malformed(fmt::format("'{}' is not a range", item));
+  if (!first || first_text[0] == '-') return usage_error(fmt::format("'{}' is not a range", item));
   int last = *first;
   if (dash < item.size()) {
     auto parsed = parse_int(item.substr(dash + 1), *first, 1'000'000'000, "a host range");
-    if (!parsed) return malformed(fmt::format("'{}' is not a range that runs upwards", item));
+    if (!parsed) return usage_error(fmt::format("'{}' is not a range that runs upwards", item));
     last = *parsed;
   }
   if (static_cast<std::size_t>(last - *first) + 1 + numbers.size() > kMaxHosts) {
-    return malformed(fmt::format("more than {} hosts", kMaxHosts));
+    return usage_error(fmt::format("more than {} hosts", kMaxHosts));
   }
   for (int n = *first; n <= last; ++n) {
     numbers.push_back(fmt::format("{:0{}}", n, first_text.size()));
@@ -85,7 +83,7 @@ Result<std::vector<HostEntry>> parse_host_word(std::string_view word) {
   std::string_view rest = word;
   if (const auto at = rest.find('@'); at != rest.npos) {
     entry.user = rest.substr(0, at);
-    if (!is_name(entry.user)) return malformed(fmt::format("'{}': no user before '@'", word));
+    if (!is_name(entry.user)) return usage_error(fmt::format("'{}': no user before '@'", word));
     rest.remove_prefix(at + 1);
   }
   std::string_view name = rest;
@@ -93,23 +91,23 @@ Result<std::vector<HostEntry>> parse_host_word(std::string_view word) {
   const bool address = is_bracketed_address(rest);
   if (address) {
     const auto close = rest.find(']');
-    if (close == rest.npos) return malformed(fmt::format("'{}': '[' without ']'", word));
+    if (close == rest.npos) return usage_error(fmt::format("'{}': '[' without ']'", word));
     name = rest.substr(1, close - 1);
     const auto after = rest.substr(close + 1);
     if (!after.empty() && after[0] != ':') {
-      return malformed(fmt::format("'{}': ':' expected after ']'", word));
+      return usage_error(fmt::format("'{}': ':' expected after ']'", word));
     }
     if (!after.empty()) slots = after.substr(1);
   } else if (const auto colon = rest.find(':'); colon != rest.npos) {
     if (rest.find(':', colon + 1) != rest.npos) {
-      return malformed(fmt::format("'{}': put an IPv6 address in [ ]", word));
+      return usage_error(fmt::format("'{}': put an IPv6 address in [ ]", word));
     }
     name = rest.substr(0, colon);
     slots = rest.substr(colon + 1);
   }
   if (slots) {
     auto number = parse_int(*slots, 1, kMaxSlots, "slots");
-    if (!number) return malformed(fmt::format("'{}': {}", word, number.error().what));
+    if (!number) return usage_error(fmt::format("'{}': {}", word, number.error().what));
     entry.slots = *number;
   }
   auto names = address ? Result(std::vector<std::string>{std::string(name)}) : expand_ranges(name);
@@ -117,7 +115,7 @@ Result<std::vector<HostEntry>> parse_host_word(std::string_view word) {
   std::vector<HostEntry> entries;
   entries.reserve(names->size());
   for (auto& one : *names) {
-    if (!is_name(one)) return malformed(fmt::format("'{}' is not a host name", one));
+    if (!is_name(one)) return usage_error(fmt::format("'{}' is not a host name", one));
     entry.host = std::move(one);
     entries.push_back(entry);
   }
@@ -135,7 +133,7 @@ Result<void> apply_setting(std::string_view word, std::vector<HostEntry>& entrie
   if (key == "max_slots") field = &HostEntry::max_slots;
   if (key == "port") field = &HostEntry::port, high = 65535;
   if (field == nullptr || equals == word.size()) {
-    return malformed(fmt::format("'{}' is not slots=N, max_slots=N or port=N", word));
+    return usage_error(fmt::format("'{}' is not slots=N, max_slots=N or port=N", word));
   }
   auto number = parse_int(word.substr(equals + 1), 1, high, key);
   if (!number) return number.error();
@@ -150,13 +148,13 @@ class Hosts {
       const auto [at, is_new] = index_.try_emplace(entry.host, list_.size());
       if (is_new) {
         if (list_.size() == kMaxHosts)
-          return malformed(fmt::format("more than {} hosts", kMaxHosts));
+          return usage_error(fmt::format("more than {} hosts", kMaxHosts));
         list_.push_back(std::move(entry));
         continue;
       }
       HostEntry& known = list_[at->second];
       const long sum = static_cast<long>(known.slots.value_or(1)) + entry.slots.value_or(1);
-      if (sum > kMaxSlots) return malformed(fmt::format("host {}: too many slots", known.host));
+      if (sum > kMaxSlots) return usage_error(fmt::format("host {}: too many slots", known.host));
       known.slots = static_cast<int>(sum);
       if (entry.max_slots) known.max_slots = entry.max_slots;
     }
@@ -180,7 +178,8 @@ Result<std::vector<HostEntry>> parse_line(std::string_view line) {
   }
   const auto& one = entries->front();
   if (one.max_slots && one.slots && *one.slots > *one.max_slots) {
-    return malformed(fmt::format("slots={} is more than max_slots={}", *one.slots, *one.max_slots));
+    return usage_error(
+        fmt::format("slots={} is more than max_slots={}", *one.slots, *one.max_slots));
   }
   return entries;
 }
@@ -195,13 +194,13 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text) {
     text.remove_prefix(open);
     if (text.empty()) break;
     const auto close = text.find(']');
-    if (close == text.npos) return malformed(fmt::format("'{}': '[' without ']'", text));
+    if (close == text.npos) return usage_error(fmt::format("'{}': '[' without ']'", text));
     std::vector<std::string> numbers;
     for (const auto item : split_list(text.substr(1, close - 1))) {
       if (auto done = append_range(item, numbers); !done) return done.error();
     }
     if (names.size() * numbers.size() > kMaxHosts) {
-      return malformed(fmt::format("more than {} hosts", kMaxHosts));
+      return usage_error(fmt::format("more than {} hosts", kMaxHosts));
     }
     std::vector<std::string> longer;
     longer.reserve(names.size() * numbers.size());

@@ -90,10 +90,10 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
   return out;
 }
 
-using Variables = std::map<std::string, std::string>;
+using EnvByName = std::map<std::string, std::string>;
 
 // A spare has none yet, and must not take one that an enclosing launcher has left.
-void set_rank(Variables& env, const char* name, int rank) {
+void set_rank(EnvByName& env, const char* name, int rank) {
   if (rank < 0)
     env.erase(name);
   else
@@ -102,11 +102,11 @@ void set_rank(Variables& env, const char* name, int rank) {
 
 using Names = std::initializer_list<const char*>;
 
-void set_numbers(Variables& env, Names names, int rank) {
+void set_numbers(EnvByName& env, Names names, int rank) {
   for (const char* name : names) set_rank(env, name, rank);
 }
 
-void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
+void set_torchrun(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   set_numbers(env, {"RANK", "ROLE_RANK"}, place.rank);
   set_numbers(env, {"LOCAL_RANK"}, place.local_rank);
   set_numbers(env, {"WORLD_SIZE", "ROLE_WORLD_SIZE"}, place.size);
@@ -126,7 +126,7 @@ void set_torchrun(Variables& env, const Plan& plan, const WorkerPlace& place) {
 }
 
 // What scripts of other worlds read to learn their place.
-void set_other_worlds(Variables& env, const WorkerPlace& place) {
+void set_other_worlds(EnvByName& env, const WorkerPlace& place) {
   set_numbers(env, {"OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"}, place.rank);
   set_numbers(env,
               {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "HOROVOD_LOCAL_RANK"},
@@ -138,7 +138,7 @@ void set_other_worlds(Variables& env, const WorkerPlace& place) {
 }
 
 // Only with somebody who answers: a linked MPI library takes it as an invitation to a job.
-void set_mpi(Variables& env, const WorkerPlace& place) {
+void set_mpi(EnvByName& env, const WorkerPlace& place) {
   for (const auto& [name, value] : place.pmix) env[name] = value;
   if (place.pmi_fd < 0) return;
   env["PMI_FD"] = std::to_string(place.pmi_fd);
@@ -155,20 +155,20 @@ bool names_interface(const std::string& text) {
 
 // Where NCCL is to look for other hosts. An address tells it nothing, but a name does; a user's own
 // choice stands. Alike for all ranks of a host: NCCL puts what they see into one picture of it.
-void set_nics(Variables& env, const Plan& plan) {
+void set_nics(EnvByName& env, const Plan& plan) {
   if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
   if (!plan.hcas.empty()) env.emplace("NCCL_IB_HCA", "=" + plan.hcas);
 }
 
 // A host that may be silent for longer than libdlring would wait by itself; a user's own choice
 // stands.
-void set_patience(Variables& env, const Plan& plan) {
+void set_patience(EnvByName& env, const Plan& plan) {
   if (plan.nodes.host_timeout <= kOwnPatience) return;
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(plan.nodes.host_timeout);
   env.emplace("DLAUNCH_LINK_TIMEOUT", std::to_string(seconds.count()));
 }
 
-void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
+void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env["DLAUNCH_JOB_ID"] = plan.job_id;
   env["DLAUNCH_ROUND"] = std::to_string(place.round);
   env["DLAUNCH_AGENT"] = place.agent_socket;
@@ -195,7 +195,7 @@ void set_own(Variables& env, const Plan& plan, const WorkerPlace& place) {
 
 std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
                                             const std::vector<std::string>& inherited) {
-  Variables env;
+  EnvByName env;
   for (const auto& item : inherited) {
     const auto equals = item.find('=');
     if (equals == std::string::npos || stale(item.substr(0, equals))) continue;

@@ -10,16 +10,14 @@ namespace {
 
 using nlohmann::json;
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
-const char* name(JobEnd end) {
+const char* json_word(JobEnd end) {
   static constexpr const char* kNames[] = {"succeeded",    "worker_failed", "given_up",
                                            "spawn_failed", "interrupted",   "timed_out",
                                            "setup_failed"};
   return kNames[static_cast<int>(end)];
 }
 
-const char* name(Stage stage) {
+const char* json_word(Stage stage) {
   static constexpr const char* kNames[] = {"none", "fork", "chdir", "bind", "stdio", "exec"};
   return kNames[static_cast<int>(stage)];
 }
@@ -33,9 +31,9 @@ json last_operations(const WorkerEnd& worker) {
   for (std::size_t i = flight.size() - std::min(flight.size(), kMost); i < flight.size(); ++i) {
     json entry = {{"operation", flight[i].what},
                   {"state", kStates[static_cast<int>(flight[i].state)]},
-                  {"started_before_s", seconds(worker.ended - flight[i].started)}};
+                  {"started_before_s", to_seconds(worker.ended - flight[i].started)}};
     if (flight[i].state != FlightState::running) {
-      entry["ended_before_s"] = seconds(worker.ended - flight[i].ended);
+      entry["ended_before_s"] = to_seconds(worker.ended - flight[i].ended);
     }
     list.push_back(std::move(entry));
   }
@@ -53,14 +51,14 @@ json error_of(const std::string& file) {
   return parsed.is_discarded() ? json(file) : parsed;
 }
 
-json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
+json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
   json out = {{"role", role},
               {"rank", worker.rank},
               {"local_rank", worker.local_rank >= 0 ? json(worker.local_rank) : json()},
               {"host", worker.host.empty() ? facts.host : worker.host},
               {"pid", worker.pid},
               {"ended_ns", (worker.ended - facts.started).count()},
-              {"ran_s", seconds(worker.ended - worker.started)}};
+              {"ran_s", to_seconds(worker.ended - worker.started)}};
   if (worker.signal != 0) {
     out["signal"] = worker.signal;
     out["signal_name"] = describe_signal(worker.signal);
@@ -69,7 +67,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
     out["exit_code"] = worker.exit_code;
   }
   if (worker.signal_we_sent != 0) out["signal_sent_by_dlaunch"] = worker.signal_we_sent;
-  if (worker.clock_error > Duration::zero()) out["clock_error_s"] = seconds(worker.clock_error);
+  if (worker.clock_error > Duration::zero()) out["clock_error_s"] = to_seconds(worker.clock_error);
   if (worker.by_chaos) out["by_chaos"] = true;
   if (!worker.hung.empty()) out["hung"] = worker.hung;
   if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
@@ -78,7 +76,7 @@ json describe(const JobFacts& facts, const WorkerEnd& worker, const char* role) 
   if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
   if (worker.traceback) {
     out["traceback"] = worker.traceback->lines;
-    out["traceback_before_s"] = seconds(worker.ended - worker.traceback->begun);
+    out["traceback_before_s"] = to_seconds(worker.ended - worker.traceback->begun);
   }
   if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
   if (!worker.error_file.empty()) out["error"] = error_of(worker.error_file);
@@ -102,17 +100,17 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
               {"host", facts.host},
               {"program", facts.program},
               {"nproc", facts.nproc},
-              {"end", name(facts.end)},
+              {"end", json_word(facts.end)},
               {"exit_code", verdict.exit_code},
               {"round", facts.round},
               {"restarts_used", facts.restarts_used},
               {"max_restarts", facts.max_restarts},
-              {"ran_s", seconds(facts.ended - facts.started)}};
+              {"ran_s", to_seconds(facts.ended - facts.started)}};
   if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
   if (facts.waits && !facts.waits->empty()) out["waits"] = *facts.waits;
   if (!facts.failed_what.empty()) {
     out["start_failure"] = {{"rank", facts.failed_rank},
-                            {"stage", name(facts.failed_stage)},
+                            {"stage", json_word(facts.failed_stage)},
                             {"errno", facts.failed_errno},
                             {"what", facts.failed_what}};
   }
@@ -132,11 +130,12 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   name_ranks("maybe_first", verdict.maybe_first);
   name_ranks("left_before", verdict.left_before);
   name_ranks("maybe_cause", verdict.maybe_cause);
-  if (verdict.root) out["root_cause"] = describe(facts, facts.workers[*verdict.root], "root_cause");
+  if (verdict.root)
+    out["root_cause"] = worker_json(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();
   for (std::size_t i = 0; i < facts.workers.size(); ++i) {
     if (verdict.root != i) {
-      others.push_back(describe(facts, facts.workers[i], role_of(verdict, i)));
+      others.push_back(worker_json(facts, facts.workers[i], role_of(verdict, i)));
     }
   }
   out["others"] = std::move(others);  // in the order in which they ended

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kMark = "dlaunch-ssh ";
 constexpr std::size_t kKept = 4096;  // of what others print
-constexpr std::size_t kMaxLine = 16384;
+constexpr std::size_t kMaxTalkLine = 16384;
 
 // For any shell, and without a quote or a newline of its own. One program and no pipe looks at the
 // file that is there: a place behind its end, in it and itself once more, shows both its size and
@@ -195,7 +195,7 @@ std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
     const auto newline = bytes.find('\n');
     line_ += bytes.substr(0, newline);
     bytes.remove_prefix(newline == bytes.npos ? bytes.size() : newline + 1);
-    if (newline == bytes.npos && line_.size() > kMaxLine) line_.clear();
+    if (newline == bytes.npos && line_.size() > kMaxTalkLine) line_.clear();
     if (newline == std::string_view::npos) break;
     const std::string line = std::exchange(line_, {});
     auto action = judge(line);

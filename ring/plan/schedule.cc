@@ -55,13 +55,13 @@ Tuning tuning_between_hosts(Duration round_trip) {
   constexpr double kBytesPerSecond = 10e9 / 8;
   constexpr std::size_t kLeast = 6, kMost = 64;  // granules
   Tuning tuning;
-  const double held = std::chrono::duration<double>(round_trip).count() * kBytesPerSecond;
+  const double held = to_seconds(round_trip) * kBytesPerSecond;
   const double granules = held / static_cast<double>(tuning.granule_bytes);
   tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
 
   constexpr double kSlowBytesPerSecond = 1e9 / 8, kReducedPerSecond = 1e9;
   constexpr std::size_t kMostExchanged = 4 << 20;
-  const double latency = std::chrono::duration<double>(round_trip).count() / 2;
+  const double latency = to_seconds(round_trip) / 2;
   const auto at_least = [&](std::size_t least, double bytes) {
     return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
   };

@@ -26,15 +26,14 @@ struct Layout {
 };
 static_assert(sizeof(Layout) == kFrameHeaderBytes);
 
-Error malformed(std::string what) { return Error{.code = Errc::protocol, .what = std::move(what)}; }
-
 Result<FrameHeader> checked_message(const FrameHeader& header) {
   const bool known = header.what < std::size(kDtypeNames);
   const std::size_t element = known ? dtype_bytes(header.message_dtype()) : 0;
-  if (element == 0) return malformed(fmt::format("a message of unknown dtype {}", header.what));
-  if (header.message_tag() < 0) return malformed("a message with a negative tag");
+  if (element == 0)
+    return protocol_error(fmt::format("a message of unknown dtype {}", header.what));
+  if (header.message_tag() < 0) return protocol_error("a message with a negative tag");
   if (header.count > kMaxMessageBytes / element || header.bytes != header.count * element) {
-    return malformed(
+    return protocol_error(
         fmt::format("a message of {} elements in {} bytes", header.count, header.bytes));
   }
   return header;
@@ -77,10 +76,11 @@ Result<FrameHeader> decode_frame(ConstFrameBytes bytes, std::uint64_t round) {
   const auto none = [](std::uint8_t byte) { return byte == 0; };
   if (layout.magic != kMagic || !std::ranges::all_of(layout.zero, none) ||
       !std::ranges::all_of(layout.zero_at_end, none)) {
-    return malformed("bytes that are no frame");
+    return protocol_error("bytes that are no frame");
   }
   if (layout.round != round) {
-    return malformed(fmt::format("a frame of round {}, this is round {}", layout.round, round));
+    return protocol_error(
+        fmt::format("a frame of round {}, this is round {}", layout.round, round));
   }
   const FrameHeader header{.kind = static_cast<FrameKind>(layout.kind),
                            .bytes = layout.bytes,
@@ -89,7 +89,7 @@ Result<FrameHeader> decode_frame(ConstFrameBytes bytes, std::uint64_t round) {
                            .number = layout.number};
   if (header.kind == FrameKind::collective) return header;
   if (header.kind == FrameKind::message) return checked_message(header);
-  return malformed(fmt::format("a frame of unknown kind {}", layout.kind));
+  return protocol_error(fmt::format("a frame of unknown kind {}", layout.kind));
 }
 
 }  // namespace dlaunch

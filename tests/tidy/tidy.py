@@ -173,17 +173,26 @@ def check_named_in_meson(root, path, complain):
         complain(path, 1, f"not named in {folder.relative_to(root)}/meson.build")
 
 
-# script/build compiles several files as one: what two unnamed namespaces of a layer name alike must be alike.
+# script/build compiles several files as one: what two unnamed namespaces of a program or library name alike
+# must be alike, and an overload of another file's function might be the one that is called.
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
-TYPE_OR_CONSTANT = re.compile(
-    r"^(?:using (\w+) = .*|const(?:expr|init)? [\w:<> ]+ (k\w+)\b.*|(?:struct|enum class|class|enum) (\w+)\b.*\{.*)$", re.M)
+OWN_NAME = re.compile(
+    r"^(?:using (\w+) = .*|const(?:expr|init)? [\w:<> ]+ (k\w+)\b.*|(?:struct|enum class|class|enum) (\w+)\b.*\{.*"
+    r"|(?!TEST_CASE)[A-Za-z][\w:<>,&* ]*[ &*](\w+)\([^;{]*\) (?:const )?\{.*)$", re.M)
+
+
+def heap_of(path):
+    parts = path.split("/")
+    if parts[0] in ("tests", "examples") or path.startswith(("ring/torch/", "cli/ctl/")):
+        return path if parts[:3] == ["tests", "unit", "device"] else "/".join(parts[:3])
+    return layer_of(path)
 
 
 def check_unnamed(path, text, seen, complain):
     for body in UNNAMED.finditer(text):
-        for found in TYPE_OR_CONSTANT.finditer(body.group(1)):
+        for found in OWN_NAME.finditer(body.group(1)):
             name = next(group for group in found.groups() if group)
-            other, alike = seen.setdefault((layer_of(path), name), (path, found.group()))
+            other, alike = seen.setdefault((heap_of(path), name), (path, found.group()))
             if other != path and not (found.group(1) and alike == found.group()):
                 at = body.start(1) + found.start()
                 complain(path, text.count("\n", 0, at) + 1, f"{other} has a {name} of its own: take another name")
@@ -208,6 +217,8 @@ def main():
                 check_named_in_meson(root, path, complain)
                 check_unnamed(path, file.read_text(), unnamed, complain)
             count += 1
+    for file in sorted((root / "tests").rglob("*.cc")):
+        check_unnamed(str(file.relative_to(root)), file.read_text(), unnamed, complain)
     print("\n".join(problems) or f"{count} files are tidy")
     return 1 if problems else 0
 

@@ -52,7 +52,7 @@ struct Shared {
 void nap() { ::poll(nullptr, 0, 1); }
 
 // Whether FAKE_NCCL has this happen.
-bool commanded(int rank, std::uint64_t op, const char* what) {
+bool commanded_failure(int rank, std::uint64_t op, const char* what) {
   const char* const all = std::getenv("FAKE_NCCL");
   if (all == nullptr) return false;
   const std::string wanted = std::to_string(rank) + ":" + std::to_string(op) + ":" + what;
@@ -190,10 +190,10 @@ thread_local int t_depth = 0;
 thread_local Group t_group;
 
 void run_group(ncclComm& comm, const Group& group, std::uint64_t number) {
-  if (commanded(comm.rank, number, "kill")) ::raise(SIGKILL);
-  const bool fails = commanded(comm.rank, number, "async_error");
+  if (commanded_failure(comm.rank, number, "kill")) ::raise(SIGKILL);
+  const bool fails = commanded_failure(comm.rank, number, "async_error");
   if (fails) comm.state = ncclRemoteError;
-  if (fails || commanded(comm.rank, number, "wedge")) {
+  if (fails || commanded_failure(comm.rank, number, "wedge")) {
     await(comm, [] { return false; });
     return;
   }
@@ -213,7 +213,7 @@ ncclResult_t launch(Group group) {
   ncclComm& comm = *group.comm;
   ++launches;
   const std::uint64_t number = comm.groups++;
-  if (commanded(comm.rank, number, "launch_error")) return ncclUnhandledCudaError;
+  if (commanded_failure(comm.rank, number, "launch_error")) return ncclUnhandledCudaError;
   ++comm.working;
   fake_gpu_enqueue(group.stream, [&comm, group, number] {
     if (!comm.aborted) run_group(comm, group, number);
@@ -286,7 +286,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   (*comm)->size = size;
   Rank& own = (*comm)->shared->ranks[rank];
   own.gpu = fake_gpu_current();
-  if (!commanded(rank, 0, "init_wedge")) own.here = 1;
+  if (!commanded_failure(rank, 0, "init_wedge")) own.here = 1;
   return ncclInProgress;
 }
 
@@ -302,7 +302,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
         if (twice) comm->state = ncclInvalidUsage;
       }
     }
-    if (commanded(comm->rank, 0, "init_error")) {
+    if (commanded_failure(comm->rank, 0, "init_error")) {
       comm->state = ncclSystemError;
     } else if (all && comm->state == ncclInProgress) {
       comm->state = ncclSuccess;
@@ -329,7 +329,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return ncclCommAbort(comm); }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  while (commanded(comm->rank, 0, "abort_hang")) nap();
+  while (commanded_failure(comm->rank, 0, "abort_hang")) nap();
   comm->aborted = true;
   while (comm->working > 0) nap();
   ::munmap(comm->shared, sizeof(Shared));

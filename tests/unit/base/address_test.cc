@@ -15,14 +15,14 @@ TEST_CASE("numeric addresses of both families are what they say") {
     bool loopback;
   } cases[] = {{"127.0.0.1", true}, {"127.9.8.7", true}, {"::1", true},
                {"10.0.0.7", false}, {"fd00::7", false},  {"128.0.0.1", false}};
-  for (const auto& [host, loopback] : cases) {
-    CAPTURE(host);
-    const auto found = resolve(host, 29500, AI_NUMERICHOST);
+  for (const auto& c : cases) {
+    CAPTURE(c.host);
+    const auto found = resolve(c.host, 29500, AI_NUMERICHOST);
     REQUIRE(found);
     REQUIRE(found->size() == 1);
-    CHECK(numeric_host(found->front()) == host);
+    CHECK(numeric_host(found->front()) == c.host);
     CHECK(port_of(found->front()) == 29500);
-    CHECK(is_loopback(found->front().get()) == loopback);
+    CHECK(is_loopback(found->front().get()) == c.loopback);
   }
 }
 

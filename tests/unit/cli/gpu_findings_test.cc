@@ -20,7 +20,7 @@ AllGpuFacts healthy_gpus(int count) {
 }
 
 // "!" for what is bad.
-std::vector<std::string> found(const AllGpuFacts& facts) {
+std::vector<std::string> gpu_found(const AllGpuFacts& facts) {
   std::vector<std::string> words;
   for (const auto& finding : gpu_findings("h", facts)) {
     CHECK_FALSE(finding.fix.empty());
@@ -34,8 +34,8 @@ using Words = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("gpu findings: none of GPUs that are well, or that are not there") {
-  CHECK(found(healthy_gpus(8)).empty());
-  CHECK(found({}).empty());
+  CHECK(gpu_found(healthy_gpus(8)).empty());
+  CHECK(gpu_found({}).empty());
   CHECK(worst_of(healthy_gpus(2)).empty());
 }
 
@@ -44,52 +44,58 @@ TEST_CASE("gpu findings: what NVML and the kernel's log tell") {
   GpuFacts& gpu = facts.gpus[1];
   SUBCASE("ECC") {
     gpu.figures.uncorrected = 1;
-    CHECK(found(facts) == Words{"!h: GPU 0000:11:00.0 had 1 uncorrected ECC error since its driver "
-                                "was loaded"});
+    CHECK(gpu_found(facts) ==
+          Words{"!h: GPU 0000:11:00.0 had 1 uncorrected ECC error since its driver "
+                "was loaded"});
     gpu.figures.uncorrected = -1;
-    CHECK(found(facts).empty());
+    CHECK(gpu_found(facts).empty());
   }
   SUBCASE("pages") {
     gpu.figures.pages_pending = true;
-    CHECK(found(facts) == Words{"!h: GPU 0000:11:00.0 has pages of memory that are to be retired"});
+    CHECK(gpu_found(facts) ==
+          Words{"!h: GPU 0000:11:00.0 has pages of memory that are to be retired"});
   }
   SUBCASE("rows") {
     gpu.figures.rows_pending = true;
-    CHECK(found(facts) == Words{"!h: GPU 0000:11:00.0 has rows of memory that are to be remapped"});
+    CHECK(gpu_found(facts) ==
+          Words{"!h: GPU 0000:11:00.0 has rows of memory that are to be remapped"});
     gpu.figures.rows_failed = true;
-    CHECK(found(facts) == Words{"!h: GPU 0000:11:00.0 has bad memory that could not be remapped"});
+    CHECK(gpu_found(facts) ==
+          Words{"!h: GPU 0000:11:00.0 has bad memory that could not be remapped"});
   }
   SUBCASE("lost, of which all else says nothing") {
     gpu.figures.lost = "GPU is lost";
     gpu.figures.uncorrected = 3;
-    CHECK(found(facts) == Words{"!h: GPU 0000:11:00.0 has fallen off the bus: GPU is lost"});
+    CHECK(gpu_found(facts) == Words{"!h: GPU 0000:11:00.0 has fallen off the bus: GPU is lost"});
   }
   SUBCASE("Xid") {
     gpu.xid = 79;
-    CHECK(found(facts) == Words{"h: GPU 0000:11:00.0 is in the kernel's log with Xid 79, an error "
-                                "of the hardware"});
+    CHECK(gpu_found(facts) ==
+          Words{"h: GPU 0000:11:00.0 is in the kernel's log with Xid 79, an error "
+                "of the hardware"});
     CHECK(worst_of(facts).empty());  // it may have been mended since
   }
   SUBCASE("the test") {
     gpu.test.wrong = "it computes wrong (thread 7)";
-    CHECK(found(facts) ==
+    CHECK(gpu_found(facts) ==
           Words{"!h: GPU 0000:11:00.0 fails a short test: it computes wrong (thread 7)"});
     CHECK(worst_of(facts).starts_with("this host: GPU 0000:11:00.0 fails a short test: "));
   }
   SUBCASE("none of them") {
     facts = {.trouble = "NVML: nvmlInit: Driver Not Loaded", .gpus = {}};
-    CHECK(found(facts) == Words{"!h: its GPUs cannot be used: NVML: nvmlInit: Driver Not Loaded"});
+    CHECK(gpu_found(facts) ==
+          Words{"!h: its GPUs cannot be used: NVML: nvmlInit: Driver Not Loaded"});
   }
 }
 
 TEST_CASE("gpu findings: a GPU that is slow to reach beside the others of its host") {
   auto facts = healthy_gpus(4);
   facts.gpus[2].test.from_gpu_per_s = 6e9;
-  CHECK(found(facts) == Words{"!h: GPU 0000:12:00.0 is slow to reach: 25 GB/s there and 6 GB/s "
-                              "back; the median GPU there has 24 GB/s"});
+  CHECK(gpu_found(facts) == Words{"!h: GPU 0000:12:00.0 is slow to reach: 25 GB/s there and 6 GB/s "
+                                  "back; the median GPU there has 24 GB/s"});
   facts.gpus[2].test.from_gpu_per_s = 13e9;
-  CHECK(found(facts).empty());
-  CHECK(found({.trouble = "", .gpus = {facts.gpus[0]}}).empty());
+  CHECK(gpu_found(facts).empty());
+  CHECK(gpu_found({.trouble = "", .gpus = {facts.gpus[0]}}).empty());
 }
 
 TEST_CASE("gpu findings: Xids of the hardware, by card, the worst of each") {

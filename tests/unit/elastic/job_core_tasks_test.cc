@@ -13,7 +13,7 @@ JobConfig tasks(int size, int restarts, std::vector<int> nodes = {}) {
   return config;
 }
 
-void lose(JobWorld& world, int node, const Slots& slots) {
+void lose_task_node(JobWorld& world, int node, const Slots& slots) {
   for (const Slot slot : slots) world.running.erase(slot);
   world.feed(JobCore::NodeLost{node});
 }
@@ -98,7 +98,7 @@ TEST_CASE("of a lost host only those tasks are done again that had not ended wel
   SUBCASE("one host is enough") { config.min_size = 2; }
   JobWorld world(config, false);
   world.succeed(2);
-  lose(world, 1, {3});
+  lose_task_node(world, 1, {3});
   CHECK(world.core.size() == 4);
   CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
   CHECK(world.core.waits_for() == "rank 3 to have its host back");
@@ -108,7 +108,7 @@ TEST_CASE("a lost host whose tasks have all ended well is no failure") {
   JobWorld world(tasks(4, 0, {0, 0, 1, 1}), false);
   world.succeed(2);
   world.succeed(3);
-  lose(world, 1, {});
+  lose_task_node(world, 1, {});
   world.feed(JobCore::NodeBack{1});
   CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}});
   world.succeed(0);
@@ -121,7 +121,7 @@ TEST_CASE("the tasks of a lost host are not gone without, and a spare may take t
   config.min_size = 1;
   SUBCASE("its host comes back") {
     JobWorld world(config, false);
-    lose(world, 1, {1});
+    lose_task_node(world, 1, {1});
     CHECK(world.running == std::map<Slot, int>{{0, 0}});
     world.succeed(0);
     CHECK_FALSE(world.finish);
@@ -132,7 +132,7 @@ TEST_CASE("the tasks of a lost host are not gone without, and a spare may take t
   }
   SUBCASE("it does not") {
     JobWorld world(config, false);
-    lose(world, 1, {1});
+    lose_task_node(world, 1, {1});
     world.now += 601s;
     world.feed(JobCore::Clock{});
     REQUIRE(world.finish);
@@ -142,7 +142,7 @@ TEST_CASE("the tasks of a lost host are not gone without, and a spare may take t
     config.spares = 1;
     config.nodes = {0, 1, 0};
     JobWorld world(config, false);
-    lose(world, 1, {1});
+    lose_task_node(world, 1, {1});
     CHECK(world.running == std::map<Slot, int>{{0, 0}, {2, 1}});
   }
 }

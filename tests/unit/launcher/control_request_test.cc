@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 using namespace dlaunch;
-using Command = ControlRequest::Command;
+using Ask = ControlRequest::Command;
 using namespace std::chrono_literals;
 
 namespace {
@@ -37,7 +37,7 @@ JobStatus three() {
   return job;
 }
 
-ControlDecision ask(const JobStatus& job, Command command, std::optional<int> number = {}) {
+ControlDecision ask(const JobStatus& job, Ask command, std::optional<int> number = {}) {
   return decide({command, number}, job);
 }
 
@@ -54,25 +54,24 @@ const Event* order(const ControlDecision& decision) {
 TEST_CASE("a job whose hosts are awaited can be looked at and ended") {
   JobStatus job;
   job.waits_for = "its hosts";
-  CHECK(ask(job, Command::status).refused.empty());
-  CHECK(order<JobCore::Signal>(ask(job, Command::stop))->number == SIGTERM);
-  for (const auto command : {Command::stacks, Command::resize, Command::restart}) {
+  CHECK(ask(job, Ask::status).refused.empty());
+  CHECK(order<JobCore::Signal>(ask(job, Ask::stop))->number == SIGTERM);
+  for (const auto command : {Ask::stacks, Ask::resize, Ask::restart}) {
     CHECK(ask(job, command, 1).refused == "the job has not begun, it waits for its hosts");
   }
 }
 
 TEST_CASE("each request is understood as it was written") {
-  for (const auto& request :
-       {ControlRequest{Command::status, {}}, ControlRequest{Command::stop, {}},
-        ControlRequest{Command::top, {}}, ControlRequest{Command::stacks, {}},
-        ControlRequest{Command::stacks, 2}, ControlRequest{Command::resize, 7},
-        ControlRequest{Command::restart, 0}}) {
+  for (const auto& request : {ControlRequest{Ask::status, {}}, ControlRequest{Ask::stop, {}},
+                              ControlRequest{Ask::top, {}}, ControlRequest{Ask::stacks, {}},
+                              ControlRequest{Ask::stacks, 2}, ControlRequest{Ask::resize, 7},
+                              ControlRequest{Ask::restart, 0}}) {
     const auto read = parse_control_request(encode(request));
     REQUIRE(read);
     CHECK(read->command == request.command);
     CHECK(read->number == request.number);
   }
-  CHECK(encode({Command::resize, 7}) == R"({"command":"resize","size":7})");
+  CHECK(encode({Ask::resize, 7}) == R"({"command":"resize","size":7})");
 }
 
 TEST_CASE("what is no request is refused with the reason") {
@@ -101,67 +100,67 @@ TEST_CASE("what is no request is refused with the reason") {
 }
 
 TEST_CASE("resize takes from 1 to --max-nproc, of elastic programs") {
-  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 1))->size == 1);
-  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 5))->size == 5);
-  CHECK(ask(three(), Command::resize, 5).done == "the job goes from 3 workers to 5");
-  CHECK(order<JobCore::Resize>(ask(three(), Command::resize, 3))->size == 3);  // ends a growth
+  CHECK(order<JobCore::Resize>(ask(three(), Ask::resize, 1))->size == 1);
+  CHECK(order<JobCore::Resize>(ask(three(), Ask::resize, 5))->size == 5);
+  CHECK(ask(three(), Ask::resize, 5).done == "the job goes from 3 workers to 5");
+  CHECK(order<JobCore::Resize>(ask(three(), Ask::resize, 3))->size == 3);  // ends a growth
   for (const int size : {0, 6, 1 << 30}) {
-    const auto decision = ask(three(), Command::resize, size);
+    const auto decision = ask(three(), Ask::resize, size);
     CHECK(decision.refused ==
           "this job may have from 1 to 5 workers (see --max-nproc), not " + std::to_string(size));
     CHECK_FALSE(decision.event);
   }
   JobStatus job = three();
   for (auto& worker : job.workers) worker.linked = worker.rank < 0;  // spares do not count
-  CHECK(ask(job, Command::resize, 2).refused.find("elastic rounds") != std::string::npos);
+  CHECK(ask(job, Ask::resize, 2).refused.find("elastic rounds") != std::string::npos);
   job = three();
   job.workers[1].state = "done";
-  CHECK(ask(job, Command::resize, 2).refused == "some of its workers have finished already");
+  CHECK(ask(job, Ask::resize, 2).refused == "some of its workers have finished already");
 }
 
 TEST_CASE("restart names a rank that runs, wherever its slot is") {
-  const auto decision = ask(three(), Command::restart, 1);
+  const auto decision = ask(three(), Ask::restart, 1);
   const auto* replace = order<JobCore::Replace>(decision);
   REQUIRE(replace != nullptr);
   CHECK(replace->slot == 4);
   CHECK(replace->kind == FailureKind::voluntary);
   CHECK(decision.done == "rank 1 (pid 104) is restarted");
 
-  CHECK(ask(three(), Command::restart, 3).refused ==
+  CHECK(ask(three(), Ask::restart, 3).refused ==
         "there is no rank 3: the job has 3 workers, counted from 0");
   JobStatus job = three();
   job.workers[1].up = false;
   job.workers[1].state = "to be started";
-  CHECK(ask(job, Command::restart, 1).refused == "rank 1 does not run: to be started");
+  CHECK(ask(job, Ask::restart, 1).refused == "rank 1 does not run: to be started");
   job = three();
   job.workers[1].linked = false;
-  CHECK(ask(job, Command::restart, 1).done.find("all that are not elastic") != std::string::npos);
+  CHECK(ask(job, Ask::restart, 1).done.find("all that are not elastic") != std::string::npos);
 }
 
 TEST_CASE("stacks are of all processes, or of one rank") {
   JobStatus job = three();
-  CHECK(ask(job, Command::stacks).stacks_of.size() == 4);
+  CHECK(ask(job, Ask::stacks).stacks_of.size() == 4);
   job.workers[2].pid = 0;
-  CHECK(ask(job, Command::stacks).stacks_of.size() == 3);
-  REQUIRE(ask(job, Command::stacks, 1).stacks_of.size() == 1);
-  CHECK(ask(job, Command::stacks, 1).stacks_of[0].pid == 104);
+  CHECK(ask(job, Ask::stacks).stacks_of.size() == 3);
+  REQUIRE(ask(job, Ask::stacks, 1).stacks_of.size() == 1);
+  CHECK(ask(job, Ask::stacks, 1).stacks_of[0].pid == 104);
   job.workers[2].host = "far";
-  CHECK(ask(job, Command::stacks, 2).refused.find("rank 2 runs on host far") == 0);
+  CHECK(ask(job, Ask::stacks, 2).refused.find("rank 2 runs on host far") == 0);
   job.workers[2].up = false;
-  CHECK(ask(job, Command::stacks, 2).refused.find("rank 2 has no process") == 0);
-  CHECK(ask(job, Command::stacks, 9).refused.find("there is no rank 9") == 0);
+  CHECK(ask(job, Ask::stacks, 2).refused.find("rank 2 has no process") == 0);
+  CHECK(ask(job, Ask::stacks, 9).refused.find("there is no rank 9") == 0);
 }
 
 TEST_CASE("a job that is ending can be seen and be stopped harder, but not be changed") {
   JobStatus job = three();
   job.state = JobState::ending;
-  CHECK(ask(job, Command::resize, 2).refused == "the job is ending");
-  CHECK(ask(job, Command::restart, 1).refused == "the job is ending");
-  CHECK(ask(job, Command::status).refused == "");
-  CHECK(ask(job, Command::stacks).stacks_of.size() == 4);
-  CHECK(order<JobCore::Signal>(ask(job, Command::stop))->number == SIGTERM);
+  CHECK(ask(job, Ask::resize, 2).refused == "the job is ending");
+  CHECK(ask(job, Ask::restart, 1).refused == "the job is ending");
+  CHECK(ask(job, Ask::status).refused == "");
+  CHECK(ask(job, Ask::stacks).stacks_of.size() == 4);
+  CHECK(order<JobCore::Signal>(ask(job, Ask::stop))->number == SIGTERM);
   job.state = JobState::ended;
-  CHECK(ask(job, Command::stop).refused == "the job has ended");
+  CHECK(ask(job, Ask::stop).refused == "the job has ended");
 }
 
 TEST_CASE("the status as JSON has the workers by rank, and apart from them those without one") {

@@ -66,7 +66,7 @@ struct World {
   std::unique_ptr<ControlServer> server;
 };
 
-void say(const UniqueFd& socket, const std::string& text, bool all = true) {
+void send_text(const UniqueFd& socket, const std::string& text, bool all = true) {
   ::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
   if (all) ::shutdown(socket.get(), SHUT_WR);
 }
@@ -76,11 +76,11 @@ void say(const UniqueFd& socket, const std::string& text, bool all = true) {
 TEST_CASE("a request is what comes until its end, and each has its own answer") {
   World world;
   const auto one = world.connect(), other = world.connect();
-  say(one, "ha", false);
-  say(other, "ho");
+  send_text(one, "ha", false);
+  send_text(other, "ho");
   CHECK(world.answer(other) == "you said: ho");
   CHECK(world.answer(one, 50ms) == "(silence)");
-  say(one, "lf");
+  send_text(one, "lf");
   CHECK(world.answer(one) == "you said: half");
   CHECK(world.requests == std::vector<std::string>{"ho", "half"});
 }
@@ -89,8 +89,8 @@ TEST_CASE("an answer may come later, or never, and may be long") {
   World world;
   world.later = true;
   const auto one = world.connect(), other = world.connect();
-  say(one, "1");
-  say(other, "2");
+  send_text(one, "1");
+  send_text(other, "2");
   const TimePoint deadline = steady_now() + 20s;
   while (world.replies.size() < 2 && steady_now() < deadline) world.loop.run_for(1ms);
   REQUIRE(world.replies.size() == 2);
@@ -104,7 +104,7 @@ TEST_CASE("an answer may come later, or never, and may be long") {
 TEST_CASE("too long a request is not read to its end") {
   World world;
   const auto socket = world.connect();
-  say(socket, std::string(5000, 'x'), false);
+  send_text(socket, std::string(5000, 'x'), false);
   CHECK(world.answer(socket).starts_with("you said: xxx"));
   REQUIRE(world.requests.size() == 1);
   CHECK(world.requests[0].size() > 100);
@@ -121,7 +121,7 @@ TEST_CASE("of a crowd that says nothing no more than some are let in, and all ar
   for (const auto& socket : crowd) CHECK(world.answer(socket) == "");
   CHECK(world.requests.empty());
   const auto next = world.connect();
-  say(next, "now");
+  send_text(next, "now");
   CHECK(world.answer(next) == "you said: now");
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("another user is not answered") {
     if (::setuid(65534) != 0) ::_exit(2);
     auto socket = connect_unix_path(world.path, SOCK_STREAM);
     if (!socket) ::_exit(3);
-    say(*socket, "me too");
+    send_text(*socket, "me too");
     char byte = 0;
     ::_exit(::recv(socket->get(), &byte, 1, 0) > 0 ? 1 : 0);
   }

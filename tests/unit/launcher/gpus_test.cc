@@ -21,8 +21,8 @@ GpuFiles gpu(const std::string& bus, const std::string& uuid, const std::string&
 const std::vector<GpuFiles> kTwo = {gpu("0000:17:00.0", "GPU-aa11", "0-3\n"),
                                     gpu("0000:65:00.0", "GPU-bb22", "4-7\n")};
 
-std::vector<std::string> names(const std::vector<GpuFiles>& files,
-                               const std::optional<std::string>& visible) {
+std::vector<std::string> gpu_names(const std::vector<GpuFiles>& files,
+                                   const std::optional<std::string>& visible) {
   const auto gpus = usable_gpus(files, visible);
   REQUIRE(gpus);
   std::vector<std::string> all;
@@ -35,21 +35,21 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("gpus: all of them, or what CUDA_VISIBLE_DEVICES names, up to what is none") {
-  CHECK(names(kTwo, std::nullopt) == Names{"GPU-aa11", "GPU-bb22"});
-  CHECK(names(kTwo, "1,0") == Names{"1", "0"});
-  CHECK(names(kTwo, "GPU-bb") == Names{"GPU-bb"});
-  CHECK(names(kTwo, "1, GPU-aa11,7,0") == Names{"1", "GPU-aa11"});
-  CHECK(names(kTwo, "").empty());
-  CHECK(names(kTwo, "-1,0").empty());
-  CHECK(names({}, std::nullopt).empty());
+  CHECK(gpu_names(kTwo, std::nullopt) == Names{"GPU-aa11", "GPU-bb22"});
+  CHECK(gpu_names(kTwo, "1,0") == Names{"1", "0"});
+  CHECK(gpu_names(kTwo, "GPU-bb") == Names{"GPU-bb"});
+  CHECK(gpu_names(kTwo, "1, GPU-aa11,7,0") == Names{"1", "GPU-aa11"});
+  CHECK(gpu_names(kTwo, "").empty());
+  CHECK(gpu_names(kTwo, "-1,0").empty());
+  CHECK(gpu_names({}, std::nullopt).empty());
   CHECK((*usable_gpus(kTwo, "1"))[0].cpus == std::vector<int>{4, 5, 6, 7});
 }
 
 TEST_CASE("gpus: MIG instances are used by name, and not otherwise") {
   auto cut = kTwo;
   cut[1].cut = true;
-  CHECK(names(cut, "MIG-1,MIG-2") == Names{"MIG-1", "MIG-2"});
-  CHECK(names(cut, "0") == Names{"0"});
+  CHECK(gpu_names(cut, "MIG-1,MIG-2") == Names{"MIG-1", "MIG-2"});
+  CHECK(gpu_names(cut, "0") == Names{"0"});
   for (const auto& visible : {std::optional<std::string>(), std::optional<std::string>("0,1")}) {
     const auto refused = usable_gpus(cut, visible);
     REQUIRE_FALSE(refused);

@@ -14,7 +14,7 @@ std::vector<HostEntry> parsed(std::string_view text) {
   return *hosts;
 }
 
-std::string why_not(std::string_view text) {
+std::string hostfile_error(std::string_view text) {
   auto hosts = parse_hostfile(text, "hosts");
   REQUIRE_FALSE(hosts);
   CHECK(hosts.error().code == Errc::protocol);
@@ -83,23 +83,24 @@ TEST_CASE("addresses, also of IPv6") {
 }
 
 TEST_CASE("malformed hostfiles are told by line") {
-  CHECK(why_not("a\nb slots=x\n") == "hosts:2: slots: 'x' is not a whole number from 1 to 1048576");
-  CHECK(why_not("a slots=0").starts_with("hosts:1: slots: '0'"));
-  CHECK(why_not("a cpus=4") == "hosts:1: 'cpus=4' is not slots=N, max_slots=N or port=N");
-  CHECK(why_not("a b") == "hosts:1: 'b' is not slots=N, max_slots=N or port=N");
-  CHECK(why_not("a slots=9 max_slots=8") == "hosts:1: slots=9 is more than max_slots=8");
-  CHECK(why_not("node[1-") == "hosts:1: '[1-': '[' without ']'");
-  CHECK(why_not("node[5-1]") == "hosts:1: '5-1' is not a range that runs upwards");
-  CHECK(why_not("node[x]") == "hosts:1: 'x' is not a range");
-  CHECK(why_not("node[]") == "hosts:1: '' is not a range");
-  CHECK(why_not("\n\na;rm\n") == "hosts:3: 'a;rm' is not a host name");
-  CHECK(why_not("-oProxyCommand=x") == "hosts:1: '-oProxyCommand=x' is not a host name");
-  CHECK(why_not("::1") == "hosts:1: '::1': put an IPv6 address in [ ]");
-  CHECK(why_not("@a") == "hosts:1: '@a': no user before '@'");
-  CHECK(why_not("# nothing\n\n") == "hosts:2: no host in this file");
-  CHECK(why_not("") == "hosts:1: no host in this file");
-  CHECK(why_not("n[0-65535]\nm\n") == "hosts:2: more than 65536 hosts");
-  CHECK(why_not("n[0-999][0-999]") == "hosts:1: more than 65536 hosts");
+  CHECK(hostfile_error("a\nb slots=x\n") ==
+        "hosts:2: slots: 'x' is not a whole number from 1 to 1048576");
+  CHECK(hostfile_error("a slots=0").starts_with("hosts:1: slots: '0'"));
+  CHECK(hostfile_error("a cpus=4") == "hosts:1: 'cpus=4' is not slots=N, max_slots=N or port=N");
+  CHECK(hostfile_error("a b") == "hosts:1: 'b' is not slots=N, max_slots=N or port=N");
+  CHECK(hostfile_error("a slots=9 max_slots=8") == "hosts:1: slots=9 is more than max_slots=8");
+  CHECK(hostfile_error("node[1-") == "hosts:1: '[1-': '[' without ']'");
+  CHECK(hostfile_error("node[5-1]") == "hosts:1: '5-1' is not a range that runs upwards");
+  CHECK(hostfile_error("node[x]") == "hosts:1: 'x' is not a range");
+  CHECK(hostfile_error("node[]") == "hosts:1: '' is not a range");
+  CHECK(hostfile_error("\n\na;rm\n") == "hosts:3: 'a;rm' is not a host name");
+  CHECK(hostfile_error("-oProxyCommand=x") == "hosts:1: '-oProxyCommand=x' is not a host name");
+  CHECK(hostfile_error("::1") == "hosts:1: '::1': put an IPv6 address in [ ]");
+  CHECK(hostfile_error("@a") == "hosts:1: '@a': no user before '@'");
+  CHECK(hostfile_error("# nothing\n\n") == "hosts:2: no host in this file");
+  CHECK(hostfile_error("") == "hosts:1: no host in this file");
+  CHECK(hostfile_error("n[0-65535]\nm\n") == "hosts:2: more than 65536 hosts");
+  CHECK(hostfile_error("n[0-999][0-999]") == "hosts:1: more than 65536 hosts");
 }
 
 TEST_CASE("a list of hosts") {

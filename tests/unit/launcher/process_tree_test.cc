@@ -17,7 +17,7 @@ using namespace dlaunch;
 
 namespace {
 
-bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+bool has_pid(const std::vector<pid_t>& pids, pid_t pid) {
   return std::find(pids.begin(), pids.end(), pid) != pids.end();
 }
 
@@ -63,8 +63,8 @@ TEST_CASE("descendants are found and killed wherever they have moved, and all ar
   CHECK(descendants_of(::getpid()).empty());
   const auto family = make_family();
   const auto found = descendants_of(::getpid());
-  for (const pid_t pid : family) CHECK(contains(found, pid));
-  CHECK_FALSE(contains(found, ::getpid()));
+  for (const pid_t pid : family) CHECK(has_pid(found, pid));
+  CHECK_FALSE(has_pid(found, ::getpid()));
 
   CHECK(kills_all());
   for (const pid_t pid : family) CHECK(::kill(pid, 0) == -1);  // not even a zombie

@@ -13,7 +13,7 @@ namespace {
 bool has(const std::vector<std::string>& env, const std::string& item) {
   return std::find(env.begin(), env.end(), item) != env.end();
 }
-bool names(const std::vector<std::string>& env, const std::string& name) {
+bool times_set(const std::vector<std::string>& env, const std::string& name) {
   return std::any_of(env.begin(), env.end(),
                      [&](const auto& item) { return item.starts_with(name + "="); });
 }
@@ -84,13 +84,13 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
   }
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_UNIVERSE_SIZE", "SLURM_CPU_BIND_LIST"}) {
     CAPTURE(name);
-    CHECK_FALSE(names(env, name));
+    CHECK_FALSE(times_set(env, name));
   }
 }
 
 TEST_CASE("worker environment: an MPI library is told only whom it can ask") {
   WorkerPlace place = kPlace;
-  CHECK_FALSE(names(worker_environment(plan(), place, {"PMI_SIZE=9"}), "PMI_SIZE"));
+  CHECK_FALSE(times_set(worker_environment(plan(), place, {"PMI_SIZE=9"}), "PMI_SIZE"));
   place.pmi_fd = 17;
   const auto env = worker_environment(plan(), place, {"PMI_SIZE=9"});
   CHECK(has(env, "PMI_FD=17"));
@@ -106,7 +106,7 @@ TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
   const auto env = worker_environment(p, spare, {"RANK=7", "LOCAL_RANK=7"});
   for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK", "OMPI_COMM_WORLD_RANK"}) {
     CAPTURE(name);
-    CHECK_FALSE(names(env, name));
+    CHECK_FALSE(times_set(env, name));
   }
   CHECK(has(env, "DLAUNCH_WORKER=9"));
 }
@@ -139,7 +139,7 @@ TEST_CASE("worker environment: encryption is the job's, whatever word the user's
 
 TEST_CASE("worker environment: who waits longer for a host has libdlring wait, too") {
   Plan p = plan();
-  CHECK_FALSE(names(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT"));
+  CHECK_FALSE(times_set(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT"));
   p.nodes.host_timeout = std::chrono::milliseconds(30500);
   CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT=31"));
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_LINK_TIMEOUT=7"}), "DLAUNCH_LINK_TIMEOUT=7"));
@@ -150,10 +150,10 @@ TEST_CASE(
   Plan p = plan();
   auto env = worker_environment(p, kPlace, {"CUDA_VISIBLE_DEVICES=4,5"});
   CHECK(has(env, "CUDA_VISIBLE_DEVICES=4,5"));
-  CHECK_FALSE(names(env, "NCCL_SOCKET_IFNAME"));
+  CHECK_FALSE(times_set(env, "NCCL_SOCKET_IFNAME"));
   p.gpus = {"GPU-a"};  // more ranks than GPUs share them
   p.interface = "10.0.0.0/8";
-  CHECK_FALSE(names(worker_environment(p, kPlace, {}), "NCCL_SOCKET_IFNAME"));
+  CHECK_FALSE(times_set(worker_environment(p, kPlace, {}), "NCCL_SOCKET_IFNAME"));
   p.interface = "eth1";
   p.hcas = "mlx5_0,mlx5_1";
   env = worker_environment(p, kPlace, {"CUDA_VISIBLE_DEVICES=4,5"});

@@ -41,7 +41,7 @@ class Place {
   const std::string job_;
 };
 
-void conform(bool etcd) {
+void elects(bool etcd) {
   const Place place(etcd);
   auto a = place.voter();
   auto b = place.voter();
@@ -140,8 +140,8 @@ void conform(bool etcd) {
 
 }  // namespace
 
-TEST_CASE("leader election: file") { conform(false); }
-TEST_CASE("leader election: etcd" * doctest::skip(!EtcdServer::installed())) { conform(true); }
+TEST_CASE("leader election: file") { elects(false); }
+TEST_CASE("leader election: etcd" * doctest::skip(!EtcdServer::installed())) { elects(true); }
 
 TEST_CASE(
     "leader election by a folder: terms grow past a leader that died, files go with the job") {

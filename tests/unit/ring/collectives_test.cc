@@ -14,9 +14,9 @@
 namespace dlaunch {
 namespace {
 
-using Bytes = std::vector<char>;
+using Data = std::vector<char>;
 
-struct Case {
+struct CollectiveCase {
   Collective collective = Collective::all_reduce;
   std::size_t count = 0;
   dl_dtype dtype = DL_INT32;
@@ -27,7 +27,7 @@ struct Case {
   std::vector<std::size_t> tensors = {};  // lengths; empty: one buffer
 };
 
-std::string describe(const Case& c, int rank) {
+std::string describe(const CollectiveCase& c, int rank) {
   return fmt::format("rank {}: {} count {} {} {} root {} in place {} counts {} tensors {}", rank,
                      collective_name(c.collective), c.count, dtype_name(c.dtype), op_name(c.op),
                      c.root, c.in_place, c.counts.size(), c.tensors.size());
@@ -36,10 +36,10 @@ std::string describe(const Case& c, int rank) {
 // One case on one world size: the inputs, and by rank what must come out.
 class Expectation {
  public:
-  Expectation(const Case& c, int ranks, unsigned seed) : case_(c), ranks_(ranks) {
+  Expectation(const CollectiveCase& c, int ranks, unsigned seed) : case_(c), ranks_(ranks) {
     std::mt19937_64 random(seed);
     for (int r = 0; r < ranks; ++r) {
-      Bytes input(given(r) * element() + 8);
+      Data input(given(r) * element() + 8);
       for (std::size_t i = 0; i + 8 <= input.size(); i += 8) {
         const std::uint64_t word = random();
         std::memcpy(input.data() + i, &word, sizeof word);
@@ -49,36 +49,36 @@ class Expectation {
     }
   }
 
-  const Bytes& input(int rank) const { return inputs_[static_cast<std::size_t>(rank)]; }
+  const Data& input(int rank) const { return inputs_[static_cast<std::size_t>(rank)]; }
   std::size_t element() const { return dtype_bytes(case_.dtype); }
   std::size_t part(int r) const {
     return case_.counts.empty() ? case_.count : case_.counts[static_cast<std::size_t>(r)];
   }
-  // Bytes of the parts before rank r's.
+  // Data of the parts before rank r's.
   std::size_t before(int r) const {
     std::size_t sum = 0;
     for (int i = 0; i < r; ++i) sum += part(i);
     return sum * element();
   }
 
-  Bytes output(int rank) const {
+  Data output(int rank) const {
     switch (case_.collective) {
       case Collective::all_reduce:
         return reduced();
       case Collective::reduce:
-        return rank == case_.root ? reduced() : Bytes();
+        return rank == case_.root ? reduced() : Data();
       case Collective::reduce_scatter:
         return piece(reduced(), rank);
       case Collective::all_gather:
         return joined();
       case Collective::gather:
-        return rank == case_.root ? joined() : Bytes();
+        return rank == case_.root ? joined() : Data();
       case Collective::broadcast:
         return input(case_.root);
       case Collective::scatter:
         return piece(input(case_.root), rank);
       case Collective::all_to_all: {
-        Bytes all;
+        Data all;
         for (int r = 0; r < ranks_; ++r) append(all, piece(input(r), rank));
         return all;
       }
@@ -103,35 +103,33 @@ class Expectation {
         return part(rank);
     }
   }
-  Bytes reduced() const {
+  Data reduced() const {
     std::vector<const void*> operands;
     for (const auto& input : inputs_) operands.push_back(input.data());
-    Bytes out(inputs_[0].size());
+    Data out(inputs_[0].size());
     reduce(operands, out.data(), out.size() / element(), case_.dtype, case_.op, ranks_);
     return out;
   }
-  Bytes piece(const Bytes& whole, int r) const {
+  Data piece(const Data& whole, int r) const {
     const auto bytes = static_cast<std::ptrdiff_t>(case_.count * element());
-    return Bytes(whole.begin() + r * bytes, whole.begin() + (r + 1) * bytes);
+    return Data(whole.begin() + r * bytes, whole.begin() + (r + 1) * bytes);
   }
-  Bytes joined() const {
-    Bytes all;
+  Data joined() const {
+    Data all;
     for (const auto& input : inputs_) append(all, input);
     return all;
   }
-  static void append(Bytes& to, const Bytes& more) {
-    to.insert(to.end(), more.begin(), more.end());
-  }
+  static void append(Data& to, const Data& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-  const Case case_;
+  const CollectiveCase case_;
   const int ranks_;
-  std::vector<Bytes> inputs_;
+  std::vector<Data> inputs_;
 };
 
 // A rank's buffers, at odd addresses, with bytes around them that must not change.
 class CaseBuffers {
  public:
-  CaseBuffers(const Case& c, const Expectation& e, int rank)
+  CaseBuffers(const CollectiveCase& c, const Expectation& e, int rank)
       : input_(e.input(rank)), want_(e.output(rank)), in_(guarded(input_)), out_(guarded(want_)) {
     std::fill(out_.begin() + kGuard, out_.end() - kGuard, char{0x11});
     call.collective = c.collective;
@@ -159,7 +157,7 @@ class CaseBuffers {
     }
     const bool separate = !in_place_ && !input_.empty();
     if (separate && std::memcmp(call.in, input_.data(), input_.size()) != 0) return "input changed";
-    for (const Bytes* buffer : {&in_, &out_}) {
+    for (const Data* buffer : {&in_, &out_}) {
       for (std::size_t i = 0; i < kGuard; ++i) {
         if ((*buffer)[i] != 0x77 || buffer->end()[-1 - static_cast<std::ptrdiff_t>(i)] != 0x77) {
           return "written beside the buffer";
@@ -173,8 +171,8 @@ class CaseBuffers {
 
  private:
   static constexpr std::size_t kGuard = 17;
-  static Bytes guarded(const Bytes& content) {
-    Bytes bytes(content.size() + 2 * kGuard, 0x77);
+  static Data guarded(const Data& content) {
+    Data bytes(content.size() + 2 * kGuard, 0x77);
     std::copy(content.begin(), content.end(), bytes.begin() + kGuard);
     return bytes;
   }
@@ -193,8 +191,8 @@ class CaseBuffers {
     }
   }
 
-  const Bytes input_, want_;
-  Bytes in_, out_;
+  const Data input_, want_;
+  Data in_, out_;
   TensorList list_;
   bool in_place_ = false;
 };
@@ -211,7 +209,7 @@ class AnyWorld {
     ranks_ = ranks;
   }
 
-  void check(const Case& c) {
+  void check(const CollectiveCase& c) {
     ++seq_;
     const Expectation expectation(c, ranks_, static_cast<unsigned>(seq_));
     std::vector<std::string> said(static_cast<std::size_t>(ranks_));
@@ -261,7 +259,7 @@ TEST_CASE("collectives: each of them at every size band, root and world is what 
         const auto& traits = traits_of(collective);
         for (const std::size_t count : {0, 1, 9, 700, 5000, 40'000, 150'001}) {
           if (ranks > 5 && count > 40'000) continue;
-          Case c{.collective = collective, .count = count};
+          CollectiveCase c{.collective = collective, .count = count};
           for (const bool in_place : {false, true}) {
             if (in_place && collective == Collective::all_to_all) continue;
             c.in_place = in_place;
@@ -279,9 +277,9 @@ TEST_CASE("collectives: a reduce rounds like an all_reduce, in every dtype and o
     AnyWorld world(3, shm);
     for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
       for (int op = DL_SUM; op <= DL_BXOR; ++op) {
-        Case c{.collective = Collective::reduce,
-               .dtype = static_cast<dl_dtype>(dtype),
-               .op = static_cast<dl_op>(op)};
+        CollectiveCase c{.collective = Collective::reduce,
+                         .dtype = static_cast<dl_dtype>(dtype),
+                         .op = static_cast<dl_op>(op)};
         if (!reducible(c.dtype, c.op)) continue;
         for (const std::size_t count : {3, 2000, 70'001}) {
           c.count = count;
@@ -299,7 +297,7 @@ TEST_CASE("collectives: parts of different length, some of them empty") {
       if (ranks == 1) continue;
       AnyWorld world(ranks, shm);
       for (const std::size_t scale : {1, 40, 9000}) {
-        Case c;
+        CollectiveCase c;
         for (int r = 0; r < ranks; ++r) c.counts.push_back(scale * static_cast<std::size_t>(r % 4));
         for (const bool in_place : {false, true}) {
           c.in_place = in_place;
@@ -324,7 +322,7 @@ TEST_CASE("collectives: a list of tensors is reduced and broadcast as one buffer
       AnyWorld world(ranks, shm);
       for (const std::size_t longest : {1, 3, 50, 3000, 60'000}) {
         for (const bool in_place : {false, true}) {
-          Case c{.dtype = DL_FLOAT16, .in_place = in_place};
+          CollectiveCase c{.dtype = DL_FLOAT16, .in_place = in_place};
           for (int i = 0; i < 7; ++i) c.tensors.push_back(1 + random() % longest);
           for (const auto n : c.tensors) c.count += n;
           world.check(c);

@@ -63,7 +63,7 @@ struct Played {
 constexpr Collective kMovers[] = {Collective::gather, Collective::scatter, Collective::all_gather,
                                   Collective::all_to_all};
 
-Call moving(Collective collective, std::size_t count, const std::size_t* counts) {
+Call moving_call(Collective collective, std::size_t count, const std::size_t* counts) {
   Call call{.collective = collective, .count = count, .dtype = DL_INT32};
   if (traits_of(collective).rooted) call.root = 1;
   call.counts = counts;
@@ -147,7 +147,7 @@ TEST_CASE("device: the sends and receives of all ranks are what the collective d
         // What NCCL has as such is not made of these.
         if (!with_counts && collective == Collective::all_gather) continue;
         CAPTURE(collective_name(collective));
-        Played game(moving(collective, 3, with_counts ? counts.data() : nullptr), ranks);
+        Played game(moving_call(collective, 3, with_counts ? counts.data() : nullptr), ranks);
         std::vector<std::vector<NcclStep>> steps;
         for (int r = 0; r < ranks; ++r) steps.push_back(nccl_steps(game.of(r), r, ranks));
         for (int r = 0; r < ranks; ++r) {
@@ -195,7 +195,7 @@ TEST_CASE("device: granules are calls of their own that add up to the whole") {
           if (with_counts && (!takes_counts(collective) || ranks < 2)) continue;
           if (traits_of(collective).rooted && ranks < 2) continue;
           CAPTURE(collective_name(collective));
-          Played game(moving(collective, 7, with_counts ? counts.data() : nullptr), ranks);
+          Played game(moving_call(collective, 7, with_counts ? counts.data() : nullptr), ranks);
           const HostCut cut = cut_for_host(game.of(0), ranks, granule);
           for (std::size_t i = 0; i < cut.granules; ++i) {
             // Each rank's memory on the host, the call there, and back.

@@ -11,10 +11,10 @@
 namespace dlaunch {
 namespace {
 
-using Bytes = std::array<std::byte, kFrameHeaderBytes>;
+using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 
-Bytes encoded(const FrameHeader& header, std::uint64_t round) {
-  Bytes bytes;
+HeaderBytes encoded(const FrameHeader& header, std::uint64_t round) {
+  HeaderBytes bytes;
   encode_frame(header, round, bytes);
   return bytes;
 }
@@ -44,11 +44,11 @@ TEST_CASE("frames of another round are refused by value") {
 }
 
 TEST_CASE("every altered byte of magic, kind and padding is noticed") {
-  const Bytes good = encoded(message_frame(5, DL_INT32, 7), 1);
+  const HeaderBytes good = encoded(message_frame(5, DL_INT32, 7), 1);
   for (std::size_t i = 0; i < good.size(); ++i) {
     if (i >= 16 && i < 40) continue;
     for (int bit = 0; bit < 8; ++bit) {
-      Bytes bad = good;
+      HeaderBytes bad = good;
       bad[i] ^= static_cast<std::byte>(1 << bit);
       // A kind that is one bit off may be the other valid kind, but not from 2 to 1.
       CHECK(!decode_frame(bad, 1));
@@ -73,7 +73,7 @@ TEST_CASE("messages whose length does not fit their count and dtype are refused"
 TEST_CASE("random bytes never pass as a frame") {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) {
-    Bytes bytes;
+    HeaderBytes bytes;
     for (std::size_t k = 0; k < bytes.size(); k += 8) {
       const std::uint64_t value = random();
       std::memcpy(bytes.data() + k, &value, 8);

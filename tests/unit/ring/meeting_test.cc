@@ -182,20 +182,19 @@ TEST_CASE("meeting: ranks that never come are named even where the store has end
     int ranks;
     const char* words;
   };
-  for (const auto& [present, ranks, words] :
-       {Absence{{0, 2}, 3, "rank 1 of 3 has not arrived"},
-        Absence{{0, 1, 2}, 4, "rank 3 of 4 has not arrived"}}) {
+  for (const Absence& absence : {Absence{{0, 2}, 3, "rank 1 of 3 has not arrived"},
+                                 Absence{{0, 1, 2}, 4, "rank 3 of 4 has not arrived"}}) {
     const HeldPort port;
     const std::string url = "tcp://127.0.0.1:" + port.number;
     std::vector<pid_t> pids;
-    for (const int rank : present) {
+    for (const int rank : absence.present) {
       pids.push_back(start([&, rank] {
         dl_comm* comm = nullptr;
-        World impatient{ranks};
+        World impatient{absence.ranks};
         impatient.init_timeout_s = rank == 0 ? 2.5 : 5;
         const dl_result joined = join(url, impatient, rank, comm);
         EXPECT(joined != DL_OK);
-        EXPECT(says(dl_last_error(nullptr), words));
+        EXPECT(says(dl_last_error(nullptr), absence.words));
         return 0;
       }));
     }

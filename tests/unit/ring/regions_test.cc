@@ -36,7 +36,7 @@ struct GivenBuffers {
   char* in;
   char* out;
 };
-struct Case {
+struct RegionCase {
   const char* name;
   bool in_place;
   dl_result (*run)(dl_comm* comm, GivenBuffers b, std::size_t count);
@@ -44,7 +44,7 @@ struct Case {
 };
 float* floats(char* p) { return reinterpret_cast<float*>(p); }
 
-const Case kCases[] = {
+const RegionCase kCases[] = {
     {"all_reduce", false,
      [](dl_comm* c, GivenBuffers b, std::size_t n) {
        return dl_all_reduce(c, b.in, b.out, n, DL_FLOAT32, DL_SUM);
@@ -104,7 +104,7 @@ const Case kCases[] = {
 };
 
 // Fills the input, runs the case and returns what both buffers hold then.
-std::vector<float> outcome(dl_comm* comm, const Case& c, GivenBuffers b, std::size_t count,
+std::vector<float> outcome(dl_comm* comm, const RegionCase& c, GivenBuffers b, std::size_t count,
                            unsigned seed) {
   const std::size_t all = kMost * static_cast<std::size_t>(dl_size(comm));
   for (std::size_t i = 0; i < all; ++i) floats(b.in)[i] = value(dl_rank(comm), i, seed);
@@ -135,7 +135,7 @@ TEST_CASE("alloc: all collectives have the bits that they have in ordinary memor
         std::vector<char> plain_in(bytes), plain_out(bytes);
         unsigned seed = 1;
         for (const std::size_t count : {std::size_t{1}, std::size_t{4001}, kMost}) {
-          for (const Case& c : kCases) {
+          for (const RegionCase& c : kCases) {
             const auto expected =
                 outcome(comm, c, {plain_in.data(), plain_out.data()}, count, ++seed);
             // All shared, at an odd place; then one rank's input or output ordinary.

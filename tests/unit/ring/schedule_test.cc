@@ -14,11 +14,11 @@ namespace {
 
 // All ranks of one collective on arrays instead of sockets. Each directed link holds one frame, the
 // least any socket can, so that a schedule that counts on buffers stands still here.
-class World {
+class Exchange {
  public:
   using Values = std::vector<float>;
 
-  World(const Shape& shape, int ranks, const Tuning& tuning, bool in_place)
+  Exchange(const Shape& shape, int ranks, const Tuning& tuning, bool in_place)
       : shape_(shape), ranks_(ranks), links_(ranks * ranks), members_(ranks) {
     const std::size_t count = shape.count;
     const bool scatter = shape.collective == Collective::reduce_scatter;
@@ -125,7 +125,7 @@ class World {
 };
 
 // The mean of element i in the order in which the way combines it; `owner` matters for the ring.
-float mean(const World& world, int ranks, std::size_t i, Way way, int owner) {
+float mean(const Exchange& world, int ranks, std::size_t i, Way way, int owner) {
   const int first = way == Way::ring ? (owner + 1) % ranks : 0;
   float sum = world.input(first)[i];
   for (int k = 1; k < ranks; ++k) sum += world.input((first + k) % ranks)[i];
@@ -155,8 +155,8 @@ Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
           .direct_ranks = way == Way::ring ? 0 : 64};
 }
 
-World::Values expected(const World& world, const Shape& shape, int ranks, int rank, Way way) {
-  World::Values values;
+Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, int rank, Way way) {
+  Exchange::Values values;
   switch (shape.collective) {
     case Collective::all_reduce:
       for (std::size_t i = 0; i < shape.count; ++i) {
@@ -198,7 +198,7 @@ World::Values expected(const World& world, const Shape& shape, int ranks, int ra
   return values;
 }
 
-void check(const Shape& shape, int ranks, Way way, std::size_t granule, std::size_t window) {
+void check_way(const Shape& shape, int ranks, Way way, std::size_t granule, std::size_t window) {
   // delivery() between places in place is for the planes' tests.
   const bool moves = shape.collective == Collective::gather ||
                      shape.collective == Collective::scatter ||
@@ -206,7 +206,7 @@ void check(const Shape& shape, int ranks, Way way, std::size_t granule, std::siz
   for (const bool in_place : {false, true}) {
     if (in_place && moves) continue;
     const Tuning tuning = tuning_for(way, granule, window);
-    World world(shape, ranks, tuning, in_place);
+    Exchange world(shape, ranks, tuning, in_place);
     INFO(fmt::format("{} ranks {} count {} way {} granule {} window {} in place {}",
                      collective_name(shape.collective), ranks, shape.count, static_cast<int>(way),
                      granule, window, in_place));
@@ -225,12 +225,12 @@ TEST_CASE("every schedule gives the reference's bits at every world, count, gran
       for (const Way way : {Way::exchange, Way::star, Way::direct, Way::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
-            check({Collective::all_reduce, count, 4}, ranks, way, granule, window);
+            check_way({Collective::all_reduce, count, 4}, ranks, way, granule, window);
             if (way == Way::exchange || way == Way::star) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
-            check({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
-            check({Collective::all_gather, count, 4}, ranks, way, granule, window);
+            check_way({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
+            check_way({Collective::all_gather, count, 4}, ranks, way, granule, window);
           }
         }
       }
@@ -242,13 +242,13 @@ TEST_CASE("rooted collectives and all_to_all by every schedule, from and to ever
   for (int ranks = 1; ranks <= 7; ++ranks) {
     for (const std::size_t count : {0, 1, 2, 7, 19, 40}) {
       for (const std::size_t window : {1, 3}) {
-        check({Collective::all_to_all, count, 4}, ranks, Way::direct, 3, window);
+        check_way({Collective::all_to_all, count, 4}, ranks, Way::direct, 3, window);
         for (int root = 0; root < ranks; ++root) {
           for (const Way way : {Way::star, Way::direct, Way::ring}) {
-            check({Collective::reduce, count, 4, root}, ranks, way, 3, window);
+            check_way({Collective::reduce, count, 4, root}, ranks, way, 3, window);
           }
-          check({Collective::gather, count, 4, root}, ranks, Way::direct, 3, window);
-          check({Collective::scatter, count, 4, root}, ranks, Way::direct, 3, window);
+          check_way({Collective::gather, count, 4, root}, ranks, Way::direct, 3, window);
+          check_way({Collective::scatter, count, 4, root}, ranks, Way::direct, 3, window);
         }
       }
     }
@@ -260,7 +260,7 @@ TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
     for (int root = 0; root < ranks; ++root) {
       for (const std::size_t count : {0, 1, 2, 7, 40}) {
         for (const Way way : {Way::star, Way::direct}) {
-          check({Collective::broadcast, count, 4, root}, ranks, way, 3, 2);
+          check_way({Collective::broadcast, count, 4, root}, ranks, way, 3, 2);
         }
       }
     }

@@ -24,7 +24,7 @@ Call moving(Collective collective, std::uint64_t seq) {
           .deadline = steady_now() + 60s};
 }
 
-std::int32_t value(std::uint64_t seq, int rank, std::size_t i) {
+std::int32_t lent_value(std::uint64_t seq, int rank, std::size_t i) {
   return static_cast<std::int32_t>(seq * 1000003 + static_cast<std::size_t>(rank) * 7919 + i);
 }
 
@@ -33,7 +33,7 @@ std::int32_t value(std::uint64_t seq, int rank, std::size_t i) {
 bool right(Plane& plane, Call call, int rank, int ranks, std::span<std::int32_t> in) {
   const Shape shape = shape_of(call, ranks);
   std::vector<std::int32_t> out(in.size(), -1);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(call.seq, rank, i);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = lent_value(call.seq, rank, i);
   const bool broadcast = call.collective == Collective::broadcast;
   call.in = in.data();
   call.out = broadcast && rank == call.root ? in.data() : out.data();
@@ -44,7 +44,7 @@ bool right(Plane& plane, Call call, int rank, int ranks, std::span<std::int32_t>
     const Delivery d = delivery(shape, giver, rank);
     if (broadcast && rank == call.root) continue;
     for (std::size_t i = 0; d.exists && i < d.count; ++i) {
-      equal = equal && out[d.to + i] == value(call.seq, giver, d.from + i);
+      equal = equal && out[d.to + i] == lent_value(call.seq, giver, d.from + i);
     }
   }
   return equal;
@@ -89,7 +89,7 @@ TEST_CASE("shm: reductions read memory of all ranks in place, call after call") 
         const std::size_t count = kFloats - seq * 1001;
         const bool in_place = seq % 2 == 0;
         for (std::size_t i = 0; i < count; ++i)
-          in[i] = static_cast<float>(value(seq, rank, i) % 64);
+          in[i] = static_cast<float>(lent_value(seq, rank, i) % 64);
         REQUIRE(world.plane(rank).run({.collective = Collective::all_reduce,
                                        .in = in,
                                        .out = in_place ? in : out,
@@ -101,7 +101,7 @@ TEST_CASE("shm: reductions read memory of all ranks in place, call after call") 
         bool equal = true;
         for (std::size_t i = 0; i < count; ++i) {
           float sum = 0;
-          for (int r = 0; r < 3; ++r) sum += static_cast<float>(value(seq, r, i) % 64);
+          for (int r = 0; r < 3; ++r) sum += static_cast<float>(lent_value(seq, r, i) % 64);
           equal = equal && (in_place ? in : out)[i] == sum;
         }
         CHECK(equal);

@@ -41,7 +41,7 @@ std::vector<char> reference(const std::vector<std::vector<char>>& inputs, std::s
   return out;
 }
 
-struct Case {
+struct PlaneCase {
   Collective collective;
   dl_dtype dtype;
   dl_op op;
@@ -54,7 +54,7 @@ struct Case {
 const PlanRules kSmallChunks = {{.shm = {.way = {}, .chunk_bytes = 1000}}};
 
 // Runs one collective on all ranks with random inputs at odd addresses and compares every bit.
-void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
+void check(ShmWorld& world, const PlaneCase& c, std::uint64_t seq, unsigned seed) {
   const auto n = static_cast<std::size_t>(world.ranks());
   const std::size_t element = dtype_bytes(c.dtype);
   const bool scatter = c.collective == Collective::reduce_scatter;
@@ -116,13 +116,13 @@ void check(ShmWorld& world, const Case& c, std::uint64_t seq, unsigned seed) {
 
 // Thread sanitizer finds in three ranks what there is to find, in a tenth of the time.
 #if defined(__SANITIZE_THREAD__)
-constexpr int kWorlds[] = {2, 3};
+constexpr int kPlaneWorlds[] = {2, 3};
 #else
-constexpr int kWorlds[] = {1, 2, 3, 4, 5, 8, 9};
+constexpr int kPlaneWorlds[] = {1, 2, 3, 4, 5, 8, 9};
 #endif
-constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
-                               Collective::all_gather, Collective::broadcast,
-                               Collective::reduce,     Collective::barrier};
+constexpr Collective kAllPlanes[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                     Collective::all_gather, Collective::broadcast,
+                                     Collective::reduce,     Collective::barrier};
 
 struct Sleeper {
   std::size_t count;
@@ -184,14 +184,14 @@ TEST_CASE(
 }
 
 TEST_CASE("shm: every collective at sizes around each threshold, for 1 to 9 ranks") {
-  for (const int n : kWorlds) {
+  for (const int n : kPlaneWorlds) {
     for (const bool memfds : {true, false}) {
       // Two ranks with a core each also on the heap, where thread sanitizer sees them.
       const bool spin = n == 2 || (memfds && n == 3);
       ShmWorld world(n, spin ? 64 : 1, memfds);
       const ShmShape shape = shape_for(n);
       std::uint64_t seq = 0;
-      for (const Collective collective : kAll) {
+      for (const Collective collective : kAllPlanes) {
         CAPTURE(n);
         CAPTURE(collective_name(collective));
         for (const std::size_t bytes :
@@ -219,8 +219,8 @@ TEST_CASE("shm: mixed collectives in a row do not disturb each other") {
     for (std::uint64_t seq = 1; seq <= 300; ++seq) {
       const std::size_t counts[] = {0, 1, 10, 300, 5000, 60000};
       check(world,
-            {kAll[random() % std::size(kAll)], DL_INT32, kOps[random() % 8], counts[random() % 6],
-             random() % 2 == 0},
+            {kAllPlanes[random() % std::size(kAllPlanes)], DL_INT32, kOps[random() % 8],
+             counts[random() % 6], random() % 2 == 0},
             seq, static_cast<unsigned>(seq));
     }
   }
@@ -343,7 +343,7 @@ TEST_CASE("shm: raising the abort flag wakes a sleeping rank at once") {
 TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
   for (const int n : {2, 3, 8}) {
     const ShmShape layout = shape_for(n);
-    for (const Collective collective : kAll) {
+    for (const Collective collective : kAllPlanes) {
       if (collective == Collective::barrier) continue;
       const bool scatter = collective == Collective::reduce_scatter;
       const std::size_t ranks = static_cast<std::size_t>(n);

@@ -17,8 +17,8 @@ using namespace dlaunch;
 namespace {
 
 // Both ends of a stream over so many sockets with small buffers, so that writes are short.
-struct Pair {
-  explicit Pair(int sockets) {
+struct BundlePair {
+  explicit BundlePair(int sockets) {
     for (int i = 0; i < sockets; ++i) {
       int fds[2];
       REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
@@ -70,7 +70,7 @@ std::size_t write_to(SocketBundle& bundle, const std::string& bytes) {
 TEST_CASE("a stream over any number of sockets comes as it went, whatever is used of them") {
   for (const int sockets : {1, 2, 3, 8}) {
     std::mt19937 random(static_cast<unsigned>(sockets));
-    Pair pair(sockets);
+    BundlePair pair(sockets);
     std::string sent, received, rest;
     while (received.size() < (1 << 20)) {
       pair.from->use(1 + random() % static_cast<unsigned>(sockets));
@@ -88,7 +88,7 @@ TEST_CASE("a stream over any number of sockets comes as it went, whatever is use
 
 TEST_CASE(
     "what comes early stays in its socket, which is not asked for more until it is its turn") {
-  Pair pair(2);
+  BundlePair pair(2);
   const auto write_piece = [&](std::size_t socket, std::uint64_t position, const char* text) {
     char piece[12 + 3];
     const std::uint32_t length = 3;
@@ -108,7 +108,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a stream of several sockets ends with the first of them that is needed and has ended") {
-  Pair pair(2);
+  BundlePair pair(2);
   CHECK(write_to(*pair.from, "abc") == 3);
   pair.from.reset();
   CHECK(read_from(*pair.to, 10) == "abc");
@@ -123,7 +123,7 @@ TEST_CASE("a stream of several sockets ends with the first of them that is neede
 
 TEST_CASE("the end of a socket may come before the last bytes of another one") {
   for (const std::size_t closed : {0u, 1u}) {
-    Pair pair(2);
+    BundlePair pair(2);
     char bytes[10];
     const iovec into{bytes, sizeof bytes};
     const auto ended = [&] {
@@ -149,7 +149,7 @@ TEST_CASE("the end of a socket may come before the last bytes of another one") {
 
 TEST_CASE("bytes that are no piece are refused") {
   for (const std::uint32_t length : {0u, 1u << 20}) {
-    Pair pair(2);
+    BundlePair pair(2);
     char header[12] = {};
     std::memcpy(header + 8, &length, sizeof length);
     REQUIRE(write(pair.ends[1].first, header, sizeof header) == sizeof header);

@@ -37,7 +37,7 @@ Bytes values_of(int rank, std::size_t count, dl_dtype dtype) {
 }
 
 // All ranks' values combined in rank order by the kernels.
-Bytes reference(int ranks, std::size_t count, dl_dtype dtype, dl_op op) {
+Bytes expected_result(int ranks, std::size_t count, dl_dtype dtype, dl_op op) {
   std::vector<Bytes> inputs;
   std::vector<const void*> operands;
   for (int r = 0; r < ranks; ++r) inputs.push_back(values_of(r, count, dtype));
@@ -61,7 +61,7 @@ struct Unaligned {
   Bytes bytes;
 };
 
-struct Case {
+struct StreamCase {
   Collective collective = Collective::all_reduce;
   std::size_t count = 0;
   dl_dtype dtype = DL_FLOAT32;
@@ -71,14 +71,14 @@ struct Case {
 };
 
 // Runs the case on all ranks; returns each rank's complaint, "" where all is right.
-std::vector<std::string> run_case(StreamWorld& world, const Case& c, std::uint64_t seq) {
+std::vector<std::string> run_case(StreamWorld& world, const StreamCase& c, std::uint64_t seq) {
   const int n = world.ranks();
   const std::size_t element = dtype_bytes(c.dtype);
   const std::size_t bytes = c.count * element;
   const bool scatter = c.collective == Collective::reduce_scatter;
   const bool gather = c.collective == Collective::all_gather;
-  const Bytes all =
-      scatter ? reference(n, c.count * n, c.dtype, c.op) : reference(n, c.count, c.dtype, c.op);
+  const Bytes all = scatter ? expected_result(n, c.count * n, c.dtype, c.op)
+                            : expected_result(n, c.count, c.dtype, c.op);
   return world.each<std::string>([&](int rank) -> std::string {
     Unaligned in(values_of(rank, scatter ? c.count * n : c.count, c.dtype), element);
     Unaligned out(Bytes(gather ? bytes * n : bytes), element);
@@ -118,7 +118,7 @@ std::vector<std::string> run_case(StreamWorld& world, const Case& c, std::uint64
   });
 }
 
-void check_case(StreamWorld& world, const Case& c, std::uint64_t& seq) {
+void check_case(StreamWorld& world, const StreamCase& c, std::uint64_t& seq) {
   ++seq;
   const auto complaints = run_case(world, c, seq);
   for (int r = 0; r < world.ranks(); ++r) {
@@ -135,7 +135,7 @@ TEST_CASE("every dtype and op is reduced right, in and out of place, unaligned")
     std::uint64_t seq = 0;
     for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
       for (int op = DL_SUM; op <= DL_BXOR; ++op) {
-        Case c{.dtype = static_cast<dl_dtype>(dtype), .op = static_cast<dl_op>(op)};
+        StreamCase c{.dtype = static_cast<dl_dtype>(dtype), .op = static_cast<dl_op>(op)};
         if (!reducible(c.dtype, c.op)) continue;
         for (const std::size_t count : {1, 77, 33'333}) {
           for (const bool in_place : {false, true}) {

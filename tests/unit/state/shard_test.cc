@@ -9,9 +9,9 @@ using namespace dlaunch;
 
 namespace {
 
-constexpr std::uint64_t kCount = 1003;
+constexpr std::uint64_t kShardCount = 1003;
 
-// An array of kCount numbers cut evenly; each step adds to every element.
+// An array of kShardCount numbers cut evenly; each step adds to every element.
 struct Sharded {
   std::vector<double> mine;
   double steps = 0;
@@ -23,7 +23,7 @@ struct Sharded {
   // What a program does when there is nothing yet: registered empty, cut by hand before the sync.
   static std::vector<double> start(int rank, int size) {
     std::uint64_t first = 0, last = 0;
-    dl_even_share(kCount, rank, size, &first, &last);
+    dl_even_share(kShardCount, rank, size, &first, &last);
     std::vector<double> part(last - first);
     std::iota(part.begin(), part.end(), static_cast<double>(first));
     return part;

@@ -24,7 +24,7 @@ std::vector<std::byte> content(std::size_t bytes, unsigned seed = 1) {
   return all;
 }
 
-Snapshot commit(std::uint64_t number, ObjectId object = kReplicated) {
+Snapshot committed(std::uint64_t number, ObjectId object = kReplicated) {
   return {.path = {},
           .id = {{1, number}, 1},
           .world = 2,
@@ -56,7 +56,7 @@ TEST_CASE("snapshot file: what was written is read") {
   const TempFolder folder;
   const auto bytes = content(kPieceBytes + 1000);
   REQUIRE(make_snapshot_folder(folder.path.string() + "/a/b"));
-  REQUIRE(write_snapshot(folder.path.string() + "/a/b", commit(7, shard_of(1)), bytes));
+  REQUIRE(write_snapshot(folder.path.string() + "/a/b", committed(7, shard_of(1)), bytes));
   const auto list = list_snapshots(folder.path.string() + "/a/b");
   REQUIRE(list);
   REQUIRE(list->intact.size() == 1);
@@ -64,7 +64,7 @@ TEST_CASE("snapshot file: what was written is read") {
   CHECK(s.path.ends_with("/commit-1-7.shard-1-of-2.dlstate"));
   CHECK(s.id == CopyId{{1, 7}, 1});
   CHECK(s.object == shard_of(1));
-  CHECK(s.description == commit(7).description);
+  CHECK(s.description == committed(7).description);
   auto back = content(bytes.size(), 2);
   REQUIRE(read_snapshot(s, back));
   CHECK(back == bytes);
@@ -74,7 +74,7 @@ TEST_CASE("snapshot file: what was written is read") {
 TEST_CASE("snapshot file: any wrong byte, and any end that is too early, is found") {
   const TempFolder folder;
   const auto bytes = content(300);
-  REQUIRE(write_snapshot(folder.path.string(), commit(7), bytes));
+  REQUIRE(write_snapshot(folder.path.string(), committed(7), bytes));
   const std::string path = folder.path.string() + "/commit-1-7.replicated.dlstate";
   const auto size = static_cast<long>(fs::file_size(path));
   std::vector<std::byte> back(300);
@@ -101,7 +101,7 @@ TEST_CASE("snapshot file: the newest stay beside the one that is being written")
   const TempFolder folder;
   for (const std::uint64_t number : {2, 4, 6, 8}) {
     for (const ObjectId object : {kReplicated, shard_of(0)}) {
-      REQUIRE(write_snapshot(folder.path.string(), commit(number, object), content(10)));
+      REQUIRE(write_snapshot(folder.path.string(), committed(number, object), content(10)));
     }
   }
   std::ofstream(folder.path.string() + "/commit-1-5.replicated.dlstate.new") << "half";
@@ -121,11 +121,11 @@ TEST_CASE("snapshot file: a disk that refuses leaves nothing behind") {
     const rlimit small{4096, 4096};
     std::signal(SIGXFSZ, SIG_IGN);
     if (::setrlimit(RLIMIT_FSIZE, &small) != 0) ::_exit(2);
-    ::_exit(write_snapshot(folder.path.string(), commit(7), content(8192)) ? 1 : 0);
+    ::_exit(write_snapshot(folder.path.string(), committed(7), content(8192)) ? 1 : 0);
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
   CHECK(status == 0);
   CHECK(files_in(folder.path.string()) == 0);
-  CHECK(write_snapshot("/dev/null/there", commit(7), content(10)).error().code == Errc::io);
+  CHECK(write_snapshot("/dev/null/there", committed(7), content(10)).error().code == Errc::io);
 }

@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Model {
+struct SavedModel {
   std::vector<double> w = std::vector<double>(1000);
   std::vector<double> shard;
-  Model(Member& m, const std::string& folder) {
+  SavedModel(Member& m, const std::string& folder) {
     std::uint64_t first = 0, last = 0;
     dl_even_share(100, m.rank(), m.size(), &first, &last);
     shard.assign(last - first, 0);
@@ -45,7 +45,7 @@ std::string run(const std::string& folder, int ranks, double from, double to) {
   for (int slot = 0; slot < ranks; ++slot) slots.push_back(slot);
   std::atomic<int> right = 0;
   job.start(slots, [&](Member& m) {
-    Model model(m, folder);
+    SavedModel model(m, folder);
     m.state.sync();
     const bool begun = model.is(from);
     while (model.w.front() < to) {
@@ -137,7 +137,7 @@ TEST_CASE("snapshot: folders of their own do as well as a shared one") {
     std::atomic<int> right = 0;
     job.start({0, 1}, [&](Member& m) {
       // The ranks' hosts have changed places.
-      Model model(m, (m.rank() == 0) == (from == 0) ? a.path.string() : b.path.string());
+      SavedModel model(m, (m.rank() == 0) == (from == 0) ? a.path.string() : b.path.string());
       m.state.sync();
       const bool begun = model.is(from);
       while (model.w.front() < to) {
@@ -161,7 +161,7 @@ TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
   Job job;
   std::atomic<bool> right = false;
   job.start({0}, [&](Member& m) {
-    Model model(m, path);
+    SavedModel model(m, path);
     m.state.sync();
     std::ofstream(path) << "in the way";
     for (int i = 0; i < 20; ++i) {
@@ -184,7 +184,7 @@ TEST_CASE("snapshot: a shard lost with two neighbours comes from disk") {
   Meeting both(2);
   std::atomic<int> right = 0;
   job.start({0, 1, 2, 3}, [&](Member& m) {
-    Model model(m, folder.path.string());
+    SavedModel model(m, folder.path.string());
     m.state.sync();
     for (int i = 0; i < 2; ++i) {
       model.step();
