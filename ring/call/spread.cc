@@ -10,9 +10,15 @@ int current_core() { return ::sched_getcpu(); }
 
 void offer_core() { ::sched_yield(); }
 
-bool Spread::move_away_from(int core) {
-  if (core < 0 || core != current_core()) return false;
+bool Spread::move_away_from(int core, bool goes_first) {
+  if (core < 0 || core != current_core()) {
+    shared_since_ = {};
+    return false;
+  }
   const TimePoint now = steady_now();
+  if (shared_since_ == TimePoint{} || now - looked_at_ > kOthersTurn) shared_since_ = now;
+  looked_at_ = now;
+  if (!goes_first && now - shared_since_ < kOthersTurn) return false;
   if (now - moved_at_ < pause_) return false;
   pause_ = now - moved_at_ > 8 * pause_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
   moved_at_ = now;

@@ -1,7 +1,8 @@
 // Spread: gets ranks that wait for each other off one core. The scheduler wakes a rank where its
 // waker runs, and two ranks that take turns on one core look to it like one: it may leave them
 // there for ever, with other cores idle, and each hand-over then costs a sleep. A rank that finds
-// whom it waits for on its own core moves itself to another one. Where ranks outnumber cores, one
+// whom it waits for on its own core moves itself to another one: of the two the one of the higher
+// number, or both would move, to the same one, again and again. Where ranks outnumber cores, one
 // that finds more than a core's share of them on its own does.
 #pragma once
 
@@ -38,14 +39,17 @@ Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_co
 class Spread {
  public:
   // The rank that is waited for was last seen on `core`. True if this thread has moved because of
-  // it. Not more often than is worth its cost: where moving does not help (other work holds the
-  // cores), ever more seldom.
-  bool move_away_from(int core);
+  // it. goes_first: of the two it is this one's turn; it moves at once, where otherwise it leaves
+  // the other one some time to do so (which cannot, if it never waits). Not more often than is
+  // worth its cost: where moving does not help (other work holds the cores), ever more seldom.
+  bool move_away_from(int core, bool goes_first);
 
  private:
+  static constexpr Duration kOthersTurn = std::chrono::milliseconds(2);
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
 
+  TimePoint shared_since_{}, looked_at_{};  // since: at each look; none: not at the last one
   TimePoint moved_at_{};
   Duration pause_ = kFirstPause;
 };

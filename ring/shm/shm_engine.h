@@ -70,7 +70,7 @@ class ShmPlane : public Plane {
         abort_(abort),
         meet_(options.usable_cores < n_),
         share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
-        waiter_(abort, !meet_),
+        waiter_(abort, own().bell, !meet_),
         names_(options.names),
         regions_(options.regions),
         rules_(options.plan_rules),
@@ -101,7 +101,6 @@ class ShmPlane : public Plane {
   bool streams() const;
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);
-  void note_core();
   Result<void> await_entry(int r);
   Result<void> await_all_entries();
   bool entered(int r, std::uint64_t seq) const;
@@ -238,7 +237,6 @@ class ShmPlane : public Plane {
   std::uint64_t base_ = 0;             // blocks of all calls before this one
   std::uint64_t passed_ = 0;           // blocks of all transfers before this one
   std::uint64_t meetings_ = 0;
-  int core_ = -1;        // as told to the others
   bool lends_ = false;   // in this call
   bool direct_ = false;  // all reduce from regions, in this call
 };

@@ -124,7 +124,7 @@ Result<void> ShmPlane::await_own_entry() {
 // Tells the others what this rank has called, with so much of its input.
 void ShmPlane::arrive(std::size_t inline_count) {
   ShmEntry& entry = own().entries[call_.seq % kEntries];
-  note_core();
+  waiter_.tell_core();
   entry.packed = signature_.packed;
   entry.count = signature_.count;
   if (inline_count > 0) read_input(entry.payload, 0, inline_count);
@@ -133,14 +133,6 @@ void ShmPlane::arrive(std::size_t inline_count) {
   failpoint("shm.arrived");
   // An offer follows at once, and wakes whoever sleeps for either.
   if (plan_.way != ShmPlan::Way::exchange || lends_) ring_bell(own().bell);
-}
-
-// A store only when it has changed: the others read that line.
-void ShmPlane::note_core() {
-  const int core = current_core();
-  if (core == core_) return;
-  core_ = core;
-  own().bell.core.store(core, std::memory_order_relaxed);
 }
 
 Result<void> ShmPlane::await_entry(int r) {
@@ -243,7 +235,7 @@ bool ShmPlane::keeps_core() {
   };
   const auto has_come = [this](int r) { return entered(r, call_.seq); };
   const Core core = while_waiting(rank_, n_, share_, core_of, has_come);
-  if (core == Core::leave) waiter_.leave(core_);
+  if (core == Core::leave) waiter_.leave(core_of(rank_));
   return core == Core::keep;
 }
 

@@ -28,7 +28,8 @@ void ring_bell_always(Bell& bell);
 
 class Waiter {
  public:
-  Waiter(const AbortFlag& abort, bool spin) : abort_(abort), spin_(spin) {}
+  // own: the waiting rank's. The bells of all ranks lie in the order of their numbers.
+  Waiter(const AbortFlag& abort, Bell& own, bool spin) : abort_(abort), own_(own), spin_(spin) {}
 
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
   // first (look at the flag to tell). ready() is called often and must be cheap.
@@ -42,15 +43,29 @@ class Waiter {
       const auto seen = bell.rung.load(std::memory_order_seq_cst);
       const bool done = ready();
       const bool over = !done && (abort_.raised() || steady_now() >= deadline);
-      if (!done && !over) sleep(bell, seen, deadline);
+      if (!done && !over) {
+        sleep(bell, seen, deadline);
+        tell_core();  // it woke up where its waker runs
+      }
       bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
       if (done || ready()) return true;
       if (over) return false;
     }
   }
 
-  // Looks for another core than this one.
-  void leave(int core) { spread_.move_away_from(core); }
+  // Tells the others the core that the caller runs on. A store only when it has changed: they read
+  // that line.
+  void tell_core() {
+    const int core = current_core();
+    if (core != own_.core.load(std::memory_order_relaxed))
+      own_.core.store(core, std::memory_order_relaxed);
+  }
+  // Looks for another core than this one, if `core` still is that.
+  bool leave(int core, bool goes_first = true) {
+    if (!spread_.move_away_from(core, goes_first)) return false;
+    tell_core();
+    return true;
+  }
 
  private:
   // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
@@ -71,7 +86,7 @@ class Waiter {
       if (until == TimePoint{}) until = now + kSpin;
       if (now >= until) return false;
       // The other one, or a thread of this rank's own, may want this very core.
-      if (!spread_.move_away_from(bell.core.load(std::memory_order_relaxed))) offer_core();
+      if (!leave(bell.core.load(std::memory_order_relaxed), &bell < &own_)) offer_core();
     }
   }
   template <class Ready>
@@ -95,6 +110,7 @@ class Waiter {
   static void sleep(Bell& bell, std::uint32_t seen, TimePoint deadline);
 
   const AbortFlag& abort_;
+  Bell& own_;
   bool spin_;
   Spread spread_;
 };

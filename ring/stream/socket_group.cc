@@ -116,14 +116,15 @@ bool SocketGroup::may_poll_on(TimePoint now) {
 
 // A packet from a rank of this host is handed to its receiver on the sender's core.
 bool SocketGroup::leave_shared_core() {
+  const int own = current_core();
   for (int d = 1; d < ranks_; ++d) {
     int core = -1;
     socklen_t size = sizeof core;
-    const int fd = (*this)[at_distance(d)].sockets().fd();
-    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
-    if (spread_.move_away_from(core)) return true;
+    const int peer = at_distance(d), fd = (*this)[peer].sockets().fd();
+    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0 || core != own) continue;
+    return spread_.move_away_from(core, rank_ > peer);
   }
-  return false;
+  return spread_.move_away_from(-1, true);
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

@@ -3,6 +3,9 @@
 
 #include <sched.h>
 
+#include <chrono>
+#include <thread>
+
 #include "process_world.h"
 #include "ring/call/spread.h"
 
@@ -66,6 +69,40 @@ TEST_CASE("cpus: ranks that outnumber them share them evenly, and offer them to 
   CHECK(decided(2, 2, crowd) == Core::leave);
   CHECK(decided(3, 2, crowd) == Core::keep);
   CHECK(decided(2, 3, crowd) == Core::offer);
+}
+
+TEST_CASE(
+    "cpus: of two on one core the one whose turn it is leaves at once, the other one after a "
+    "while") {
+  if (count_cpus(own_cpus()) < 2) return;
+  const int usable = count_cpus(own_cpus());
+  // The scheduler may move it between the look and the call.
+  const auto moves_at_once = [](bool goes_first) {
+    Spread spread;
+    for (int i = 0; i < 100; ++i) {
+      if (spread.move_away_from(current_core(), goes_first)) return true;
+    }
+    return false;
+  };
+  CHECK(moves_at_once(true));
+  CHECK(count_cpus(own_cpus()) == usable);
+  CHECK_FALSE(Spread().move_away_from(-1, true));
+
+  // Until the other one has had its turn this thread stays, however often it looks.
+  Spread second;
+  const TimePoint begun = steady_now();
+  bool moved = false;
+  while (!moved && steady_now() - begun < std::chrono::seconds(10)) {
+    moved = second.move_away_from(current_core(), false);
+  }
+  CHECK(moved);
+  CHECK(steady_now() - begun >= std::chrono::milliseconds(2));
+
+  // One look long ago says nothing about now.
+  Spread rare;
+  CHECK_FALSE(rare.move_away_from(current_core(), false));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK_FALSE(rare.move_away_from(current_core(), false));
 }
 
 TEST_CASE("cpus: ranks plan alike, whatever each of them may run on") {
