@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -273,13 +274,19 @@ std::string words_for(char state) {
   }
 }
 
-void tell(Dwfl* dwfl, const Thread& thread, const std::function<void(const std::string&)>& emit) {
+// Threads often stand in the same places, and finding out where that is may take long.
+using Places = std::map<Dwarf_Addr, std::string>;
+
+void tell(Dwfl* dwfl, const Thread& thread, Places& places,
+          const std::function<void(const std::string&)>& emit) {
   emit(fmt::format("thread {} \"{}\", {}:", thread.tid, thread.name, words_for(thread.state)));
   if (!thread.why_not.empty()) return emit("  not looked at: " + thread.why_not);
   if (thread.frames.empty()) return emit("  no frame was found");
   int number = 0;
   for (const Dwarf_Addr pc : thread.frames) {
-    emit(fmt::format("  #{} {}", number++, describe_frame(dwfl, pc)));
+    const auto [place, is_new] = places.try_emplace(pc);
+    if (is_new) place->second = describe_frame(dwfl, pc);
+    emit(fmt::format("  #{} {}", number++, place->second));
   }
 }
 
@@ -313,7 +320,8 @@ void native_stacks(pid_t pid, const std::function<void(const std::string&)>& emi
     if (thread.held) libdw().getthread_frames(dwfl.get(), thread.tid, add_frame, &thread.frames);
   }
   held.release();  // names take longer than frames
-  for (const auto& thread : held.threads) tell(dwfl.get(), thread, emit);
+  Places places;
+  for (const auto& thread : held.threads) tell(dwfl.get(), thread, places, emit);
   if (held.threads.size() >= kMaxThreads) emit("further threads were left out");
 }
 

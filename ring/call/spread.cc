@@ -10,18 +10,20 @@ int current_core() { return ::sched_getcpu(); }
 
 void offer_core() { ::sched_yield(); }
 
-bool Spread::move_away_from(int core, bool goes_first) {
+bool Spread::move_away_from(int core, const void* whom, bool goes_first) {
   if (core < 0 || core != current_core()) {
-    shared_since_ = {};
+    if (whom == with_) with_ = nullptr;
     return false;
   }
   const TimePoint now = steady_now();
-  if (shared_since_ == TimePoint{} || now - looked_at_ > kOthersTurn) shared_since_ = now;
+  if (with_ == nullptr || now - looked_at_ > kOldLook) shared_since_ = now;
+  with_ = whom;
   looked_at_ = now;
   if (!goes_first && now - shared_since_ < kOthersTurn) return false;
   if (now - moved_at_ < pause_) return false;
   pause_ = now - moved_at_ > 8 * pause_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
   moved_at_ = now;
+  with_ = nullptr;
   // Of this thread alone. Forbidding the core for a moment makes the kernel find another one now.
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)

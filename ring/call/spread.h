@@ -38,18 +38,21 @@ Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_co
 // One per waiting thread.
 class Spread {
  public:
-  // The rank that is waited for was last seen on `core`. True if this thread has moved because of
-  // it. goes_first: of the two it is this one's turn; it moves at once, where otherwise it leaves
-  // the other one some time to do so (which cannot, if it never waits). Not more often than is
-  // worth its cost: where moving does not help (other work holds the cores), ever more seldom.
-  bool move_away_from(int core, bool goes_first);
+  // Who is waited for, `whom` (any address that is only its), was last seen on `core`. True if this
+  // thread has moved because of it. goes_first: of the two it is this one's turn; it moves at once,
+  // where otherwise it leaves the other one some time to do so (which cannot, if it never waits).
+  // Not more often than is worth its cost: where moving does not help (other work holds the cores),
+  // ever more seldom.
+  bool move_away_from(int core, const void* whom, bool goes_first);
 
  private:
   static constexpr Duration kOthersTurn = std::chrono::milliseconds(2);
+  static constexpr Duration kOldLook = std::chrono::milliseconds(20);  // says nothing of now
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
 
-  TimePoint shared_since_{}, looked_at_{};  // since: at each look; none: not at the last one
+  const void* with_ = nullptr;  // who was found on this core, at each look since shared_since_
+  TimePoint shared_since_{}, looked_at_{};
   TimePoint moved_at_{};
   Duration pause_ = kFirstPause;
 };

@@ -60,12 +60,8 @@ class Waiter {
     if (core != own_.core.load(std::memory_order_relaxed))
       own_.core.store(core, std::memory_order_relaxed);
   }
-  // Looks for another core than this one, if `core` still is that.
-  bool leave(int core, bool goes_first = true) {
-    if (!spread_.move_away_from(core, goes_first)) return false;
-    tell_core();
-    return true;
-  }
+  // Looks for another core than `core`, if the caller still runs there.
+  void leave(int core) { move_away_from(core, own_, true); }
 
  private:
   // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
@@ -74,6 +70,11 @@ class Waiter {
   static constexpr int kTurnsPerLook = 64;  // at the clock, and at the other's core
   static constexpr int kTurnsToStay = 100;  // 2 to 4 us, what offering the core and back costs
 
+  bool move_away_from(int core, const Bell& whose, bool goes_first) {
+    if (!spread_.move_away_from(core, &whose, goes_first)) return false;
+    tell_core();
+    return true;
+  }
   template <class Ready>
   bool spin(const Bell& bell, Ready ready) {
     TimePoint until{};
@@ -86,7 +87,8 @@ class Waiter {
       if (until == TimePoint{}) until = now + kSpin;
       if (now >= until) return false;
       // The other one, or a thread of this rank's own, may want this very core.
-      if (!leave(bell.core.load(std::memory_order_relaxed), &bell < &own_)) offer_core();
+      if (!move_away_from(bell.core.load(std::memory_order_relaxed), bell, &bell < &own_))
+        offer_core();
     }
   }
   template <class Ready>

@@ -117,14 +117,16 @@ bool SocketGroup::may_poll_on(TimePoint now) {
 // A packet from a rank of this host is handed to its receiver on the sender's core.
 bool SocketGroup::leave_shared_core() {
   const int own = current_core();
+  bool shared = false, goes_first = false;
   for (int d = 1; d < ranks_; ++d) {
     int core = -1;
     socklen_t size = sizeof core;
     const int peer = at_distance(d), fd = (*this)[peer].sockets().fd();
     if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0 || core != own) continue;
-    return spread_.move_away_from(core, rank_ > peer);
+    shared = true;
+    goes_first |= rank_ > peer;
   }
-  return spread_.move_away_from(-1, true);
+  return spread_.move_away_from(shared ? own : -1, this, goes_first);
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

@@ -6,7 +6,7 @@ worker=$BUILD/tests/support/rounds_worker
 run dlaunch --nproc 3 --hang-timeout 3s "$worker" --steps 1000 --hang 2
 expect_code 137; expect_under 20000
 expect_err 'rank 2 .* failed first: it hung'; expect_err 'stacks of rank 2'
-grep -q 'built without libdw' err || { expect_err 'hang_forever'; expect_err 'stacks of rank 0'; }
+grep -q 'built without libdw' err || { expect_err 'hang_forever.* at .*rounds_worker.cc:[0-9]+'; expect_err 'stacks of rank 0'; }
 expect_err 'rank 2 has not entered all_reduce #[0-9]+, where rank 0-1 are waiting'
 
 run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 300 --step-ms 5 --hang 1

@@ -80,29 +80,29 @@ TEST_CASE(
   const auto moves_at_once = [](bool goes_first) {
     Spread spread;
     for (int i = 0; i < 100; ++i) {
-      if (spread.move_away_from(current_core(), goes_first)) return true;
+      if (spread.move_away_from(current_core(), &spread, goes_first)) return true;
     }
     return false;
   };
   CHECK(moves_at_once(true));
   CHECK(count_cpus(own_cpus()) == usable);
-  CHECK_FALSE(Spread().move_away_from(-1, true));
+  CHECK_FALSE(Spread().move_away_from(-1, nullptr, true));
 
   // Until the other one has had its turn this thread stays, however often it looks.
   Spread second;
   const TimePoint begun = steady_now();
   bool moved = false;
   while (!moved && steady_now() - begun < std::chrono::seconds(10)) {
-    moved = second.move_away_from(current_core(), false);
+    moved = second.move_away_from(current_core(), &second, false);
   }
   CHECK(moved);
   CHECK(steady_now() - begun >= std::chrono::milliseconds(2));
 
   // One look long ago says nothing about now.
   Spread rare;
-  CHECK_FALSE(rare.move_away_from(current_core(), false));
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  CHECK_FALSE(rare.move_away_from(current_core(), false));
+  CHECK_FALSE(rare.move_away_from(current_core(), &rare, false));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(rare.move_away_from(current_core(), &rare, false));
 }
 
 TEST_CASE("cpus: ranks plan alike, whatever each of them may run on") {
