@@ -25,6 +25,11 @@ namespace dlaunch {
 // As /proc/PID/status has it: State, and traced where TracerPid is not 0.
 enum class ProcessState { running, sleeping, uninterruptible, stopped, traced };
 
+// Whether time stands still for it.
+inline bool is_held(ProcessState state) {
+  return state == ProcessState::stopped || state == ProcessState::traced;
+}
+
 struct RankProgress {
   struct Position {         // in a group
     std::uint64_t seq = 0;  // of the last collective entered; 0: none yet

@@ -33,9 +33,7 @@ double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-double seconds_since(TimePoint begin) {
-  return std::chrono::duration<double>(steady_now() - begin).count();
-}
+double seconds_since(TimePoint begin) { return to_seconds(steady_now() - begin); }
 
 // One of the hosts.
 class Examiner {

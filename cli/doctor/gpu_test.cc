@@ -195,8 +195,7 @@ class GpuTester {
   void note_speed(std::size_t bytes, Duration to, Duration from) {
     if (!speed_) return;
     const auto per_s = [bytes](Duration took) {
-      return static_cast<double>(bytes) /
-             std::max(1e-9, std::chrono::duration<double>(took).count());
+      return static_cast<double>(bytes) / std::max(1e-9, to_seconds(took));
     };
     result_.to_gpu_per_s = std::max(result_.to_gpu_per_s, per_s(to));
     result_.from_gpu_per_s = std::max(result_.from_gpu_per_s, per_s(from));

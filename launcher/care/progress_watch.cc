@@ -22,10 +22,6 @@ HangConfig config_of(const ProgressWatch::Options& options) {
           .stop_limit = options.hang_timeout};
 }
 
-bool holds_back(const NodeRank& rank) {
-  return rank.state == ProcessState::stopped || rank.state == ProcessState::traced;
-}
-
 RankSet slow_ranks(const Slowness& slow) {
   return slow.peer < 0 ? RankSet{slow.rank} : RankSet{slow.rank, slow.peer};
 }
@@ -109,8 +105,8 @@ void ProgressWatch::take(int node, const NodeSeen& seen) {
       if (before != ranks_.end() && before->second.rank.pid == rank.pid) gone(rank.rank);
       continue;
     }
-    urgent =
-        urgent || holds_back(rank) || (before != ranks_.end() && holds_back(before->second.rank));
+    urgent = urgent || is_held(rank.state) ||
+             (before != ranks_.end() && is_held(before->second.rank.state));
     Known& known = ranks_[rank.rank];
     auto places = std::exchange(known.rank.positions, {});
     const bool same = known.rank.round == rank.round && known.rank.pid == rank.pid;

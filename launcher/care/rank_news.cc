@@ -19,11 +19,6 @@ bool same_worker(const RankNews::Worker& a, const RankNews::Worker& b) {
   return a.rank == b.rank && a.round == b.round && a.pid == b.pid && a.left == b.left;
 }
 
-// Whether time stands still for it.
-bool is_held(ProcessState state) {
-  return state == ProcessState::stopped || state == ProcessState::traced;
-}
-
 }  // namespace
 
 NodeSeen RankNews::look(TimePoint now, const std::vector<Worker>& workers) {

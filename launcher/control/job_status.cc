@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-json status_json(const FlightEntry& operation, TimePoint now) {
+json json_of(const FlightEntry& operation, TimePoint now) {
   static constexpr const char* kStates[] = {"", "running", "done", "failed"};
   const bool running = operation.state == FlightState::running;
   return {{"operation", operation.what},
@@ -18,7 +18,7 @@ json status_json(const FlightEntry& operation, TimePoint now) {
 // What is not known is null.
 json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
 
-json status_json(const NodeGpu& gpu) {
+json json_of(const NodeGpu& gpu) {
   return {{"number", gpu.number},
           {"instance", from_zero(gpu.instance)},
           {"utilisation", from_zero(gpu.utilisation)},
@@ -41,10 +41,10 @@ void add_figures(json& out, const NodeWorker& figures) {
   out["bytes_per_s"] = rate(figures.rate.bytes);
   if (!figures.gpus_known) return;
   out["gpus"] = json::array();
-  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(status_json(gpu));
+  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(json_of(gpu));
 }
 
-json status_json(const JobStatus& status, const WorkerStatus& worker) {
+json json_of(const JobStatus& status, const WorkerStatus& worker) {
   json out = {{"host", worker.host},
               {"local_rank", from_zero(worker.local_rank)},
               {"state", worker.state},
@@ -57,7 +57,7 @@ json status_json(const JobStatus& status, const WorkerStatus& worker) {
     out[key] = nullptr;
   }
   if (worker.pid > 0) add_figures(out, worker.figures);
-  out["last_operation"] = worker.operation ? status_json(*worker.operation, status.now) : json();
+  out["last_operation"] = worker.operation ? json_of(*worker.operation, status.now) : json();
   return out;
 }
 
@@ -71,7 +71,7 @@ const char* name(JobState state) {
 std::string render_json(const JobStatus& status) {
   json workers = json::array(), others = json::array();
   for (const auto& worker : status.workers) {
-    (worker.rank >= 0 ? workers : others).push_back(status_json(status, worker));
+    (worker.rank >= 0 ? workers : others).push_back(json_of(status, worker));
   }
   const json out = {{"job_id", status.job_id},
                     {"host", status.host},

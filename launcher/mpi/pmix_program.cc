@@ -331,7 +331,7 @@ Result<PmixOrder> read_order() {
 }
 
 // Three for each rank: two here, and the library's own.
-void raise_own_files() {
+void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
@@ -343,7 +343,7 @@ void raise_own_files() {
 int run_pmix_server() {
   ::prctl(PR_SET_NAME, kCleanerName);
   ::signal(SIGPIPE, SIG_IGN);  // a rank, or what reads stderr, may be gone when it is written to
-  raise_own_files();
+  raise_file_limit();
   auto order = read_order();
   if (!order) {
     std::fprintf(stderr, "dlaunch: %s\n", order.error().what.c_str());

@@ -32,6 +32,10 @@ namespace {
 // start of dlaunch should, and only stacks need it.
 
 struct Libdw {
+  decltype(&::dwarf_getsrc_die) getsrc_die;
+  decltype(&::dwarf_haspc) haspc;
+  decltype(&::dwarf_lineno) lineno;
+  decltype(&::dwarf_linesrc) linesrc;
   decltype(&::dwfl_addrmodule) addrmodule;
   decltype(&::dwfl_begin) begin;
   decltype(&::dwfl_end) end;
@@ -42,10 +46,6 @@ struct Libdw {
   decltype(&::dwfl_linux_proc_attach) linux_proc_attach;
   decltype(&::dwfl_linux_proc_find_elf) linux_proc_find_elf;
   decltype(&::dwfl_linux_proc_report) linux_proc_report;
-  decltype(&::dwarf_getsrc_die) getsrc_die;
-  decltype(&::dwarf_haspc) haspc;
-  decltype(&::dwarf_lineno) lineno;
-  decltype(&::dwarf_linesrc) linesrc;
   decltype(&::dwfl_module_addrname) module_addrname;
   decltype(&::dwfl_module_getsrc) module_getsrc;
   decltype(&::dwfl_module_info) module_info;
@@ -62,6 +62,10 @@ Libdw load_libdw() {
     dw.why_not = "native stacks need libdw.so.1, which this host does not have";
     return dw;
   }
+  symbols.read(dw.getsrc_die, "dwarf_getsrc_die");
+  symbols.read(dw.haspc, "dwarf_haspc");
+  symbols.read(dw.lineno, "dwarf_lineno");
+  symbols.read(dw.linesrc, "dwarf_linesrc");
   symbols.read(dw.addrmodule, "dwfl_addrmodule");
   symbols.read(dw.begin, "dwfl_begin");
   symbols.read(dw.end, "dwfl_end");
@@ -72,10 +76,6 @@ Libdw load_libdw() {
   symbols.read(dw.linux_proc_attach, "dwfl_linux_proc_attach");
   symbols.read(dw.linux_proc_find_elf, "dwfl_linux_proc_find_elf");
   symbols.read(dw.linux_proc_report, "dwfl_linux_proc_report");
-  symbols.read(dw.getsrc_die, "dwarf_getsrc_die");
-  symbols.read(dw.haspc, "dwarf_haspc");
-  symbols.read(dw.lineno, "dwarf_lineno");
-  symbols.read(dw.linesrc, "dwarf_linesrc");
   symbols.read(dw.module_addrname, "dwfl_module_addrname");
   symbols.read(dw.module_getsrc, "dwfl_module_getsrc");
   symbols.read(dw.module_info, "dwfl_module_info");

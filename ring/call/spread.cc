@@ -10,12 +10,11 @@ int current_core() { return ::sched_getcpu(); }
 
 void offer_core() { ::sched_yield(); }
 
-bool Spread::move_away_from(int core, const void* whom, bool goes_first) {
-  if (core < 0 || core != current_core()) {
+bool Spread::should_move(TimePoint now, int own, int core, const void* whom, bool goes_first) {
+  if (core < 0 || core != own) {
     if (whom == with_) with_ = nullptr;
     return false;
   }
-  const TimePoint now = steady_now();
   if (with_ == nullptr || now - looked_at_ > kOldLook) shared_since_ = now;
   with_ = whom;
   looked_at_ = now;
@@ -24,6 +23,11 @@ bool Spread::move_away_from(int core, const void* whom, bool goes_first) {
   pause_ = now - moved_at_ > 8 * pause_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
   moved_at_ = now;
   with_ = nullptr;
+  return true;
+}
+
+bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes_first) {
+  if (!should_move(now, current_core(), core, whom, goes_first)) return false;
   // Of this thread alone. Forbidding the core for a moment makes the kernel find another one now.
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)

@@ -43,11 +43,15 @@ class Spread {
   // where otherwise it leaves the other one some time to do so (which cannot, if it never waits).
   // Not more often than is worth its cost: where moving does not help (other work holds the cores),
   // ever more seldom.
-  bool move_away_from(int core, const void* whom, bool goes_first);
+  bool move_away_from(TimePoint now, int core, const void* whom, bool goes_first);
+  // Whether to, where this thread runs on `own` now; it counts as moved if so. Pure.
+  bool should_move(TimePoint now, int own, int core, const void* whom, bool goes_first);
+
+  // How long it leaves the other one its turn; a look so long ago says nothing of now.
+  static constexpr Duration kOthersTurn = std::chrono::milliseconds(2);
+  static constexpr Duration kOldLook = std::chrono::milliseconds(20);
 
  private:
-  static constexpr Duration kOthersTurn = std::chrono::milliseconds(2);
-  static constexpr Duration kOldLook = std::chrono::milliseconds(20);  // says nothing of now
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
 

@@ -61,7 +61,7 @@ class Waiter {
       own_.core.store(core, std::memory_order_relaxed);
   }
   // Looks for another core than `core`, if the caller still runs there.
-  void leave(int core) { move_away_from(core, own_, true); }
+  void leave(int core) { move_away_from(steady_now(), core, own_, true); }
 
  private:
   // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
@@ -70,8 +70,8 @@ class Waiter {
   static constexpr int kTurnsPerLook = 64;  // at the clock, and at the other's core
   static constexpr int kTurnsToStay = 100;  // 2 to 4 us, what offering the core and back costs
 
-  bool move_away_from(int core, const Bell& whose, bool goes_first) {
-    if (!spread_.move_away_from(core, &whose, goes_first)) return false;
+  bool move_away_from(TimePoint now, int core, const Bell& whose, bool goes_first) {
+    if (!spread_.move_away_from(now, core, &whose, goes_first)) return false;
     tell_core();
     return true;
   }
@@ -87,8 +87,8 @@ class Waiter {
       if (until == TimePoint{}) until = now + kSpin;
       if (now >= until) return false;
       // The other one, or a thread of this rank's own, may want this very core.
-      if (!move_away_from(bell.core.load(std::memory_order_relaxed), bell, &bell < &own_))
-        offer_core();
+      const int core = bell.core.load(std::memory_order_relaxed);
+      if (!move_away_from(now, core, bell, &bell < &own_)) offer_core();
     }
   }
   template <class Ready>

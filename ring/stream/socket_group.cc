@@ -110,12 +110,12 @@ bool SocketGroup::may_poll_on(TimePoint now) {
   }
   if (now - idle_since_ > kSpin || !spin_.pays()) return false;
   // Whoever is waited for, or a thread of this rank's own, may want this very core.
-  if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core())) offer_core();
+  if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core(now))) offer_core();
   return true;
 }
 
 // A packet from a rank of this host is handed to its receiver on the sender's core.
-bool SocketGroup::leave_shared_core() {
+bool SocketGroup::leave_shared_core(TimePoint now) {
   const int own = current_core();
   bool shared = false, goes_first = false;
   for (int d = 1; d < ranks_; ++d) {
@@ -126,7 +126,7 @@ bool SocketGroup::leave_shared_core() {
     shared = true;
     goes_first |= rank_ > peer;
   }
-  return spread_.move_away_from(shared ? own : -1, this, goes_first);
+  return spread_.move_away_from(now, shared ? own : -1, this, goes_first);
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

@@ -129,7 +129,7 @@ class SocketGroup {
         own_core_(own_core),
         agreed_cores_(agreed_cores) {}
   bool may_poll_on(TimePoint now);
-  bool leave_shared_core();
+  bool leave_shared_core(TimePoint now);
   Result<void> prepare(int peer, int fd);
   void watch(int peer, Interest interest);
   TimePoint look_at() const;

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <chrono>
-#include <thread>
 
 #include "process_world.h"
 #include "ring/call/spread.h"
@@ -80,29 +79,58 @@ TEST_CASE(
   const auto moves_at_once = [](bool goes_first) {
     Spread spread;
     for (int i = 0; i < 100; ++i) {
-      if (spread.move_away_from(current_core(), &spread, goes_first)) return true;
+      if (spread.move_away_from(steady_now(), current_core(), &spread, goes_first)) return true;
     }
     return false;
   };
   CHECK(moves_at_once(true));
   CHECK(count_cpus(own_cpus()) == usable);
-  CHECK_FALSE(Spread().move_away_from(-1, nullptr, true));
+  CHECK_FALSE(Spread().move_away_from(steady_now(), -1, nullptr, true));
 
   // Until the other one has had its turn this thread stays, however often it looks.
   Spread second;
   const TimePoint begun = steady_now();
   bool moved = false;
   while (!moved && steady_now() - begun < std::chrono::seconds(10)) {
-    moved = second.move_away_from(current_core(), &second, false);
+    moved = second.move_away_from(steady_now(), current_core(), &second, false);
   }
   CHECK(moved);
   CHECK(steady_now() - begun >= std::chrono::milliseconds(2));
+}
 
+TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who was looked at") {
+  const TimePoint begun = steady_now();
+  const auto at = [&](int ms) { return begun + std::chrono::milliseconds(ms); };
+  const int a = 0, b = 0;  // who is waited for
+  const auto looks = [](Spread& spread, TimePoint now, int core, const int* whom) {
+    return spread.should_move(now, 3, core, whom, false);
+  };
+  Spread first, second;
+  CHECK(first.should_move(at(0), 3, 3, &a, true));
+  CHECK_FALSE(first.should_move(at(0), 5, 3, &a, true));
+  CHECK_FALSE(looks(second, at(0), 3, &a));
+  CHECK_FALSE(looks(second, at(1), 3, &a));
+  CHECK(looks(second, at(2), 3, &a));
+  CHECK_FALSE(looks(second, at(3), 3, &a));  // the other one has its turn again
+  // One elsewhere says nothing of this one; that this one has gone does.
+  Spread third;
+  CHECK_FALSE(looks(third, at(0), 3, &a));
+  CHECK_FALSE(looks(third, at(1), 4, &b));
+  CHECK(looks(third, at(2), 3, &a));
+  Spread fourth;
+  CHECK_FALSE(looks(fourth, at(0), 3, &a));
+  CHECK_FALSE(looks(fourth, at(1), 4, &a));
+  CHECK_FALSE(looks(fourth, at(2), 3, &a));
   // One look long ago says nothing about now.
   Spread rare;
-  CHECK_FALSE(rare.move_away_from(current_core(), &rare, false));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK_FALSE(rare.move_away_from(current_core(), &rare, false));
+  CHECK_FALSE(looks(rare, at(0), 3, &a));
+  CHECK_FALSE(looks(rare, at(50), 3, &a));
+  CHECK(looks(rare, at(52), 3, &a));
+  // Where moving does not help, ever more seldom.
+  Spread vain;
+  int moves = 0;
+  for (int ms = 0; ms < 1000; ++ms) moves += vain.should_move(at(ms), 3, 3, &a, true) ? 1 : 0;
+  CHECK(moves == 10);
 }
 
 TEST_CASE("cpus: ranks plan alike, whatever each of them may run on") {
