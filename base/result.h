@@ -2,6 +2,7 @@
 // bad option. Bugs are DL_ASSERTs; nothing here throws. The member names are std::expected's.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <utility>
 #include <variant>
@@ -92,5 +93,15 @@ class [[nodiscard]] Result<void> {
   Error error_;
   bool failed_ = false;
 };
+
+// For code of which nothing throws but the standard library, for want of memory.
+template <class Body>
+Result<void> without_exceptions(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    return Error{.code = Errc::io, .what = e.what()};
+  }
+}
 
 }  // namespace dlaunch

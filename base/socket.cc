@@ -205,6 +205,19 @@ void end_when_silent(int fd, Duration silence) {
       static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
 }
 
+void keep_alive(int fd) {
+  if (!leads_to_other_host(fd)) return;
+  constexpr int kPauseSeconds = 30, kProbes = 20;
+  const Carrier carrier(fd);
+  const auto set = [&](int level, int name, int value) {
+    (void)::setsockopt(carrier.fd(), level, name, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kPauseSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kPauseSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+}
+
 void retry_steadily(int fd) {
   constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS, since Linux 6.15
   const Carrier carrier(fd);

@@ -71,6 +71,9 @@ bool leads_to_other_host(int fd);
 // peer that does not read and has let its window fill counts as silent. Others are left as they
 // are.
 void end_when_silent(int fd, Duration silence);
+// To another host: what is idle says every half minute that it is there, so that no firewall or NAT
+// on the way forgets it. Ends nothing that a shorter silence of another connection would not end.
+void keep_alive(int fd);
 
 // What is lost of a few small messages is sent again every 200 ms or so for a while, and every
 // second from then on where the kernel can be told so, not after ever longer pauses: a cut of a

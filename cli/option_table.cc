@@ -205,6 +205,8 @@ constexpr OptionRow kTable[] = {
      &Options::interface},
     {"port-range", "", "", "FIRST-LAST", "", Group::general,
      "the ports that it may listen on; without it the kernel chooses", &Options::port_range},
+    {"debug", "", "", "explain", "", Group::general,
+     "explain: rank 0 prints how libdlring does each new kind and size of call", &Options::debug},
     {"tls", "", "", "", "", Group::general,
      "encrypts the connections of dlaunch and libdlring (TLS 1.3, by the job's secret)",
      &Options::tls},

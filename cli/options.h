@@ -98,6 +98,7 @@ struct Options {
   Text monitor_interval;
   // engine and dlaunch itself
   Text transport;
+  Text debug;
   Text interface;
   Text port_range;
   Switch tls;

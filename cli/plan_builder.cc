@@ -94,6 +94,13 @@ Result<void> plan_general(PlanDraft& draft) {
     if (!transport) return transport.error();
     draft.plan().transport = *transport;
   }
+  if (options.debug) {
+    constexpr auto kKinds =
+        std::to_array<std::pair<std::string_view, std::string_view>>({{"explain", "explain"}});
+    auto kind = one_of(options.debug, kKinds);
+    if (!kind) return kind.error();
+    draft.plan().debug = *kind;
+  }
   draft.plan().tls = options.tls.on;
   if (options.port_range) {
     auto ports = parse_port_range(*options.port_range);

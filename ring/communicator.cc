@@ -36,16 +36,6 @@ Result<void> run_alone(const Call& call) {
   return {};
 }
 
-// What a plane throws is the standard library's, for want of memory.
-template <class Body>
-Result<void> without_exceptions(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& e) {
-    return Error{.code = Errc::io, .what = e.what()};
-  }
-}
-
 Error wrong_call(const Call& call, std::string_view what) {
   return usage_error(fmt::format("{}: {}", collective_name(call.collective), what));
 }

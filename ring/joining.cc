@@ -223,7 +223,14 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
   between.plan_for(round_trip);
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
-  if (!hosts.even() || (several ? !shared : job_.codec == WireCodec::none)) return {};
+  if (!hosts.even() || (several && !shared)) {
+    if (job_.codec != WireCodec::none && hosts.hosts() > 1 && job_.rank == 0) {
+      log_warn("no wire codec is used: {}", hosts.even() ? "ranks of a host share no memory"
+                                                         : "hosts have different numbers of ranks");
+    }
+    return {};
+  }
+  if (!several && job_.codec == WireCodec::none) return {};
   plane_ = make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_,
                               job_.codec, call_roll());
   return {};

@@ -111,6 +111,7 @@ Facts about_connections(const Plan& plan) {
   Facts lines = {{"store", "tcp://" + plan.store_listen},
                  {"master", plan.master_addr + ":" + port},
                  {"transport", plan.transport}};
+  if (!plan.debug.empty()) lines.emplace_back("debug", plan.debug);
   if (!plan.interface.empty()) lines.emplace_back("interface", plan.interface);
   if (!plan.port_range.empty()) lines.emplace_back("ports", plan.port_range);
   if (plan.tls) lines.emplace_back("connections", "TLS 1.3");

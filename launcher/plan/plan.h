@@ -144,6 +144,7 @@ struct Plan {
   std::string key_file;                   // the user's own, to make it of; "": at random
   std::string secret;                     // its bytes where they were handed over; never printed
   std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
+  std::string debug;                      // exported as DLAUNCH_DEBUG; "": not
   std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
   bool tls = false;                       // connections are encrypted; exported as DLAUNCH_TLS

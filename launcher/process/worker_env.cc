@@ -177,6 +177,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   if (!place.secret_file.empty()) env["DLAUNCH_SECRET_FILE"] = place.secret_file;
   env["DLAUNCH_ROUND_DIR"] = place.round_dir;
   env["DLAUNCH_TRANSPORT"] = plan.transport;
+  if (!plan.debug.empty()) env["DLAUNCH_DEBUG"] = plan.debug;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
   if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
   env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever word the user's own has

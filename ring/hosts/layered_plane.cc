@@ -97,8 +97,10 @@ class LayeredPlane final : public Plane {
   Completions completions_;
   // Exchanges one slice between hosts while this rank's own thread is busy with others.
   Background exchanger_{[this](OperationQueue& queue) {
-    while (auto operation = queue.take())
-      operation->finish(over_sockets(operation->call, &column_));
+    while (auto operation = queue.take()) {
+      operation->finish(
+          without_exceptions([&] { return over_sockets(operation->call, &column_); }));
+    }
   }};
 };
 
@@ -136,6 +138,10 @@ std::string LayeredPlane::explain(const Call& call) const {
 
 // -- Steps
 
+// An average is divided once, at the end; of float16, whose sum over many ranks may be beyond its
+// range, the average over each host first and then that of these, all hosts being equal.
+bool divides_at_end(const Call& call) { return call.op == DL_AVG && call.dtype != DL_FLOAT16; }
+
 Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
                         std::size_t count, int root) const {
   return {.collective = collective,
@@ -143,7 +149,7 @@ Call LayeredPlane::step(const Call& of, Collective collective, const void* in, v
           .out = out,
           .count = count,
           .dtype = of.dtype,
-          .op = of.op == DL_AVG ? DL_SUM : of.op,  // divided once, at the end
+          .op = divides_at_end(of) ? DL_SUM : of.op,
           .root = root,
           .seq = 0,
           .deadline = of.deadline,
@@ -176,7 +182,7 @@ Result<void> LayeredPlane::all_reduce(const Call& call) {
   const bool whole_slices = call.count >= locals();
   auto done =
       bytes <= kSmallBytes || !whole_slices ? all_reduce_small(call) : all_reduce_blocks(call);
-  if (!done || call.op != DL_AVG) return done;
+  if (!done || !divides_at_end(call)) return done;
   const void* const operand[] = {call.out};
   reduce(operand, call.out, call.count, call.dtype, DL_AVG, ranks());
   return done;

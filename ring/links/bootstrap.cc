@@ -122,7 +122,10 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
     if (!parsed) return parsed.error();
     job.sockets = *parsed;
   }
-  job.explains = env("DLAUNCH_DEBUG").value_or("") == "explain";
+  const auto debug = env("DLAUNCH_DEBUG").value_or("");
+  if (!debug.empty() && debug != "explain")
+    return bad("DLAUNCH_DEBUG is explain, not '" + debug + "'");
+  job.explains = debug == "explain";
   job.interface = env("DLAUNCH_INTERFACE").value_or("");
   if (const auto ports = env("DLAUNCH_PORT_RANGE")) {
     auto parsed = parse_port_range(*ports);

@@ -22,15 +22,10 @@ bool matches(const FrameHeader& sent, const Message& wanted) {
 Result<void> Messenger::transfer(Message& message) {
   if (failed_) return *failed_;
   sockets_->begin();
-  const auto own = std::make_shared<Transfer>(Transfer{&message, nullptr, false});
+  const auto own = std::make_shared<Transfer>(Transfer{.message = &message, .begun = steady_now()});
   post(own);
   while (!own->done && !failed_) {
-    auto moved = advance();
-    if (!moved) {
-      fail(moved.error());
-    } else if (!own->done && !*moved) {
-      if (auto waited = wait(-1); !waited) fail(waited.error());
-    }
+    if (auto ok = turn(-1); !ok) fail(ok.error());
   }
   return failed_ ? Result<void>(*failed_) : Result<void>();
 }
@@ -38,18 +33,30 @@ Result<void> Messenger::transfer(Message& message) {
 void Messenger::serve(OperationQueue& queue) {
   sockets_->begin();
   while (true) {
-    while (auto operation = queue.take()) {
-      auto& message = operation->message;
-      post(std::make_shared<Transfer>(Transfer{&message, std::move(operation), false}));
-    }
+    while (const auto operation = queue.take()) take(operation);
     if (idle()) return;
-    auto moved = advance();
-    if (!moved) {
-      fail(moved.error());
-    } else if (!idle() && !*moved) {
-      if (auto waited = wait(queue.event()); !waited) fail(waited.error());
-    }
+    if (auto ok = without_exceptions([&] { return turn(queue.event()); }); !ok) fail(ok.error());
   }
+}
+
+void Messenger::take(const std::shared_ptr<Operation>& operation) {
+  const auto posted = without_exceptions([&]() -> Result<void> {
+    post(std::make_shared<Transfer>(
+        Transfer{.message = &operation->message, .operation = operation, .begun = steady_now()}));
+    return {};
+  });
+  if (posted) return;
+  fail(posted.error());
+  if (!operation->done()) operation->finish(posted.error());
+}
+
+// Does what can be done now, or waits; `extra` ends that, too.
+Result<void> Messenger::turn(int extra) {
+  const auto moved = advance();
+  if (!moved) return moved.error();
+  if (idle()) return {};
+  if (!*moved) return wait(extra);
+  return steady_now() < next_deadline() ? Result<void>() : timed_out();
 }
 
 void Messenger::post(const TransferPtr& transfer) {
@@ -242,14 +249,19 @@ SocketGroup::Interest Messenger::interest(int peer) const {
           .writes = !sends_[at].empty()};
 }
 
-TimePoint Messenger::next_deadline() const {
-  TimePoint first = kNever;
-  const auto look = [&](const TransferPtr& transfer) {
-    if (transfer) first = std::min(first, transfer->message->deadline);
-  };
+template <class Look>
+void Messenger::for_each_under_way(Look look) const {
   for (const auto& queue : sends_) std::for_each(queue.begin(), queue.end(), look);
   std::for_each(receives_.begin(), receives_.end(), look);
-  std::for_each(coming_.begin(), coming_.end(), look);
+  for (const auto& transfer : coming_) {
+    if (transfer) look(transfer);
+  }
+}
+
+TimePoint Messenger::next_deadline() const {
+  TimePoint first = kNever;
+  for_each_under_way(
+      [&](const TransferPtr& transfer) { first = std::min(first, transfer->message->deadline); });
   return first;
 }
 
@@ -274,18 +286,14 @@ std::string Messenger::activity_with(int peer) const {
 Error Messenger::timed_out() {
   if (sockets_->abort().told()) return sockets_->abort().error();
   const TimePoint deadline = next_deadline();
-  std::string late;
-  const auto look = [&](const TransferPtr& transfer) {
-    if (late.empty() && transfer && transfer->message->deadline == deadline) {
-      late = activity_of(*transfer->message);
-    }
-  };
-  for (const auto& queue : sends_) std::for_each(queue.begin(), queue.end(), look);
-  std::for_each(receives_.begin(), receives_.end(), look);
-  std::for_each(coming_.begin(), coming_.end(), look);
+  TransferPtr late;
+  for_each_under_way([&](const TransferPtr& transfer) {
+    if (!late && transfer->message->deadline == deadline) late = transfer;
+  });
   return {.code = Errc::timeout,
-          .what = fmt::format("rank {}: {} timed out after {}", sockets_->rank(), late,
-                              format_duration(sockets_->waited()))};
+          .what = fmt::format("rank {}: {} timed out after {}", sockets_->rank(),
+                              activity_of(*late->message),
+                              format_duration(steady_now() - late->begun))};
 }
 
 Error Messenger::lost(int peer, int os_errno) {

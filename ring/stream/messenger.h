@@ -40,10 +40,13 @@ class Messenger {
   struct Transfer {
     Message* message = nullptr;
     std::shared_ptr<Operation> operation;  // null: transfer()'s
+    TimePoint begun{};
     bool done = false;
   };
   using TransferPtr = std::shared_ptr<Transfer>;
 
+  void take(const std::shared_ptr<Operation>& operation);
+  Result<void> turn(int extra);
   void post(const TransferPtr& transfer);
   bool take_from_inbox(Message& message, Error& wrong);
   Result<bool> advance();
@@ -59,6 +62,8 @@ class Messenger {
   bool expects(int peer) const { return awaited_from(peer) != nullptr; }
   bool awaits_any() const;
   bool all_ended() const;
+  template <class Look>
+  void for_each_under_way(Look look) const;
   TimePoint next_deadline() const;
   Error timed_out();
   Error lost(int peer, int os_errno);

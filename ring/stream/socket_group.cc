@@ -73,6 +73,7 @@ Result<void> SocketGroup::prepare(int peer, int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   leaves_host_ |= leads_to_other_host(fd);
+  keep_alive(fd);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -107,6 +108,7 @@ class SocketPlane final : public StreamPlane {
     if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
     programs_ = ProgramCache();
     const std::size_t most = sockets_->sockets_each();
+    const std::lock_guard lock(count_mutex_);
     // Far away one socket's window limits more than its system calls cost.
     count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
@@ -118,6 +120,7 @@ class SocketPlane final : public StreamPlane {
     const Tuning tuning = tuning_for(shape);
     std::size_t used = sockets_->sockets_each();
     if (used > 1 && !all_sockets_) {
+      const std::lock_guard lock(count_mutex_);
       used = count_.best(make_program(shape, rank_, ranks_, tuning).most_to_one);
     }
     return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning) +
@@ -126,6 +129,7 @@ class SocketPlane final : public StreamPlane {
 
  private:
   Tuning tuning_for(const Shape& shape) const { return tuning_by(rules_, shape, ranks_, tuning_); }
+  bool choose_sockets(std::size_t bytes);
   Result<void> drive();
   Result<void> push(int peer, bool& moved);
   Result<void> pull(int peer, bool& moved);
@@ -143,6 +147,7 @@ class SocketPlane final : public StreamPlane {
   const int rank_, ranks_;
   const bool all_sockets_;
   SocketCount count_;
+  mutable std::mutex count_mutex_;  // explain() may be asked while a call goes on
   std::optional<Error> failed_;
 
   Call call_;  // the one in progress
@@ -176,14 +181,23 @@ Result<void> SocketPlane::run(const Call& call) {
   call_ = call;
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);
-  if (!all_sockets_) sockets_->use(count_.begin(program.most_to_one));
-  const bool timed = count_.counts();
+  const bool timed = choose_sockets(program.most_to_one);
   const TimePoint begun = timed ? steady_now() : TimePoint();
   auto outcome = drive();
-  if (outcome && timed) count_.end(steady_now() - begun);
+  if (outcome && timed) {
+    const std::lock_guard lock(count_mutex_);
+    count_.end(steady_now() - begun);
+  }
   meter_.tell(link_listener_);
   if (!outcome) failed_ = outcome.error();
   return outcome;
+}
+
+// Over how many sockets the call goes; true if it is to be told how long that took.
+bool SocketPlane::choose_sockets(std::size_t bytes) {
+  const std::lock_guard lock(count_mutex_);
+  if (!all_sockets_) sockets_->use(count_.begin(bytes));
+  return count_.counts();
 }
 
 // Reads and writes whatever the sockets allow until the call is done.
@@ -207,6 +221,7 @@ Result<void> SocketPlane::drive() {
     }
     if (moved) {
       sockets_->moved();
+      if (steady_now() >= call_.deadline) return timed_out();
       continue;
     }
     if (run_.copy_own()) continue;

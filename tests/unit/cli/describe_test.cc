@@ -94,6 +94,7 @@ const std::map<std::string, Case> kCases = {
       "journal: /j",
       {"--nnodes", "2", "--rdzv", "tcp://here:29400", "--max-restarts", "1"}}},
     {"transport", {{"--transport", "tcp"}, "transport: tcp"}},
+    {"debug", {{"--debug", "explain"}, "debug: explain"}},
     {"interface", {{"--interface", "lo"}, "interface: lo"}},
     {"port-range", {{"--port-range", "2000-2100"}, "ports: 2000-2100"}},
     {"tls", {{"--tls"}, "connections: TLS 1.3"}},

@@ -306,6 +306,8 @@ TEST_CASE("times, restarts, error file, transport") {
         "73 --error-file: write /full/e: No space");
   CHECK(fake.refused({"--transport", "rdma", "p"}) ==
         "64 --transport: 'rdma' is not one of auto, shm, tcp");
+  CHECK(fake.plan({"--debug", "explain", "p"}).debug == "explain");
+  CHECK(fake.refused({"--debug", "all", "p"}) == "64 --debug: 'all' is not one of explain");
   CHECK(fake.refused({"--port-range", "7-3", "p"}) ==
         "64 --port-range: '7-3' is not a range of ports such as 29600-29700");
   CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");

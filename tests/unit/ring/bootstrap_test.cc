@@ -186,6 +186,9 @@ TEST_CASE("what cannot be is refused, naming it") {
     refused(nullptr, nullptr, bad, "DLAUNCH_TLS");
   }
   bad = torchrun();
+  bad["DLAUNCH_DEBUG"] = "all";
+  refused(nullptr, nullptr, bad, "DLAUNCH_DEBUG");
+  bad = torchrun();
   bad["DLAUNCH_LINK_TIMEOUT"] = "1s";
   refused(nullptr, nullptr, bad, "DLAUNCH_LINK_TIMEOUT");
   refused("http://x", nullptr, torchrun(), "http://x");

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "equal_runs.h"
 #include "ring/kernels/reduce.h"
 #include "shm_world.h"
 #include "stream_world.h"
@@ -171,6 +172,36 @@ TEST_CASE(
       return "";
     });
     for (const auto& wrong : said) CHECK(wrong == "");
+  }
+}
+
+TEST_CASE("layered: averages of float16 whose sum is beyond its range") {
+  constexpr std::uint16_t k40000 = 0x78e2;
+  LayeredWorld world(2, 2, WireCodec::none);
+  for (const std::size_t count : {1, 3, 100'003}) {
+    const auto right = world.ranks().each<bool>([&](int rank) {
+      std::vector<std::uint16_t> values(count, k40000);
+      const auto done = world.ranks().ends[static_cast<std::size_t>(rank)]->run(
+          {.collective = Collective::all_reduce,
+           .in = values.data(),
+           .out = values.data(),
+           .count = count,
+           .dtype = DL_FLOAT16,
+           .op = DL_AVG,
+           .seq = count});
+      return done &&
+             std::count(values.begin(), values.end(), k40000) == static_cast<std::ptrdiff_t>(count);
+    });
+    for (const bool one : right) CHECK(one);
+  }
+}
+
+TEST_CASE("layered: a thousand runs have the same bits") {
+  LayeredWorld world(2, 2, WireCodec::none);
+  for (const auto& wrong : world.ranks().each<std::string>([&](int rank) {
+         return thousand_runs_differ(*world.ranks().ends[static_cast<std::size_t>(rank)], rank);
+       })) {
+    CHECK(wrong == "");
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "equal_runs.h"
 #include "ring/kernels/reduce.h"
 #include "shm_world.h"
 
@@ -249,6 +250,13 @@ TEST_CASE("shm: the result does not depend on how a vector is cut") {
     });
     CHECK(std::memcmp(whole[0].data(), parts[0].data(), kCount * 4) == 0);
     CHECK(std::memcmp(whole[0].data(), whole[n - 1].data(), kCount * 4) == 0);
+  }
+}
+
+TEST_CASE("shm: a thousand runs have the same bits") {
+  for (const int ranks : {2, 3}) {
+    ShmWorld world(ranks, 64, true);
+    world.each([&](int rank) { CHECK(thousand_runs_differ(world.plane(rank), rank) == ""); });
   }
 }
 

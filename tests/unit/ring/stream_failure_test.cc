@@ -132,6 +132,20 @@ TEST_CASE("a deadline says who has not arrived") {
   }
 }
 
+TEST_CASE("a deadline ends a call also while its data move") {
+  StreamWorld world(2, Wire::unix_socket, 4096);
+  const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
+    Ones ones(16 << 20, 9);
+    ones.call.deadline = steady_now() + milliseconds(5);
+    return world.ends[rank]->run(ones.call);
+  });
+  for (const auto& outcome : outcomes) {
+    INFO(words(outcome));
+    REQUIRE(!outcome);
+    CHECK(outcome.error().code == Errc::timeout);
+  }
+}
+
 TEST_CASE("a deadline does not claim to know of ranks that the call does not talk to") {
   StreamWorld world(5);
   // One after the other: what they send waits in the sockets of rank 0, which hears from all.

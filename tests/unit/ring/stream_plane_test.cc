@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "equal_runs.h"
 #include "ring/kernels/reduce.h"
 #include "stream_world.h"
 
@@ -218,6 +219,14 @@ TEST_CASE("floats have the same bits on all ranks, from run to run and at every 
     CHECK(whole[r] == whole[0]);
     CHECK(again[r] == whole[0]);
     CHECK(std::equal(part[r].begin(), part[r].end(), whole[0].begin() + 50'000));
+  }
+}
+
+TEST_CASE("sockets: a thousand runs have the same bits") {
+  StreamWorld world(3);
+  for (const auto& wrong : world.each<std::string>(
+           [&](int rank) { return thousand_runs_differ(*world.ends[rank], rank); })) {
+    CHECK(wrong == "");
   }
 }
 
