@@ -186,6 +186,21 @@ bool leads_to_other_host(int fd) {
   return std::memcmp(&ends.local, &ends.peer, ends.size) != 0;
 }
 
+namespace {
+
+void set_option(const Carrier& carrier, int level, int name, int value) {
+  (void)::setsockopt(carrier.fd(), level, name, &value, sizeof value);
+}
+
+void probe_when_idle(const Carrier& carrier, int pause_seconds, int probes) {
+  set_option(carrier, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(carrier, IPPROTO_TCP, TCP_KEEPIDLE, pause_seconds);
+  set_option(carrier, IPPROTO_TCP, TCP_KEEPINTVL, pause_seconds);
+  set_option(carrier, IPPROTO_TCP, TCP_KEEPCNT, probes);
+}
+
+}  // namespace
+
 void end_when_silent(int fd, Duration silence) {
   if (!leads_to_other_host(fd)) return;
   const auto seconds = std::chrono::floor<std::chrono::seconds>(silence).count();
@@ -193,29 +208,14 @@ void end_when_silent(int fd, Duration silence) {
   const int probes = static_cast<int>(std::clamp<std::int64_t>(seconds / pause - 1, 1, 127));
   retry_steadily(fd);
   const Carrier carrier(fd);
-  const auto set = [&](int level, int name, int value) {
-    (void)::setsockopt(carrier.fd(), level, name, &value, sizeof value);
-  };
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
-  set(IPPROTO_TCP, TCP_KEEPCNT, probes);
+  probe_when_idle(carrier, pause, probes);
   // Nothing is probed while something sent waits for its acknowledgement.
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT,
-      static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
+  set_option(carrier, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
 }
 
 void keep_alive(int fd) {
-  if (!leads_to_other_host(fd)) return;
-  constexpr int kPauseSeconds = 30, kProbes = 20;
-  const Carrier carrier(fd);
-  const auto set = [&](int level, int name, int value) {
-    (void)::setsockopt(carrier.fd(), level, name, &value, sizeof value);
-  };
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kPauseSeconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kPauseSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  if (leads_to_other_host(fd)) probe_when_idle(Carrier(fd), 30, 20);
 }
 
 void retry_steadily(int fd) {

@@ -337,10 +337,27 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
     case Kind::sendrecv:
       break;
   }
-  if (ranks_ == 1) return DL_OK;
-  const auto sent = dl_send(comm, in, c.count, c.dtype, (rank_ + 1) % ranks_, 0);
-  if (sent != DL_OK) return sent;
-  return dl_recv(comm, out, c.count, c.dtype, (rank_ + ranks_ - 1) % ranks_, 0);
+  return ranks_ == 1 ? DL_OK : send_around(comm, c, in, out);
+}
+
+// To the next rank, and from the one before. What is too large for a connection to hold could wait
+// for the receiver that itself still sends, so it goes in the background.
+dl_result Buffers::send_around(dl_comm* comm, const Case& c, const void* in, void* out) {
+  constexpr std::size_t kHeld = 64 << 10;
+  const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
+  if (c.bytes <= kHeld) {
+    const auto sent = dl_send(comm, in, c.count, c.dtype, next, 0);
+    return sent != DL_OK ? sent : dl_recv(comm, out, c.count, c.dtype, previous, 0);
+  }
+  dl_request* requests[2] = {};
+  auto done = dl_irecv(comm, out, c.count, c.dtype, previous, 0, &requests[0]);
+  if (done == DL_OK) done = dl_isend(comm, in, c.count, c.dtype, next, 0, &requests[1]);
+  for (dl_request*& request : requests) {
+    if (request == nullptr) continue;
+    const auto ended = dl_wait(&request);
+    if (done == DL_OK) done = ended;
+  }
+  return done;
 }
 
 dl_result Buffers::start(dl_comm* comm, const Case& c, bool in_place, dl_request** request) {

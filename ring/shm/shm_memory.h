@@ -62,7 +62,7 @@ struct alignas(64) ShmHeader {
   std::uint64_t exchange_bytes = 0;
   // Meeting point where ranks outnumber cores: the last to arrive does the work, the rest sleep.
   alignas(64) std::atomic<std::uint64_t> arrivals{0};
-  alignas(64) std::atomic<std::uint64_t> released{0};  // call number << 8 | rank with the result
+  alignas(64) std::atomic<std::uint64_t> released{0};  // call number << 16 | rank with the result
   Bell bell;
 };
 

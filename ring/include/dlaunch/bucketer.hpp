@@ -3,8 +3,9 @@
 //
 // The tensors are put into buckets from the last one to the first, as backpropagation finishes
 // them. ready(i) says that this rank's tensor i is there; once a bucket is complete, and all
-// buckets before it have been launched, its all_reduce goes on in the background, straight from and
-// to the tensors. finish() launches what is left and waits for all of it.
+// buckets before it have been launched, its all_reduce goes on in the background, within a host's
+// shared memory straight from and to the tensors. finish() launches what is left and waits for all
+// of it.
 //
 //   dl::GradientBucketer<float> bucketer(comm, gradients);   // once; spans stay valid
 //   for each step:

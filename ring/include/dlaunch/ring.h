@@ -1,9 +1,10 @@
 /* libdlring: collectives for the ranks of one job. C API, stable ABI.
  *
  * Every rank makes a communicator with dl_init() and then calls the same collectives in the same
- * order. Calls block until the result is there; the calling thread does the work. Their twins with
- * an i (dl_iall_reduce) return at once and go on in the background. One communicator is for one
- * thread at a time (dl_abort() excepted: any thread may call it at any time).
+ * order. Calls block until the result is there; the calling thread does the work, beside a thread
+ * that exchanges large sums with other hosts. Their twins with an i (dl_iall_reduce) return at once
+ * and go on in the background. One communicator is for one thread at a time (dl_abort() excepted:
+ * any thread may call it at any time).
  *
  * A call returns DL_OK or an error code; dl_last_error() then gives the sentence for people. After
  * any error of a collective other than DL_ERR_INVALID and DL_ERR_UNSUPPORTED the communicator is
@@ -205,10 +206,10 @@ DL_API dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t cou
 DL_API dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype);
 
-/* Lists of tensors treated as one buffer, without copying them together: tensor i has counts[i]
- * elements at in[i] and out[i] (which may be the same). The same counts on every rank. What
- * is said of overlaps goes for all tensors of a list together; buffers of a broadcast may overlap
- * if they do so on all ranks. */
+/* Lists of tensors treated as one buffer; within a host's shared memory without copying them
+ * together, over sockets by a copy. Tensor i has counts[i] elements at in[i] and out[i] (which may
+ * be the same). The same counts on every rank. What is said of overlaps goes for all tensors of a
+ * list together; buffers of a broadcast may overlap if they do so on all ranks. */
 DL_API dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
                                     void* const* out, const size_t* counts, dl_dtype dtype,
                                     dl_op op);
@@ -225,7 +226,8 @@ DL_API dl_result dl_barrier(dl_comm* comm);
  * dl_send returns when buf may be used again, which may be before the peer calls dl_recv.
  * dl_recv: count and dtype must be the sender's, else DL_ERR_MISMATCH. peer != own rank.
  * What peers send is kept until it is asked for, up to 256 MiB of each. What does not fit waits in
- * the connection, with all that was sent after it: to ask for any of that first is DL_ERR_IO. */
+ * the connection, with all that was sent after it: to ask for any of that first is DL_ERR_IO, and
+ * ranks that dl_send() each other more than that before they receive wait until their deadline. */
 DL_API dl_result dl_send(dl_comm* comm, const void* buf, size_t count, dl_dtype dtype, int peer,
                          int tag);
 DL_API dl_result dl_recv(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int peer, int tag);

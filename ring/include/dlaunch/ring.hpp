@@ -252,7 +252,7 @@ class Communicator {
     same(in.size() % ranks(), 0, "all_to_all: in is not a multiple of size()");
     check(dl_all_to_all(get(), in.data(), out.data(), in.size() / ranks(), dtype_of<T>::value));
   }
-  // Several tensors as one buffer, without copying them together.
+  // Several tensors as one buffer, see dl_all_reduce_list().
   template <class T>
   void all_reduce(std::span<const std::span<T>> tensors, Op op = Op::sum) {
     const List list(tensors);
