@@ -45,19 +45,23 @@ constexpr Column kShares[] = {
 };
 constexpr Column kCpu = {"cpu_s/GB", "", "cpu_s_per_gb", 8,
                          [](const Figures& f) { return f.timing.cpu_s_per_gb; }};
+double or_none(const std::optional<double>& figure) {
+  return figure.value_or(std::numeric_limits<double>::quiet_NaN());
+}
 constexpr Column kOverlap[] = {
     {"compute", "(us)", "compute_us", 9,
      [](const Figures& f) { return f.timing.overlap->compute_us; }},
     {"both", "(us)", "both_us", 9, [](const Figures& f) { return f.timing.overlap->both_us; }},
     {"hidden%", "", "hidden_pct", 7, [](const Figures& f) { return f.timing.overlap->hidden_pct; }},
+    {"buckets", "(us)", "bucketed_us", 9,
+     [](const Figures& f) { return or_none(f.timing.overlap->bucketed_us); }},
+    {"hidden%", "", "bucketed_pct", 7,
+     [](const Figures& f) { return or_none(f.timing.overlap->bucketed_pct); }},
 };
 // What a call of ours takes longer than NCCL's own.
 double over(const Figures& f) {
   return f.timing.nccl_us ? f.timing.median_us - *f.timing.nccl_us
                           : std::numeric_limits<double>::quiet_NaN();
-}
-double or_none(const std::optional<double>& figure) {
-  return figure.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 constexpr Column kCompare[] = {
     {"nccl", "(us)", "nccl_us", 9, [](const Figures& f) { return or_none(f.timing.nccl_us); }},

@@ -13,9 +13,10 @@
 
 namespace bench {
 
-// An all_reduce in the background of as much computing.
+// An all_reduce in the background of as much computing, and in buckets, as its parts are computed.
 struct Overlap {
   double compute_us = 0, both_us = 0, hidden_pct = 0;
+  std::optional<double> bucketed_us, bucketed_pct;
 };
 
 struct Timing {

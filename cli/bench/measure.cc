@@ -182,8 +182,16 @@ Overlap Bench::overlap(const Case& c, bool in_place, std::size_t count, double a
   }
   Overlap result;
   result.compute_us = of_slowest(std::move(computed))[count / 2];
-  result.both_us = of_slowest(std::move(both))[count / 2];
+  result.both_us = of_slowest(both)[count / 2];
   result.hidden_pct = hidden_percent(alone_us, result.compute_us, result.both_us);
+  const bool for_bucketer = c.dtype == DL_FLOAT32 && c.op == DL_SUM && options_.device != "cuda";
+  if (!in_place || !for_bucketer || c.count < kTensors) return result;
+  for (double& t : both) {
+    auto* const gradients = static_cast<float*>(next_buffers().given(c, in_place).out);
+    t = bucketed_us(comm_, gradients, c.count, steps);
+  }
+  result.bucketed_us = of_slowest(std::move(both))[count / 2];
+  result.bucketed_pct = hidden_percent(alone_us, result.compute_us, *result.bucketed_us);
   return result;
 }
 

@@ -2,6 +2,10 @@
 // behind, and how much of it was hidden.
 #pragma once
 
+#include <cstddef>
+
+#include <dlaunch/ring.h>
+
 namespace bench {
 
 // Keeps the core busy for so many steps, and touches no memory.
@@ -12,5 +16,11 @@ double compute_step_us();
 // Of two things that take `comm` and `compute` alone and `both` together: 0 if they took turns, 100
 // if the shorter one cost nothing.
 double hidden_percent(double comm_us, double compute_us, double both_us);
+
+// As a training step would do it: of kTensors gradients, the last one first, each is computed, in
+// all for so many steps, and then summed in place by a dl::GradientBucketer, in some buckets, while
+// those before it are computed. How long one such step takes; collective. dl::Error.
+inline constexpr std::size_t kTensors = 16;
+double bucketed_us(dl_comm* comm, float* gradients, std::size_t count, long steps);
 
 }  // namespace bench

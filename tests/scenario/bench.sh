@@ -121,6 +121,7 @@ awk -F, 'NR > 1 && !($12 == 0 && 0 < $8 && $8 < 30 * 1049 * $13) { exit 1 }' out
 run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 9 --overlap --csv a.csv
 expect_code 0; expect_out 'hidden%'
 awk -F, 'NR > 1 && !($14 > 0 && $15 > 0 && 0 <= $16 && $16 <= 100) { exit 1 }' a.csv || fail "the overlap"
+awk -F, '$7 == "in" && $17 > 0 && 0 <= $18 && $18 <= 100 { told = 1 } END { exit !told }' a.csv || fail "the overlap of buckets"
 run dlaunch --nproc 2 dlaunch-bench reduce --overlap; expect_code 64; expect_err 'all_reduce only'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --rotate 0; expect_code 64; expect_err 'rotate.*not in range'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --skew soon; expect_code 64; expect_err '\-\-skew'

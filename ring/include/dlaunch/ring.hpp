@@ -179,6 +179,8 @@ class Communicator {
 
   // Takes over what the C API has made.
   static Communicator adopt(dl_comm* comm) { return Communicator(comm); }
+  // Leaves it to the C API again; nothing more is to be asked of this object.
+  dl_comm* release() { return comm_.release(); }
 
   int rank() const { return dl_rank(comm_.get()); }
   int size() const { return dl_size(comm_.get()); }
