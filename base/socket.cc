@@ -215,7 +215,7 @@ void end_when_silent(int fd, Duration silence) {
 }
 
 void keep_alive(int fd) {
-  if (leads_to_other_host(fd)) probe_when_idle(Carrier(fd), 30, 20);
+  if (leads_to_other_host(fd)) probe_when_idle(Carrier(fd), 30, 127);
 }
 
 void retry_steadily(int fd) {

@@ -72,7 +72,8 @@ bool leads_to_other_host(int fd);
 // are.
 void end_when_silent(int fd, Duration silence);
 // To another host: what is idle says every half minute that it is there, so that no firewall or NAT
-// on the way forgets it. Ends nothing that a shorter silence of another connection would not end.
+// on the way forgets it. Ends what has said nothing for an hour: who lost its peer by a cut learns
+// of it much earlier, by a connection that end_when_silent() watches.
 void keep_alive(int fd);
 
 // What is lost of a few small messages is sent again every 200 ms or so for a while, and every

@@ -79,6 +79,7 @@ class Messenger {
   std::vector<TransferPtr> coming_;  // by peer: whom the payload that is coming in is for; null:
                                      // the inbox
   std::size_t under_way_ = 0;
+  unsigned turns_ = 0;  // that moved something
   std::optional<Error> failed_;
 };
 

@@ -100,10 +100,13 @@ void SocketGroup::use(std::size_t sockets) {
   }
 }
 
-void SocketGroup::begin() { started_ = idle_since_ = {}; }
+void SocketGroup::begin() {
+  waited_ = false;
+  idle_since_ = {};
+}
 
 bool SocketGroup::may_poll_on(TimePoint now) {
-  if (started_ == TimePoint{}) started_ = now;
+  waited_ = true;
   if (idle_since_ == TimePoint{}) {
     idle_since_ = now;
     turns_ = 0;

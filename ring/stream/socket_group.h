@@ -118,8 +118,8 @@ class SocketGroup {
     for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
     return sleep(now, deadline, extra);
   }
-  // Since when nothing has moved, at the last deadline.
-  Duration waited() const { return steady_now() - started_; }
+  // Since begin(), however briefly: who has not may just have come.
+  bool has_waited() const { return waited_; }
 
  private:
   SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core, int agreed_cores)
@@ -160,7 +160,7 @@ class SocketGroup {
   SpinPolicy spin_;         // between hosts
   int turns_ = 0;           // of polling since then
   Spread spread_;
-  TimePoint started_{};  // the first sleep of the call
+  bool waited_ = false;  // in this call
 };
 
 }  // namespace dlaunch

@@ -221,8 +221,9 @@ Result<void> SocketPlane::drive() {
     }
     if (moved) {
       sockets_->moved();
-      if (steady_now() >= call_.deadline) return timed_out();
-      continue;
+      // A step of a call that is late already may find all that it needs.
+      if (!sockets_->has_waited() || steady_now() < call_.deadline || run_.copy_own()) continue;
+      return timed_out();
     }
     if (run_.copy_own()) continue;
     const auto waited = sockets_->wait(call_.deadline, -1, [this](int peer) {
@@ -298,7 +299,7 @@ Error SocketPlane::timed_out() {
   if (!call_roll_) return timed_out_as_seen();
   const RollCall roll = call_roll_(users_call(call_).seq);
   if (sockets_->abort().raised()) return sockets_->abort().error();
-  const auto error = timed_out_by_roll(roll, call_, sockets_->waited(), ranks_);
+  const auto error = timed_out_by_roll(roll, call_, waited_in(call_, steady_now()), ranks_);
   return error ? *error : timed_out_as_seen();
 }
 
@@ -322,7 +323,8 @@ Error SocketPlane::timed_out_as_seen() {
   for (const int r : missing) arrived.erase(r);
   std::string waiting = format_rank_set(missing);
   if (hearsay) waiting += " or whom that waits for";
-  Error error = op_timeout_error(call_, sockets_->waited(), waiting, format_rank_set(arrived));
+  Error error =
+      op_timeout_error(call_, waited_in(call_, steady_now()), waiting, format_rank_set(arrived));
   if (!missing.empty()) error.rank = *missing.begin();
   return error;
 }

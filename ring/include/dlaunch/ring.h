@@ -66,7 +66,8 @@ typedef enum dl_dtype {
 /* Integer sums and products wrap. AVG divides the sum by the number of ranks (integers: towards
  * zero). MAX and MIN of floats give NaN where any operand is NaN. The bitwise ops are for integers
  * only: DL_ERR_UNSUPPORTED with a float type. 16-bit floats are added in binary32 and rounded once;
- * on several hosts, or over sockets with more than 16 ranks, partial sums are rounded, too. */
+ * on several hosts, or over sockets with more than 16 ranks, partial sums are rounded, too (of
+ * averages of float16 on several hosts those of each host). */
 typedef enum dl_op {
   DL_SUM = 0,
   DL_PRODUCT = 1,

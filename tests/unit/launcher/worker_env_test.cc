@@ -135,6 +135,8 @@ TEST_CASE("worker environment: encryption is the job's, whatever word the user's
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=no"}), "DLAUNCH_TLS=0"));
   p.tls = true;
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=yes"}), "DLAUNCH_TLS=1"));
+  p.debug = "explain";
+  CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_DEBUG=explain"));
 }
 
 TEST_CASE("worker environment: who waits longer for a host has libdlring wait, too") {
