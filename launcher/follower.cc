@@ -85,8 +85,12 @@ void Follower::watch_candidate() {
       CandidateLink::Listener{
           .leader =
               [this](const Leader& leader, bool ours) {
-                leads_ = ours;
-                follow(leader);
+                if (link_) link_->hear_out();
+                pump_.post([this, leader, ours] {
+                  if (parted_ || leave_with_) return;  // the job is over
+                  leads_ = ours;
+                  follow(leader);
+                });
               },
           .nobody = [this](const std::string& why, bool never) { nobody_leads(why, never); },
           .ended = [this] { candidate_ended(); }});

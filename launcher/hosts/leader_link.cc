@@ -127,6 +127,17 @@ void LeaderLink::read(const ConnectionPtr& connection) {
                                      });
 }
 
+void LeaderLink::hear_out() {
+  const auto connection = connection_;
+  if (!connection || connection->closed || !connection->open) return;
+  asio::error_code error;
+  connection->socket.non_blocking(true, error);
+  while (!error) {
+    const auto size = connection->socket.read_some(asio::buffer(connection->input), error);
+    if (!error && !take(connection, {connection->input.data(), size})) return;
+  }
+}
+
 // False: the connection is over.
 bool LeaderLink::take(const ConnectionPtr& connection, std::string_view bytes) {
   if (!connection->open) {

@@ -48,6 +48,8 @@ class LeaderLink {
   std::string local_address() const;
   // Of the times in what is sent: when the connection was proven, or began to be tried.
   TimePoint origin() const;
+  // Tells what has come by now: a leader's last words may still wait here when another one leads.
+  void hear_out();
   // Nothing is heard of it any more. What was sent gets out.
   void stop();
 

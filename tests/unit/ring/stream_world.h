@@ -65,6 +65,7 @@ class SocketWorld {
   // work returns what is to be checked.
   template <class T>
   std::vector<T> each(const std::function<T(int)>& work) {
+    static_assert(!std::is_same_v<T, bool>, "several bools are in one byte");
     std::vector<T> results(ends.size());
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks(); ++r) {

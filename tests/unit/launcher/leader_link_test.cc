@@ -1,0 +1,68 @@
+#include "launcher/hosts/leader_link.h"
+
+#include <atomic>
+#include <thread>
+
+#include <asio/post.hpp>
+#include <doctest/doctest.h>
+
+#include "launcher/hosts/node_message.h"
+#include "rendezvous/store_server.h"
+
+namespace dlaunch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_CASE("leader link: what has come is heard out, without waiting for more") {
+  const Secret secret(std::string(32, 's'));
+  asio::io_context serving, loop;
+  std::atomic<NodeListener::Link> host{0};
+  NodeListener nodes{.opened = [&](NodeListener::Link link, const std::string&) { host = link; },
+                     .message = [](NodeListener::Link, std::string_view) {},
+                     .closed = [](NodeListener::Link) {}};
+  auto server = StoreServer::open(
+      serving,
+      {.listen = {"127.0.0.1", 0}, .job_id = "job", .secret = secret, .nodes = std::move(nodes)});
+  REQUIRE(server);
+  auto keep = asio::make_work_guard(serving);
+  std::thread leader([&] { serving.run(); });
+
+  bool opened = false;
+  int exit_code = -1;
+  LeaderLink link(loop, (*server)->endpoint(),
+                  {.purpose = Purpose::node, .job_id = "job", .who = "a test"}, secret, seconds(60),
+                  {.opened = [&] { opened = true; },
+                   .message =
+                       [&](std::string_view frame) {
+                         const auto message = decode_node_message(frame, steady_now());
+                         if (!message) return;
+                         if (const auto* finish = std::get_if<NodeFinish>(&*message)) {
+                           exit_code = finish->exit_code;
+                         }
+                       },
+                   .lost = [](const std::string&) {},
+                   .failed = [](const LeaderLink::Failure&) {}});
+  link.hear_out();  // nobody is there yet
+  link.start();
+  const auto until = steady_now() + seconds(20);
+  while ((!opened || host == 0) && steady_now() < until) loop.run_one_for(milliseconds(10));
+  REQUIRE(opened);
+  link.hear_out();
+  CHECK(exit_code == -1);
+
+  // From here on the loop does not run: only hear_out() can tell.
+  asio::post(serving,
+             [&] { (*server)->send(host, encode(NodeFinish{.exit_code = 7}, steady_now())); });
+  while (exit_code < 0 && steady_now() < until) link.hear_out();
+  CHECK(exit_code == 7);
+
+  link.stop();
+  keep.reset();
+  serving.stop();
+  leader.join();
+}
+
+}  // namespace
+}  // namespace dlaunch
