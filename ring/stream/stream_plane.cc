@@ -219,13 +219,12 @@ Result<void> SocketPlane::drive() {
       failpoint("stream.done");
       return {};
     }
-    if (moved) {
-      sockets_->moved();
-      // A step of a call that is late already may find all that it needs.
-      if (!sockets_->has_waited() || steady_now() < call_.deadline || run_.copy_own()) continue;
-      return timed_out();
-    }
+    if (moved) sockets_->moved();
+    // A step of a call that is late already may find all that it needs.
+    const bool late = moved && sockets_->has_waited() && steady_now() >= call_.deadline;
+    if (moved && !late) continue;
     if (run_.copy_own()) continue;
+    if (late) return timed_out();
     const auto waited = sockets_->wait(call_.deadline, -1, [this](int peer) {
       return SocketGroup::Interest{.reads = expects(peer), .writes = owes(peer)};
     });

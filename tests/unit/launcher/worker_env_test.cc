@@ -135,6 +135,10 @@ TEST_CASE("worker environment: encryption is the job's, whatever word the user's
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=no"}), "DLAUNCH_TLS=0"));
   p.tls = true;
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=yes"}), "DLAUNCH_TLS=1"));
+}
+
+TEST_CASE("worker environment: what --debug says is libdlring's") {
+  Plan p = plan();
   p.debug = "explain";
   CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_DEBUG=explain"));
 }
