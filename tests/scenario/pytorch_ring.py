@@ -2,6 +2,7 @@
 
 Trains with DDP and writes the weights. With a victim, before that: every call of torch.distributed
 beside what must come out of it, and the same training on gloo; after it, the death of that rank.
+With DEVICE=cuda all tensors are on the GPU of the local rank; ranks may share one.
 """
 
 import datetime
@@ -192,16 +193,18 @@ def calls():
 
 
 def train(group=None):
-    torch.manual_seed(1)
-    model = DistributedDataParallel(
-        torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64),
-                            torch.nn.Tanh(), torch.nn.Linear(64, 4)),
-        process_group=group, bucket_cap_mb=0.01)  # several buckets
+    layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64),
+                                 torch.nn.Tanh(), torch.nn.Linear(64, 4))
+    start = torch.Generator().manual_seed(1)
+    with torch.no_grad():  # the same numbers on each device
+        for p in layers.parameters():
+            p.copy_(torch.rand(p.shape, generator=start, device="cpu") / 2 - 0.25)
+    model = DistributedDataParallel(layers, process_group=group, bucket_cap_mb=0.01)  # several buckets
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     data = torch.Generator().manual_seed(rank)
     for _ in range(30):
         optimizer.zero_grad()
-        model(torch.randn(8, 16, generator=data)).square().mean().backward()
+        model(torch.randn(8, 16, generator=data, device="cpu").to(device)).square().mean().backward()
         optimizer.step()
     return torch.cat([p.detach().flatten() for p in model.parameters()]), model
 
@@ -225,6 +228,10 @@ def lose(victim, model):
         say(f"is told again: {e}")
 
 
+device = os.environ.get("DEVICE", "cpu")
+if device == "cuda":
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.set_default_device(device)
 dist.init_process_group("dlring", timeout=datetime.timedelta(seconds=120))
 rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"

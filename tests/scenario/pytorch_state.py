@@ -6,6 +6,7 @@
 --snapshots FOLDER  each tenth commit goes there
 --step-ms N         a pause in each step
 --weights FILE      rank 0 writes the model and the optimizer at the end
+With DEVICE=cuda the model is on the GPU of the local rank; ranks may share one.
 """
 
 import argparse
@@ -29,6 +30,9 @@ parser.add_argument("--snapshots", default="")
 parser.add_argument("--step-ms", type=int, default=0)
 parser.add_argument("--weights", default="")
 options = parser.parse_args()
+device = os.environ.get("DEVICE", "cpu")
+if device == "cuda":
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
 
 
 class Data(torch.utils.data.Dataset):
@@ -46,11 +50,12 @@ if os.environ.get("FIRST_WEIGHTS"):
     torch.manual_seed(7)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
+model.to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)
 loader = elastic.DataLoader(Data(), global_batch=33, seed=1, num_workers=1)
 state = elastic.TorchState(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
-                           seen=torch.zeros(330, dtype=torch.int64), steps=0, last_rank=0)
+                           seen=torch.zeros(330, dtype=torch.int64, device=device), steps=0, last_rank=0)
 if options.snapshots:
     state.snapshots(options.snapshots, every=10, keep=2)
 rounds = [0]
@@ -91,6 +96,7 @@ def rounds_steps(state):
     while going:
         epoch = loader.epoch
         for x, y, indices in loader:
+            x, y, indices = x.to(device), y.to(device), indices.to(device)
             loss = (net(x)[:, 0] - y).square().mean()
             die_if_due()
             loss.backward()
@@ -98,12 +104,12 @@ def rounds_steps(state):
             optimizer.zero_grad()  # here: what a broken step has left must not count
             scheduler.step()
             state.steps += 1
-            share = torch.zeros(330, dtype=torch.int64)
+            share = torch.zeros(330, dtype=torch.int64, device=device)
             share[indices] = 1
             dist.all_reduce(share)
             state.seen += share
             # The ranks look at different moments, and agree.
-            asked = torch.tensor(float(more()))
+            asked = torch.tensor(float(more()), device=device)
             dist.all_reduce(asked, dist.ReduceOp.MIN)
             state.last_rank = dist.get_rank()
             state.commit()
