@@ -297,6 +297,15 @@ void reduce_block(const void* const* in, size_t operands, size_t from, size_t co
   } else {
     for (size_t i = 0; i < count; ++i) acc[i] = Format::widen(load<S>(a, from + i));
   }
+  for (; k + 4 <= operands; k += 4) {
+    const void *b = in[k], *c = in[k + 1], *d = in[k + 2], *e = in[k + 3];
+    for (size_t i = 0; i < count; ++i) {
+      const auto ab = Op::apply(acc[i], Format::widen(load<S>(b, from + i)));
+      const auto abc = Op::apply(ab, Format::widen(load<S>(c, from + i)));
+      const auto abcd = Op::apply(abc, Format::widen(load<S>(d, from + i)));
+      acc[i] = Op::apply(abcd, Format::widen(load<S>(e, from + i)));
+    }
+  }
   for (; k < operands; ++k) {
     const void* b = in[k];
     for (size_t i = 0; i < count; ++i) {

@@ -46,9 +46,10 @@ class ProgramBuilder {
     return id;
   }
   // Runs when all steps that name it as their `then` are done; operands follow by operand().
-  std::int32_t reduce(Place to, std::size_t bytes, bool last) {
+  std::int32_t reduce(Place to, std::size_t bytes, bool last, std::int32_t then = kNoStep) {
     return add({.kind = StepKind::reduce,
                 .last = last,
+                .then = then,
                 .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
                 .place = to,
                 .bytes = bytes});

@@ -5,9 +5,11 @@
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
-//   by any other, so they do it for longer); more, or such as share cores, send to rank 0, which
-//   answers (two latencies, and 2(n-1) frames where all pairs would need n(n-1): with more ranks
-//   than cores each frame costs a system call and often a context switch on the same few cores).
+//   by any other, so they do it for longer); more do so through others, in log2(n) latencies and
+//   frames, while what each takes in, n - 1 times the data, costs less than those; on one host,
+//   from there to some 32 KiB, and where ranks share cores, all send to rank 0, which answers
+//   (2(n-1) frames in all: with more ranks than cores each frame costs a system call and often a
+//   context switch on the same few cores).
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
@@ -39,18 +41,30 @@ namespace dlaunch {
 inline constexpr Duration kFarAway = std::chrono::milliseconds(2);
 
 // How a call is done.
-enum class Way : std::uint8_t { copy, exchange, star, direct, ring, tree, chain, dissemination };
-inline constexpr Way kWays[] = {Way::exchange, Way::star, Way::direct,
-                                Way::ring,     Way::tree, Way::chain};
+enum class Way : std::uint8_t {
+  copy,
+  exchange,
+  doubling,
+  star,
+  direct,
+  ring,
+  tree,
+  chain,
+  dissemination
+};
+inline constexpr Way kWays[] = {Way::exchange, Way::doubling, Way::star, Way::direct,
+                                Way::ring,     Way::tree,     Way::chain};
 std::string_view way_name(Way way);  // "ring"; empty for those of which nobody has a choice
 bool has_way(Collective collective, Way way);
 
 struct Tuning {
   std::size_t small_bytes = 64 << 10;    // reduce: see above; broadcast: a tree, above a chain
-  std::size_t star_bytes = 64 << 10;     // all_reduce: see above
+  std::size_t star_bytes = 0;            // all_reduce: see above
+  std::size_t root_bytes = 64 << 10;     // reduce: the most that a root takes in as a whole
   std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
   std::size_t window = 2;                // granules from a peer that may await their reduction
-  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
+  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes;
+  bool doubling = true;                  // more do so through others
   std::size_t exchange_bytes = 64 << 10;
   std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
   int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
@@ -61,7 +75,9 @@ struct Tuning {
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
 // peers together stay in the cache. Two ranks exchange up to 1.5 MiB: that moves as much as slices
-// do, and adds twice as much, but in one turn.
+// do, and adds twice as much, but in one turn. Of 8 and 16 ranks with a core each, through others
+// took 0.7 and 0.6 times as long as all with one up to 128 B, 0.9 times for 8 KiB, and 1.2 and 1.6
+// times for 16 KiB; at 32 KiB slices are as fast as all with one.
 //
 // crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
 // time, but the turn at a core that each message takes: up to four ranks are fastest with the
@@ -70,7 +86,8 @@ Tuning tuning_within_host(int ranks, bool crowded);
 
 // Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
 // 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or
-// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go.
+// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go. Nor
+// does one take in more than that for all the others: its link is as slow as theirs.
 //
 // The window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
 // between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to

@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "ring/plan/schedule_ways.h"
 
 namespace dlaunch {
@@ -104,6 +106,37 @@ void exchange_all_reduce(const Shape& shape, ProgramBuilder& b) {
     b.recv(b.at_distance(-d), slot(b.at_distance(-d)), bytes, kNoStep, sum);
   }
   b.scratch(bytes * (b.ranks() - 1));
+}
+
+// Scratch memory holds the values of the ranks from this one on, upwards: the first place is its
+// own, filled when the first round is over, in which the value itself is sent.
+void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const auto n = static_cast<std::size_t>(b.ranks()), own = static_cast<std::size_t>(b.rank());
+  const auto place = [&](std::size_t distance) { return Place{Region::scratch, bytes * distance}; };
+  const auto sum = b.reduce({Region::out, 0}, bytes, true);
+  for (std::size_t r = 0; r < n; ++r) {
+    b.operand(r == own ? Place{Region::in, 0} : place((r + n - own) % n));
+  }
+  // By round: what follows when its values, and those of all earlier rounds, are in.
+  std::vector<std::int32_t> heard(std::bit_width(n - 1), sum);
+  for (std::size_t round = heard.size() - 1; round-- > 1;) heard[round] = b.join(heard[round + 1]);
+  if (heard.size() > 1) {
+    heard[0] = b.reduce(place(0), bytes, false, heard[1]);
+    b.operand({Region::in, 0});
+  }
+  for (std::size_t round = 0; round < heard.size(); ++round) {
+    const std::size_t have = std::size_t{1} << round, wants = std::min(have, n - have);
+    const int distance = static_cast<int>(have);
+    if (round == 0) {
+      // In place, the sum overwrites what is sent: it waits for that, too.
+      b.send(b.at_distance(-distance), {Region::in, 0}, bytes, kNoStep, sum);
+    } else {
+      b.send(b.at_distance(-distance), place(0), wants * bytes, heard[round - 1]);
+    }
+    b.recv(b.at_distance(distance), place(have), wants * bytes, kNoStep, heard[round]);
+  }
+  b.scratch(bytes * n);
 }
 
 void star_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) {

@@ -8,6 +8,9 @@ namespace dlaunch {
 
 // Of reductions.
 void exchange_all_reduce(const Shape& shape, ProgramBuilder& b);
+// The same values as in an exchange, in the rounds of Bruck et al. (1997): each hands on all it
+// has, its own and others', over twice the distance of the round before, to ceil(log2 n) ranks.
+void doubling_all_reduce(const Shape& shape, ProgramBuilder& b);
 // One rank combines, and answers if all want to know: 2(n-1) frames instead of n(n-1) where one
 // granule is enough.
 void star_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);

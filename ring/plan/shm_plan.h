@@ -20,6 +20,7 @@ struct ShmShape {
   std::size_t chunk_bytes = 0;
   std::size_t small_bytes = 0;
   std::size_t exchange_bytes = 0;  // the largest chunk that two ranks exchange; 0: they do not
+  bool own_cores = false;          // each rank has a core
 
   std::size_t control_bytes() const;
   std::size_t data_bytes() const;

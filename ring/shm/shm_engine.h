@@ -90,7 +90,8 @@ class ShmPlane : public Plane {
  private:
   // Where both share a core, larger blocks have it switch less often than an exchange would.
   static ShmShape layout_for(ShmShape shape, const ShmOptions& options) {
-    if (options.usable_cores < shape.ranks) shape.exchange_bytes = 0;
+    shape.own_cores = options.usable_cores >= shape.ranks;
+    if (!shape.own_cores) shape.exchange_bytes = 0;
     return shape;
   }
 

@@ -21,7 +21,7 @@
 namespace dlaunch {
 namespace {
 
-// Above this, n ranks reading n inputs each costs more than the second hand-over of a slice.
+// What fits into the slots of one shot; plan_shm() says how much goes that way.
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
 // What is in flight, four chunks of each rank, fits a second-level cache. (Of 1 MiB, these chunks

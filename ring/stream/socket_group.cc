@@ -114,12 +114,14 @@ bool SocketGroup::may_poll_on(TimePoint now) {
   }
   if (now - idle_since_ > kSpin || !spin_.pays()) return false;
   // Whoever is waited for, or a thread of this rank's own, may want this very core.
-  if (!own_core_ || (++turns_ % kTurnsPerLook == 0 && !leave_shared_core(now))) offer_core();
+  if (!own_core_ || (++turns_ % kTurnsPerOffer == 0 && !leave_shared_core(now))) offer_core();
   return true;
 }
 
 // A packet from a rank of this host is handed to its receiver on the sender's core.
 bool SocketGroup::leave_shared_core(TimePoint now) {
+  if (now - looked_at_cores_ < kCoresLook) return false;
+  looked_at_cores_ = now;
   const int own = current_core();
   bool shared = false, goes_first = false;
   for (int d = 1; d < ranks_; ++d) {

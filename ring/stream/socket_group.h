@@ -138,7 +138,9 @@ class SocketGroup {
 
   // As in ring/shm/shm_wait.h: a sleep costs both sides some 50 us, and makes others sleep, too.
   static constexpr Duration kSpin = std::chrono::microseconds(300);
-  static constexpr int kTurnsPerLook = 8;  // at the cores of the others
+  static constexpr int kTurnsPerOffer = 8;  // of the core
+  // From look to look at the cores of the others: with many peers one costs as much as a message.
+  static constexpr Duration kCoresLook = std::chrono::microseconds(100);
 
   const int rank_, ranks_;
   AbortFlag& abort_;
@@ -160,6 +162,7 @@ class SocketGroup {
   SpinPolicy spin_;         // between hosts
   int turns_ = 0;           // of polling since then
   Spread spread_;
+  TimePoint looked_at_cores_{};
   bool waited_ = false;  // in this call
 };
 

@@ -77,7 +77,7 @@ TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
 }
 
 TEST_CASE("plan rules: nonsense is refused with what could stand there") {
-  CHECK(refusal("all_reduce::tree").find("exchange star direct ring shm-one-shot") !=
+  CHECK(refusal("all_reduce::tree").find("exchange doubling star direct ring shm-one-shot") !=
         std::string::npos);
   CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);
   CHECK(refusal("all::ring").find("one collective") != std::string::npos);

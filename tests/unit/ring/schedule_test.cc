@@ -143,16 +143,19 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
 
 Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
   const bool small = way == Way::exchange || way == Way::star;
+  const auto forced = way == Way::doubling ? std::optional(way) : std::nullopt;
   const std::size_t small_bytes = small ? std::size_t{1} << 20 : 0;
   return {.small_bytes = small_bytes,
           .star_bytes = small_bytes,
           .granule_bytes = granule * sizeof(float),
           .window = window,
           .exchange_ranks = way == Way::exchange ? 64 : 0,
+          .doubling = false,
           .exchange_bytes = std::size_t{1} << 20,
           .pair_bytes = 0,
           .star_ranks = 0,
-          .direct_ranks = way == Way::ring ? 0 : 64};
+          .direct_ranks = way == Way::ring ? 0 : 64,
+          .forced = forced};
 }
 
 Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, int rank, Way way) {
@@ -222,11 +225,11 @@ void check_way(const Shape& shape, int ranks, Way way, std::size_t granule, std:
 TEST_CASE("every schedule gives the reference's bits at every world, count, granule and window") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (std::size_t count = 0; count <= 40; ++count) {
-      for (const Way way : {Way::exchange, Way::star, Way::direct, Way::ring}) {
+      for (const Way way : {Way::exchange, Way::doubling, Way::star, Way::direct, Way::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
             check_way({Collective::all_reduce, count, 4}, ranks, way, granule, window);
-            if (way == Way::exchange || way == Way::star) continue;
+            if (way < Way::direct) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
             check_way({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
@@ -341,6 +344,7 @@ TEST_CASE(
   for (const int ranks : {3, 4}) {
     CAPTURE(ranks);
     CHECK(way(ranks, false, 8) == dlaunch::Way::exchange);
+    CHECK(way(ranks, false, std::size_t{40} << 10) == dlaunch::Way::exchange);
     CHECK(way(ranks, true, 8) == dlaunch::Way::star);
     CHECK(way(ranks, false, std::size_t{256} << 10) == dlaunch::Way::direct);
     CHECK(way(ranks, true, std::size_t{256} << 10) == dlaunch::Way::star);
@@ -351,9 +355,13 @@ TEST_CASE(
   CHECK(way(2, true, std::size_t{1} << 20) == dlaunch::Way::direct);
   for (const bool crowded : {false, true}) {
     CHECK(way(2, crowded, std::size_t{256} << 10) == dlaunch::Way::exchange);
-    CHECK(way(5, crowded, 8) == dlaunch::Way::star);
+    CHECK(way(5, crowded, 8) == (crowded ? dlaunch::Way::star : dlaunch::Way::doubling));
+    CHECK(way(5, crowded, std::size_t{32} << 10) == dlaunch::Way::star);
     CHECK(way(5, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::direct);
+    CHECK(way(17, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::ring);
   }
+  CHECK(way(16, false, 8 << 10) == dlaunch::Way::doubling);
+  CHECK(way(16, false, (8 << 10) + 1) == dlaunch::Way::star);
 }
 
 TEST_CASE("two ranks, and few that share cores, reduce at the root whatever the size") {
@@ -412,7 +420,12 @@ TEST_CASE("schedule: the farther hosts are from each other, the more is exchange
   CHECK(way(far, 4 << 20, 2) == Way::exchange);
   CHECK(way(far, 8 << 20, 2) == Way::direct);
   CHECK(way(near, 16 << 10, 4) == Way::exchange);
-  CHECK(way(near, 64 << 10, 4) == Way::star);
+  CHECK(way(near, 64 << 10, 4) == Way::direct);
+  CHECK(way(near, 4 << 10, 5) == Way::doubling);
+  CHECK(way(near, 4 << 10, 16) == Way::doubling);
+  CHECK(way(near, 8 << 10, 16) == Way::direct);
+  CHECK(way(near, 8 << 10, 64) == Way::doubling);
+  CHECK(way(near, 16 << 10, 64) == Way::ring);
   CHECK(way(middle, 64 << 10, 4) == Way::exchange);
   CHECK(way(middle, 256 << 10, 4) == Way::direct);
   CHECK(way(far, 768 << 10, 4) == Way::exchange);

@@ -13,11 +13,11 @@ using namespace std::chrono_literals;
 
 constexpr Collective kMoving[] = {Collective::all_gather, Collective::all_to_all,
                                   Collective::broadcast, Collective::gather, Collective::scatter};
-constexpr std::size_t kCount = 40000;
+constexpr std::size_t kLentFloats = 40000;
 
 Call moving(Collective collective, std::uint64_t seq) {
   return {.collective = collective,
-          .count = kCount,
+          .count = kLentFloats,
           .dtype = DL_INT32,
           .root = traits_of(collective).rooted ? static_cast<int>(seq % 3) : -1,
           .seq = seq,
@@ -57,7 +57,7 @@ TEST_CASE("shm: an input is the giver's own again as soon as its call returns") 
       CAPTURE(cores);
       CAPTURE(lenders);
       ShmWorld world(3, cores, false);  // one heap: thread sanitizer sees it all
-      const std::size_t count = kCount * 3;
+      const std::size_t count = kLentFloats * 3;
       const auto shared = world.allocate(count * sizeof(std::int32_t));
       std::vector<std::vector<std::int32_t>> own(3, std::vector<std::int32_t>(count));
       std::uint64_t seq = 0;

@@ -376,6 +376,23 @@ TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
   }
 }
 
+TEST_CASE("shm: where each rank has a core, the more they are the less do all read all inputs") {
+  const auto way = [](int ranks, bool own_cores, std::size_t bytes, Collective collective) {
+    ShmShape layout = shape_for(ranks);
+    layout.own_cores = own_cores;
+    return plan_shm({.collective = collective, .count = bytes / 4, .element_bytes = 4}, ranks,
+                    layout)
+        .way;
+  };
+  using Way = ShmPlan::Way;
+  CHECK(way(8, true, 1 << 10, Collective::all_reduce) == Way::one_shot);
+  CHECK(way(8, true, (1 << 10) + 4, Collective::all_reduce) == Way::blocks);
+  CHECK(way(16, true, 512, Collective::all_reduce) == Way::one_shot);
+  CHECK(way(16, true, 516, Collective::all_reduce) == Way::blocks);
+  CHECK(way(16, false, 8 << 10, Collective::all_reduce) == Way::one_shot);
+  CHECK(way(16, true, 8 << 10, Collective::all_gather) == Way::one_shot);
+}
+
 TEST_CASE("shm: different calls are told, naming both ranks") {
   for (const int cores : {1, 64}) {
     ShmWorld world(2, cores, true);
