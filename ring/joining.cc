@@ -225,9 +225,9 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
   if (!hosts.even() || (several && !shared)) {
-    static std::atomic<bool> told{false};  // groups need not say it again
+    static std::atomic<bool> warned{false};  // groups need not say it again
     if (job_.codec != WireCodec::none && hosts.hosts() > 1 && job_.rank == 0 &&
-        !told.exchange(true)) {
+        !warned.exchange(true)) {
       log_warn("no wire codec is used: {}", hosts.even() ? "ranks of a host share no memory"
                                                          : "hosts have different numbers of ranks");
     }

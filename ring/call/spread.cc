@@ -10,6 +10,20 @@ int current_core() { return ::sched_getcpu(); }
 
 void offer_core() { ::sched_yield(); }
 
+int emptier_core(int own, std::span<const int> others, std::span<const int> allowed) {
+  const auto neighbours = [&](int core) { return std::count(others.begin(), others.end(), core); };
+  auto fewest = neighbours(own);
+  int best = -1;
+  const auto after = std::upper_bound(allowed.begin(), allowed.end(), own) - allowed.begin();
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    const int core = allowed[(static_cast<std::size_t>(after) + i) % allowed.size()];
+    if (core == own || neighbours(core) >= fewest) continue;
+    fewest = neighbours(core);
+    best = core;
+  }
+  return best;
+}
+
 bool Spread::should_move(TimePoint now, int own, int core, const void* whom, bool goes_first) {
   if (core < 0 || core != own) {
     if (whom == with_) with_ = nullptr;
@@ -26,15 +40,24 @@ bool Spread::should_move(TimePoint now, int own, int core, const void* whom, boo
   return true;
 }
 
-bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes_first) {
+bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes_first,
+                            const OthersCores& others) {
   if (!should_move(now, current_core(), core, whom, goes_first)) return false;
-  // Of this thread alone. Forbidding the core for a moment makes the kernel find another one now.
+  // Of this thread alone.
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
-    return false;
-  cpu_set_t others = allowed;
-  CPU_CLR(static_cast<std::size_t>(core), &others);
-  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  std::vector<int> cores;
+  for (int c = 0; c < CPU_SETSIZE; ++c) {
+    if (CPU_ISSET(static_cast<std::size_t>(c), &allowed)) cores.push_back(c);
+  }
+  const int there = emptier_core(core, others(), cores);
+  if (there < 0) return false;
+  // Allowing nothing else for a moment makes the kernel do it now. Forbidding this core alone would
+  // have it take any other one, idle or not.
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(static_cast<std::size_t>(there), &only);
+  if (::sched_setaffinity(0, sizeof only, &only) != 0) return false;
   ::sched_setaffinity(0, sizeof allowed, &allowed);
   return true;
 }

@@ -6,6 +6,10 @@
 // that finds more than a core's share of them on its own does.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "base/clock.h"
 
 namespace dlaunch {
@@ -35,15 +39,23 @@ Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_co
   return wanted ? Core::offer : Core::keep;
 }
 
+// Where a thread that runs on `own` has the fewest neighbours: the first of the `allowed` cores
+// after it, in their order and round, on which the fewest of `others` were last seen (-1: nobody
+// knows). -1 if it would have as many there as it has now. Pure.
+int emptier_core(int own, std::span<const int> others, std::span<const int> allowed);
+
 // One per waiting thread.
 class Spread {
  public:
+  // The cores on which the other ranks were last seen; asked for when a move is due.
+  using OthersCores = std::function<std::vector<int>()>;
   // Who is waited for, `whom` (any address that is only its), was last seen on `core`. True if this
-  // thread has moved because of it. goes_first: of the two it is this one's turn; it moves at once,
-  // where otherwise it leaves the other one some time to do so (which cannot, if it never waits).
-  // Not more often than is worth its cost: where moving does not help (other work holds the cores),
-  // ever more seldom.
-  bool move_away_from(TimePoint now, int core, const void* whom, bool goes_first);
+  // thread has moved because of it, to an emptier one. goes_first: of the two it is this one's
+  // turn; it moves at once, where otherwise it leaves the other one some time to do so (which
+  // cannot, if it never waits). Not more often than is worth its cost: where moving does not help
+  // (other work holds the cores), ever more seldom.
+  bool move_away_from(TimePoint now, int core, const void* whom, bool goes_first,
+                      const OthersCores& others);
   // Whether to, where this thread runs on `own` now; it counts as moved if so. Pure.
   bool should_move(TimePoint now, int own, int core, const void* whom, bool goes_first);
 

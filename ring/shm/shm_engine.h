@@ -70,7 +70,7 @@ class ShmPlane : public Plane {
         abort_(abort),
         meet_(options.usable_cores < n_),
         share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
-        waiter_(abort, own().bell, !meet_),
+        waiter_(abort, own().bell, !meet_, [this] { return cores_of_others(); }),
         names_(options.names),
         regions_(options.regions),
         rules_(options.plan_rules),
@@ -98,7 +98,8 @@ class ShmPlane : public Plane {
   ShmPlan plan(const Shape& shape) const {
     return plan_shm(shape, n_, layout_, shm_wish_by(rules_, shape, n_));
   }
-  std::size_t own_input() const;  // bytes
+  std::vector<int> cores_of_others() const;  // where they were last seen
+  std::size_t own_input() const;             // bytes
   bool streams() const;
   Result<void> await_own_entry();
   void arrive(std::size_t inline_count);

@@ -229,6 +229,14 @@ void ShmPlane::finish_one_shot() {
   });
 }
 
+std::vector<int> ShmPlane::cores_of_others() const {
+  std::vector<int> cores;
+  for (int r = 0; r < n_; ++r) {
+    if (r != rank_) cores.push_back(memory_.ranks[r].bell.core.load(std::memory_order_relaxed));
+  }
+  return cores;
+}
+
 bool ShmPlane::keeps_core() {
   const auto core_of = [this](int r) {
     return memory_.ranks[r].bell.core.load(std::memory_order_relaxed);

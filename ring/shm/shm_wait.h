@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -28,8 +29,10 @@ void ring_bell_always(Bell& bell);
 
 class Waiter {
  public:
-  // own: the waiting rank's. The bells of all ranks lie in the order of their numbers.
-  Waiter(const AbortFlag& abort, Bell& own, bool spin) : abort_(abort), own_(own), spin_(spin) {}
+  // own: the waiting rank's. The bells of all ranks lie in the order of their numbers; others_cores
+  // reads those of all others.
+  Waiter(const AbortFlag& abort, Bell& own, bool spin, Spread::OthersCores others_cores)
+      : abort_(abort), own_(own), spin_(spin), others_cores_(std::move(others_cores)) {}
 
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
   // first (look at the flag to tell). ready() is called often and must be cheap.
@@ -71,7 +74,7 @@ class Waiter {
   static constexpr int kTurnsToStay = 100;  // 2 to 4 us, what offering the core and back costs
 
   bool move_away_from(TimePoint now, int core, const Bell& whose, bool goes_first) {
-    if (!spread_.move_away_from(now, core, &whose, goes_first)) return false;
+    if (!spread_.move_away_from(now, core, &whose, goes_first, others_cores_)) return false;
     tell_core();
     return true;
   }
@@ -115,6 +118,7 @@ class Waiter {
   Bell& own_;
   bool spin_;
   Spread spread_;
+  const Spread::OthersCores others_cores_;
 };
 
 }  // namespace dlaunch

@@ -124,15 +124,18 @@ bool SocketGroup::leave_shared_core(TimePoint now) {
   looked_at_cores_ = now;
   const int own = current_core();
   bool shared = false, goes_first = false;
+  std::vector<int> cores;
   for (int d = 1; d < ranks_; ++d) {
     int core = -1;
     socklen_t size = sizeof core;
     const int peer = at_distance(d), fd = (*this)[peer].sockets().fd();
-    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0 || core != own) continue;
+    if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
+    cores.push_back(core);
+    if (core != own) continue;
     shared = true;
     goes_first |= rank_ > peer;
   }
-  return spread_.move_away_from(now, shared ? own : -1, this, goes_first);
+  return spread_.move_away_from(now, shared ? own : -1, this, goes_first, [&] { return cores; });
 }
 
 void SocketGroup::watch(int peer, Interest interest) {

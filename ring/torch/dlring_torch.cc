@@ -43,7 +43,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 // Of messages that are part of a collective; users' tags are below.
 constexpr int kExchangeTag = INT_MAX;
 
-// -- CUDA: what was in the tensor's current stream comes first. Not yet run on a device.
+// -- CUDA: what was in the tensor's current stream comes first.
 
 #ifdef DLRING_TORCH_CUDA
 void follow_stream(Comm& comm, const at::Tensor& tensor) {

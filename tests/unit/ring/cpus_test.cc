@@ -75,27 +75,45 @@ TEST_CASE(
     "while") {
   if (count_cpus(own_cpus()) < 2) return;
   const int usable = count_cpus(own_cpus());
+  const auto there = [](int core) { return [core] { return std::vector<int>{core}; }; };
   // The scheduler may move it between the look and the call.
-  const auto moves_at_once = [](bool goes_first) {
+  const auto moves_at_once = [&](bool goes_first) {
     Spread spread;
     for (int i = 0; i < 100; ++i) {
-      if (spread.move_away_from(steady_now(), current_core(), &spread, goes_first)) return true;
+      const int core = current_core();
+      if (spread.move_away_from(steady_now(), core, &spread, goes_first, there(core))) return true;
     }
     return false;
   };
   CHECK(moves_at_once(true));
   CHECK(count_cpus(own_cpus()) == usable);
-  CHECK_FALSE(Spread().move_away_from(steady_now(), -1, nullptr, true));
+  CHECK_FALSE(Spread().move_away_from(steady_now(), -1, nullptr, true, there(-1)));
 
   // Until the other one has had its turn this thread stays, however often it looks.
   Spread second;
   const TimePoint begun = steady_now();
   bool moved = false;
   while (!moved && steady_now() - begun < std::chrono::seconds(10)) {
-    moved = second.move_away_from(steady_now(), current_core(), &second, false);
+    const int core = current_core();
+    moved = second.move_away_from(steady_now(), core, &second, false, there(core));
   }
   CHECK(moved);
   CHECK(steady_now() - begun >= std::chrono::milliseconds(2));
+}
+
+TEST_CASE("cpus: who leaves a core goes where the fewest are, if that helps") {
+  const auto from = [](int own, std::vector<int> others, std::vector<int> allowed) {
+    return emptier_core(own, others, allowed);
+  };
+  CHECK(from(0, {0}, {0, 1}) == 1);
+  CHECK(from(1, {1, 0, 2}, {0, 1, 2, 3}) == 3);
+  CHECK(from(3, {3, 0, 2}, {0, 1, 2, 3}) == 1);      // round
+  CHECK(from(1, {1, -1}, {0, 1, 2, 3}) == 2);        // the next one of several
+  CHECK(from(1, {1, 0, 2, 3}, {0, 1, 2, 3}) == -1);  // one more neighbour there, too
+  CHECK(from(1, {1, 1, 0}, {0, 1}) == 0);            // of three that share it
+  CHECK(from(1, {1, 0}, {1, 6}) == 6);               // what is not allowed does not count
+  CHECK(from(1, {1}, {1}) == -1);
+  CHECK(from(1, {0}, {0, 1, 2}) == -1);  // alone already
 }
 
 TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who was looked at") {
