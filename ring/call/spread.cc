@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace dlaunch {
 
@@ -10,18 +11,18 @@ int current_core() { return ::sched_getcpu(); }
 
 void offer_core() { ::sched_yield(); }
 
-int emptier_core(int own, std::span<const int> others, std::span<const int> allowed) {
+int emptier_core(int rank, int own, std::span<const int> others, std::span<const int> allowed) {
   const auto neighbours = [&](int core) { return std::count(others.begin(), others.end(), core); };
   auto fewest = neighbours(own);
-  int best = -1;
-  const auto after = std::upper_bound(allowed.begin(), allowed.end(), own) - allowed.begin();
-  for (std::size_t i = 0; i < allowed.size(); ++i) {
-    const int core = allowed[(static_cast<std::size_t>(after) + i) % allowed.size()];
-    if (core == own || neighbours(core) >= fewest) continue;
-    fewest = neighbours(core);
-    best = core;
+  std::vector<int> best;
+  for (const int core : allowed) {
+    const auto here = neighbours(core);
+    if (core == own || here > fewest || here == neighbours(own)) continue;
+    if (here < fewest) best.clear();
+    fewest = here;
+    best.push_back(core);
   }
-  return best;
+  return best.empty() ? -1 : best[static_cast<std::size_t>(rank) % best.size()];
 }
 
 bool Spread::should_move(TimePoint now, int own, int core, const void* whom, bool goes_first) {
@@ -50,7 +51,7 @@ bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes
   for (int c = 0; c < CPU_SETSIZE; ++c) {
     if (CPU_ISSET(static_cast<std::size_t>(c), &allowed)) cores.push_back(c);
   }
-  const int there = emptier_core(core, others(), cores);
+  const int there = emptier_core(rank_, core, others(), cores);
   if (there < 0) return false;
   // Allowing nothing else for a moment makes the kernel do it now. Forbidding this core alone would
   // have it take any other one, idle or not.
@@ -58,6 +59,9 @@ bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes
   CPU_ZERO(&only);
   CPU_SET(static_cast<std::size_t>(there), &only);
   if (::sched_setaffinity(0, sizeof only, &only) != 0) return false;
+  if (::sched_setaffinity(0, sizeof allowed, &allowed) == 0) return true;
+  // What was allowed has changed meanwhile: all that the system still allows, rather than one.
+  std::memset(&allowed, 0xff, sizeof allowed);
   ::sched_setaffinity(0, sizeof allowed, &allowed);
   return true;
 }

@@ -39,14 +39,17 @@ Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_co
   return wanted ? Core::offer : Core::keep;
 }
 
-// Where a thread that runs on `own` has the fewest neighbours: the first of the `allowed` cores
-// after it, in their order and round, on which the fewest of `others` were last seen (-1: nobody
-// knows). -1 if it would have as many there as it has now. Pure.
-int emptier_core(int own, std::span<const int> others, std::span<const int> allowed);
+// Where rank `rank`, which runs on `own`, has the fewest neighbours: one of the `allowed` cores on
+// which the fewest of `others` were last seen (-1: nobody knows where). Of several each rank
+// prefers another one, for not all to meet there that look at the same time. -1 if it would have as
+// many neighbours there as it has now. Pure.
+int emptier_core(int rank, int own, std::span<const int> others, std::span<const int> allowed);
 
 // One per waiting thread.
 class Spread {
  public:
+  explicit Spread(int rank) : rank_(rank) {}
+
   // The cores on which the other ranks were last seen; asked for when a move is due.
   using OthersCores = std::function<std::vector<int>()>;
   // Who is waited for, `whom` (any address that is only its), was last seen on `core`. True if this
@@ -67,6 +70,7 @@ class Spread {
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
 
+  const int rank_;
   const void* with_ = nullptr;  // who was found on this core, at each look since shared_since_
   TimePoint shared_since_{}, looked_at_{};
   TimePoint moved_at_{};

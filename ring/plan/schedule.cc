@@ -5,14 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "ring/plan/host_costs.h"
 #include "ring/plan/schedule_ways.h"
 
 namespace dlaunch {
 namespace {
-
-// What an exchange through others may bring from each, where more ways lead to a rank at once than
-// one takes in: on one host, or in place of a ring.
-constexpr std::size_t kOfEach = 8 << 10;
 
 // As if the members were all there is, then with the numbers they have among all.
 Program make_members_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
@@ -42,17 +39,15 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
 Tuning tuning_within_host(int ranks, bool crowded) {
   constexpr std::size_t kInFlight = 1 << 20;
   Tuning tuning;
-  tuning.root_bytes = SIZE_MAX;
   if (crowded) {
     tuning.star_bytes = ranks <= tuning.exchange_ranks ? 256 << 10 : 64 << 10;
     tuning.star_ranks = tuning.exchange_ranks;
     tuning.exchange_ranks = 2;
-    tuning.doubling = false;
   } else {
     tuning.star_bytes = 32 << 10;
     tuning.pair_bytes = 3 << 19;
-    tuning.exchange_bytes =
-        ranks <= tuning.exchange_ranks ? 128 << 10 : kOfEach * static_cast<std::size_t>(ranks - 1);
+    tuning.doubling_bytes = 8 << 10;
+    tuning.exchange_bytes = 128 << 10;
   }
   const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
   if (granule <= tuning.granule_bytes) return tuning;
@@ -76,41 +71,32 @@ Tuning tuning_between_hosts(Duration round_trip) {
     return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
   };
   tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
-  tuning.root_bytes = tuning.exchange_bytes;
+  tuning.latency = round_trip / 2;
   tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
   // Frames from all to all are many, but where they are cheap beside the latency.
   if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
   return tuning;
 }
 
-namespace {
-
-// Where the other way is a ring, of 2(n-1) latencies, each of the others may bring more.
-std::size_t exchange_limit(int ranks, const Tuning& tuning) {
-  if (ranks <= tuning.direct_ranks) return tuning.exchange_bytes;
-  return std::max(tuning.exchange_bytes, kOfEach * static_cast<std::size_t>(ranks - 1));
-}
-
-}  // namespace
-
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Way::copy;
   if (tuning.forced) return *tuning.forced;
   const std::size_t bytes = shape.count * shape.element_bytes;
-  const std::size_t others_bytes = bytes * (ranks - 1);
   const bool small = bytes <= tuning.small_bytes;
   const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
-      if (others_bytes <= exchange_limit(ranks, tuning)) {
-        if (ranks <= tuning.exchange_ranks) return Way::exchange;
-        if (tuning.doubling) return Way::doubling;
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
+        return Way::exchange;
       }
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning, *tuning.latency);
+      if (bytes <= tuning.doubling_bytes) return Way::doubling;
       return bytes <= tuning.star_bytes ? Way::star : large;
     case Collective::reduce:
       if (ranks <= tuning.star_ranks) return Way::star;
-      return small && others_bytes <= tuning.root_bytes ? Way::star : large;
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning, *tuning.latency);
+      return small ? Way::star : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:
       return large;

@@ -5,20 +5,20 @@
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
-//   by any other, so they do it for longer); more do so through others, in log2(n) latencies and
-//   frames, while what each takes in, n - 1 times the data, costs less than those; on one host,
-//   from there to some 32 KiB, and where ranks share cores, all send to rank 0, which answers
-//   (2(n-1) frames in all: with more ranks than cores each frame costs a system call and often a
-//   context switch on the same few cores).
+//   by any other, so they do it for longer). More do so through others (log2(n) latencies and
+//   frames of each) or send to rank 0, which answers (two latencies and 2(n-1) frames in all): with
+//   more ranks than cores each frame costs a system call and often a context switch on the same few
+//   cores. Between hosts ring/plan/host_costs.h weighs these against the following.
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
 //   what is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
-// A reduce is the same with results for the root alone; two ranks, and few that share cores, send
-// the root everything, granule by granule: nothing goes to another rank and back.
-// Above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule is
-// forwarded as soon as it is reduced. Its windows bound the buffers; see
+// A reduce has the root in the place of rank 0, or slices whose results go to the root alone; two
+// ranks, and few that share cores, send the root everything, granule by granule: nothing goes to
+// another rank and back.
+// Large, and above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule
+// is forwarded as soon as it is reduced. Its windows bound the buffers; see
 // ring/plan/schedule_reductions.cc.
 // What only moves data (gather, scatter, all_to_all, and all_gather up to that many ranks) goes
 // straight from rank to rank, each beginning with the next one round, so that nobody is everybody's
@@ -58,13 +58,13 @@ std::string_view way_name(Way way);  // "ring"; empty for those of which nobody 
 bool has_way(Collective collective, Way way);
 
 struct Tuning {
-  std::size_t small_bytes = 64 << 10;    // reduce: see above; broadcast: a tree, above a chain
-  std::size_t star_bytes = 0;            // all_reduce: see above
-  std::size_t root_bytes = 64 << 10;     // reduce: the most that a root takes in as a whole
+  std::optional<Duration> latency = {};  // between hosts: what a reduction's way is weighed by
+  std::size_t small_bytes = 64 << 10;    // broadcast: a tree, above a chain; reduce: to the root
+  std::size_t doubling_bytes = 0;        // all_reduce: through others;
+  std::size_t star_bytes = 0;            // from there on with rank 0
   std::size_t granule_bytes = 64 << 10;  // the unit of pipelining
   std::size_t window = 2;                // granules from a peer that may await their reduction
-  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes;
-  bool doubling = true;                  // more do so through others
+  int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
   std::size_t exchange_bytes = 64 << 10;
   std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
   int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
@@ -86,8 +86,7 @@ Tuning tuning_within_host(int ranks, bool crowded);
 
 // Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
 // 1 - 2/n of what each takes in. At 1 Gbit/s that pays for as much as half a round trip carries, or
-// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go. Nor
-// does one take in more than that for all the others: its link is as slow as theirs.
+// nearly: on faster links for more. Two ranks send no more that way, only reduce it in one go.
 //
 // The window has to cover what a link holds: at 10 Gbit/s, for the longest round trip
 // between two ranks; at most 4 MiB, 1 Gbit/s for 32 ms. More than that only queues up on its way to

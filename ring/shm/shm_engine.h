@@ -70,7 +70,7 @@ class ShmPlane : public Plane {
         abort_(abort),
         meet_(options.usable_cores < n_),
         share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
-        waiter_(abort, own().bell, !meet_, [this] { return cores_of_others(); }),
+        waiter_(abort, rank_, own().bell, !meet_, [this] { return cores_of_others(); }),
         names_(options.names),
         regions_(options.regions),
         rules_(options.plan_rules),

@@ -58,7 +58,7 @@ struct alignas(64) ShmHeader {
   std::uint32_t ranks = 0;
   std::uint32_t rank_bytes = sizeof(ShmRank);  // differs between versions
   std::uint64_t chunk_bytes = 0;               // the largest chunk
-  std::uint64_t small_bytes = 0;               // the largest message that goes in one shot
+  std::uint64_t small_bytes = 0;               // room of a message in one shot
   std::uint64_t exchange_bytes = 0;
   // Meeting point where ranks outnumber cores: the last to arrive does the work, the rest sleep.
   alignas(64) std::atomic<std::uint64_t> arrivals{0};

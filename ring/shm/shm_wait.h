@@ -31,8 +31,12 @@ class Waiter {
  public:
   // own: the waiting rank's. The bells of all ranks lie in the order of their numbers; others_cores
   // reads those of all others.
-  Waiter(const AbortFlag& abort, Bell& own, bool spin, Spread::OthersCores others_cores)
-      : abort_(abort), own_(own), spin_(spin), others_cores_(std::move(others_cores)) {}
+  Waiter(const AbortFlag& abort, int rank, Bell& own, bool spin, Spread::OthersCores others_cores)
+      : abort_(abort),
+        own_(own),
+        spin_(spin),
+        spread_(rank),
+        others_cores_(std::move(others_cores)) {}
 
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
   // first (look at the flag to tell). ready() is called often and must be cheap.

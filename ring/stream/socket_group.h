@@ -161,7 +161,7 @@ class SocketGroup {
   bool looked_ = false;     // for losses, since then
   SpinPolicy spin_;         // between hosts
   int turns_ = 0;           // of polling since then
-  Spread spread_;
+  Spread spread_{rank_};
   TimePoint looked_at_cores_{};
   bool waited_ = false;  // in this call
 };

@@ -34,6 +34,9 @@ expect_out ' 524288 .*owns a slice, granules of [0-9]+ KiB, [0-9]+ ahead$'
 DLAUNCH_PLAN='all_reduce::ring,granule=4K,window=1;all_gather::ring;reduce_scatter::ring;reduce::direct;broadcast::chain' \
   DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" --seed 5 --ops 600 --any-order
 expect_code 0; expect_out ' 0 wrong results'
+DLAUNCH_PLAN='all_reduce:-64K:doubling' DLAUNCH_TRANSPORT=tcp \
+  run dlaunch --nproc 5 "$BUILD/tests/support/random_ops" --seed 6 --ops 400
+expect_code 0; expect_out ' 0 wrong results'
 DLAUNCH_PLAN='broadcast:1M-:ring' run dlaunch --nproc 2 dlaunch-bench barrier
 expect_code 1; expect_err "DLAUNCH_PLAN: 'broadcast:1M-:ring': 'ring' is no way to do it; there are: tree chain"
 run dlaunch --nproc 2 sh -c 'DLAUNCH_PLAN="all::window=$((RANK + 1))" exec dlaunch-bench barrier'

@@ -77,20 +77,23 @@ TEST_CASE(
   const int usable = count_cpus(own_cpus());
   const auto there = [](int core) { return [core] { return std::vector<int>{core}; }; };
   // The scheduler may move it between the look and the call.
-  const auto moves_at_once = [&](bool goes_first) {
-    Spread spread;
+  const auto moves_at_once = [&] {
     for (int i = 0; i < 100; ++i) {
       const int core = current_core();
-      if (spread.move_away_from(steady_now(), core, &spread, goes_first, there(core))) return true;
+      Spread spread(0);
+      if (spread.move_away_from(steady_now(), core, &spread, true, there(core)) &&
+          current_core() != core) {
+        return true;
+      }
     }
     return false;
   };
-  CHECK(moves_at_once(true));
+  CHECK(moves_at_once());
   CHECK(count_cpus(own_cpus()) == usable);
-  CHECK_FALSE(Spread().move_away_from(steady_now(), -1, nullptr, true, there(-1)));
+  CHECK_FALSE(Spread(0).move_away_from(steady_now(), -1, nullptr, true, there(-1)));
 
   // Until the other one has had its turn this thread stays, however often it looks.
-  Spread second;
+  Spread second(0);
   const TimePoint begun = steady_now();
   bool moved = false;
   while (!moved && steady_now() - begun < std::chrono::seconds(10)) {
@@ -102,16 +105,19 @@ TEST_CASE(
 }
 
 TEST_CASE("cpus: who leaves a core goes where the fewest are, if that helps") {
-  const auto from = [](int own, std::vector<int> others, std::vector<int> allowed) {
-    return emptier_core(own, others, allowed);
+  const auto from = [](int own, std::vector<int> others, std::vector<int> allowed, int rank = 0) {
+    return emptier_core(rank, own, others, allowed);
   };
   CHECK(from(0, {0}, {0, 1}) == 1);
   CHECK(from(1, {1, 0, 2}, {0, 1, 2, 3}) == 3);
-  CHECK(from(3, {3, 0, 2}, {0, 1, 2, 3}) == 1);      // round
-  CHECK(from(1, {1, -1}, {0, 1, 2, 3}) == 2);        // the next one of several
-  CHECK(from(1, {1, 0, 2, 3}, {0, 1, 2, 3}) == -1);  // one more neighbour there, too
+  CHECK(from(3, {3, 0, 2}, {0, 1, 2, 3}) == 1);
+  for (const auto& [rank, core] : {std::pair{0, 0}, {1, 2}, {2, 3}, {3, 0}}) {
+    CHECK(from(1, {1, -1}, {0, 1, 2, 3}, rank) == core);  // each another one of several
+  }
+  CHECK(from(1, {1, 0, 2, 3}, {0, 1, 2, 3}) == -1);  // as many neighbours there
   CHECK(from(1, {1, 1, 0}, {0, 1}) == 0);            // of three that share it
-  CHECK(from(1, {1, 0}, {1, 6}) == 6);               // what is not allowed does not count
+  CHECK(from(1, {1, 1, 0}, {0, 1, 2}) == 2);
+  CHECK(from(1, {1, 0}, {1, 6}) == 6);  // what is not allowed does not count
   CHECK(from(1, {1}, {1}) == -1);
   CHECK(from(1, {0}, {0, 1, 2}) == -1);  // alone already
 }
@@ -123,7 +129,7 @@ TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who w
   const auto looks = [](Spread& spread, TimePoint now, int core, const int* whom) {
     return spread.should_move(now, 3, core, whom, false);
   };
-  Spread first, second;
+  Spread first(0), second(1);
   CHECK(first.should_move(at(0), 3, 3, &a, true));
   CHECK_FALSE(first.should_move(at(0), 5, 3, &a, true));
   CHECK_FALSE(looks(second, at(0), 3, &a));
@@ -131,21 +137,21 @@ TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who w
   CHECK(looks(second, at(2), 3, &a));
   CHECK_FALSE(looks(second, at(3), 3, &a));  // the other one has its turn again
   // One elsewhere says nothing of this one; that this one has gone does.
-  Spread third;
+  Spread third(0);
   CHECK_FALSE(looks(third, at(0), 3, &a));
   CHECK_FALSE(looks(third, at(1), 4, &b));
   CHECK(looks(third, at(2), 3, &a));
-  Spread fourth;
+  Spread fourth(0);
   CHECK_FALSE(looks(fourth, at(0), 3, &a));
   CHECK_FALSE(looks(fourth, at(1), 4, &a));
   CHECK_FALSE(looks(fourth, at(2), 3, &a));
   // One look long ago says nothing about now.
-  Spread rare;
+  Spread rare(0);
   CHECK_FALSE(looks(rare, at(0), 3, &a));
   CHECK_FALSE(looks(rare, at(50), 3, &a));
   CHECK(looks(rare, at(52), 3, &a));
   // Where moving does not help, ever more seldom.
-  Spread vain;
+  Spread vain(0);
   int moves = 0;
   for (int ms = 0; ms < 1000; ++ms) moves += vain.should_move(at(ms), 3, 3, &a, true) ? 1 : 0;
   CHECK(moves == 10);

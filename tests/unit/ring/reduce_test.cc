@@ -161,7 +161,7 @@ TEST_CASE(
     "of several NaNs the first rank's is the result, wherever it stands and however reduced") {
   const auto nan = [](std::uint32_t rank) { return std::bit_cast<float>(0x7fc00000u + rank); };
   constexpr std::size_t kCount = 301;  // whole vectors and a rest
-  for (const std::uint32_t operands : {2u, 3u, 4u, 5u, 9u}) {
+  for (const std::uint32_t operands : {2u, 3u, 4u, 5u, 8u, 9u, 13u}) {
     std::vector<std::vector<float>> in;
     for (std::uint32_t r = 0; r < operands; ++r) {
       in.emplace_back(kCount, r == 0 ? 1.5f : nan(r));
@@ -202,7 +202,7 @@ TEST_CASE("all instruction sets, hints, alignments and operand counts give the s
       const auto d = static_cast<dl_dtype>(dtype);
       const auto o = static_cast<dl_op>(op);
       if (!reducible(d, o)) continue;
-      for (const std::size_t operands : {1u, 2u, 3u, 4u, 5u, 9u}) {
+      for (const std::size_t operands : {1u, 2u, 3u, 4u, 5u, 8u, 9u, 13u}) {
         const std::size_t count = 3000 + random() % 100;
         std::vector<std::vector<double>> in(operands, std::vector<double>(count + 2));
         for (auto& v : in) {

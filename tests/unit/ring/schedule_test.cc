@@ -150,7 +150,6 @@ Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
           .granule_bytes = granule * sizeof(float),
           .window = window,
           .exchange_ranks = way == Way::exchange ? 64 : 0,
-          .doubling = false,
           .exchange_bytes = std::size_t{1} << 20,
           .pair_bytes = 0,
           .star_ranks = 0,
@@ -421,14 +420,43 @@ TEST_CASE("schedule: the farther hosts are from each other, the more is exchange
   CHECK(way(far, 8 << 20, 2) == Way::direct);
   CHECK(way(near, 16 << 10, 4) == Way::exchange);
   CHECK(way(near, 64 << 10, 4) == Way::direct);
-  CHECK(way(near, 4 << 10, 5) == Way::doubling);
-  CHECK(way(near, 4 << 10, 16) == Way::doubling);
-  CHECK(way(near, 8 << 10, 16) == Way::direct);
-  CHECK(way(near, 8 << 10, 64) == Way::doubling);
-  CHECK(way(near, 16 << 10, 64) == Way::ring);
+  // More than four: latencies and messages of one against the bytes at one.
+  const microseconds next(20);
+  CHECK(way(next, 8, 8) == Way::doubling);
+  CHECK(way(next, 8, 16) == Way::doubling);
+  CHECK(way(next, 8 << 10, 16) == Way::direct);
+  CHECK(way(near, 8, 16) == Way::star);
+  CHECK(way(near, 4 << 10, 16) == Way::direct);
+  CHECK(way(near, 8, 64) == Way::doubling);
+  CHECK(way(near, 16 << 10, 64) == Way::doubling);
+  CHECK(way(near, 64 << 10, 64) == Way::ring);
+  CHECK(way(far, 8, 32) == Way::star);
+  CHECK(way(far, 1 << 20, 32) == Way::star);
+  CHECK(way(far, 64 << 20, 32) == Way::ring);
   CHECK(way(middle, 64 << 10, 4) == Way::exchange);
   CHECK(way(middle, 256 << 10, 4) == Way::direct);
   CHECK(way(far, 768 << 10, 4) == Way::exchange);
   CHECK(way(far, 128 << 10, 16) == Way::exchange);
   CHECK(way(far, 1 << 20, 16) == Way::direct);
+}
+
+TEST_CASE("schedule: between hosts a reduce goes to the root while that takes in what is little") {
+  using std::chrono::microseconds;
+  const auto way = [](microseconds round_trip, std::size_t bytes, int ranks) {
+    const dlaunch::Shape shape{.collective = dlaunch::Collective::reduce,
+                               .count = bytes / 4,
+                               .element_bytes = 4,
+                               .root = 1};
+    return dlaunch::way_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
+  };
+  const microseconds near(200), far(40'000);
+  using dlaunch::Way;
+  CHECK(way(near, 64 << 20, 2) == Way::star);
+  CHECK(way(near, 4 << 10, 4) == Way::star);
+  CHECK(way(near, 64 << 10, 4) == Way::direct);
+  CHECK(way(near, 8, 16) == Way::star);
+  CHECK(way(near, 16 << 10, 16) == Way::direct);
+  CHECK(way(near, 2 << 10, 64) == Way::star);
+  CHECK(way(near, 1 << 20, 64) == Way::ring);
+  CHECK(way(far, 48 << 10, 64) == Way::star);
 }

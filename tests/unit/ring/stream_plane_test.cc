@@ -191,6 +191,22 @@ TEST_CASE("short writes and a ring of more ranks than the direct exchange takes"
   check_case(wide, {Collective::all_gather, 5003, DL_INT32, DL_SUM, -1, true}, seq);
 }
 
+TEST_CASE("sockets: many ranks with a core each exchange small data through others") {
+  for (const int ranks : {5, 8, 17}) {
+    StreamWorld world(ranks, Wire::unix_socket, 0, {.agreed_cores = 64});
+    const Call call{.collective = Collective::all_reduce, .count = 2048, .dtype = DL_FLOAT32};
+    CHECK(world.ends[0]->explain(call).find("through others") != std::string::npos);
+    std::uint64_t seq = 0;
+    for (const std::size_t count : {0, 1, 7, 2048}) {
+      for (const bool in_place : {false, true}) {
+        check_case(world, {Collective::all_reduce, count, DL_FLOAT32, DL_SUM, -1, in_place}, seq);
+        check_case(world, {Collective::all_reduce, count, DL_BFLOAT16, DL_AVG, -1, in_place}, seq);
+        check_case(world, {Collective::all_reduce, count, DL_INT8, DL_MAX, -1, in_place}, seq);
+      }
+    }
+  }
+}
+
 TEST_CASE("floats have the same bits on all ranks, from run to run and at every cut") {
   constexpr int kRanks = 3;
   constexpr std::size_t kCount = 100'000;

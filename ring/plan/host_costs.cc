@@ -1,0 +1,62 @@
+#include "ring/plan/host_costs.h"
+
+#include <bit>
+
+namespace dlaunch {
+namespace {
+
+constexpr double kBytesPerSecond = 1e9 / 8;
+constexpr double kMessage = 4e-6;          // seconds, measured over the loopback device
+constexpr double kMostOfOthers = 4 << 20;  // bytes that a rank has room for in an exchange
+
+struct Job {
+  double others;                                         // ranks
+  double data;                                           // seconds on a link
+  double latency;                                        // seconds
+  double hop() const { return latency + 2 * kMessage; }  // one message sent, one come
+  double slices() const { return 2 * others / (others + 1) * data; }
+};
+
+double all_reduce_seconds(Way way, const Job& job, double rounds) {
+  switch (way) {
+    case Way::doubling:
+      return rounds * job.hop() + job.others * job.data;
+    case Way::star:
+      return 2 * job.latency + 2 * job.others * (kMessage + job.data);
+    case Way::ring:
+      return 2 * job.others * job.hop() + job.slices();
+    default:
+      return 2 * job.latency + 4 * job.others * kMessage + job.slices();
+  }
+}
+
+double reduce_seconds(Way way, const Job& job) {
+  switch (way) {
+    case Way::star:
+      return job.latency + job.others * (kMessage + job.data);
+    case Way::ring:
+      return (job.others + 1) * job.hop() + job.others * kMessage + job.slices();
+    default:
+      return 2 * job.latency + 3 * job.others * kMessage + job.slices();
+  }
+}
+
+}  // namespace
+
+Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning, Duration latency) {
+  const auto bytes = static_cast<double>(shape.count * shape.element_bytes);
+  const Job job{
+      .others = ranks - 1.0, .data = bytes / kBytesPerSecond, .latency = to_seconds(latency)};
+  const auto rounds = static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+  const bool all = shape.collective == Collective::all_reduce;
+  const auto seconds = [&](Way way) {
+    return all ? all_reduce_seconds(way, job, rounds) : reduce_seconds(way, job);
+  };
+  Way best = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
+  if (seconds(Way::star) < seconds(best)) best = Way::star;
+  // Few ranks exchange everything without others, where that pays.
+  const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostOfOthers;
+  return all && room && seconds(Way::doubling) < seconds(best) ? Way::doubling : best;
+}
+
+}  // namespace dlaunch
