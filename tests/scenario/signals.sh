@@ -9,7 +9,8 @@ W
 ready() { [ -e ready.0 ] && [ -e ready.1 ]; }
 launch() {
   rm -f ready.* got.*
-  dlaunch --nproc 2 "$@" bash worker.sh >out 2>err </dev/null & keeper=$!
+  # Under nohup, which these tests may be, dlaunch rightly ignores SIGHUP.
+  env --default-signal=HUP dlaunch --nproc 2 "$@" bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
   wait_until 10 ready || fail "workers did not start"
 }
