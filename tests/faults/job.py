@@ -151,7 +151,8 @@ class Job:
             del environment[name]
         popen.setdefault("stdout", open(self.out, "w"))
         self.process = subprocess.Popen(
-            [*before, os.path.join(build, "cli/dlaunch"), "--nproc", str(ranks),
+            # Under nohup, which these tests may be, dlaunch rightly ignores SIGHUP.
+            ["env", "--default-signal=HUP", *before, os.path.join(build, "cli/dlaunch"), "--nproc", str(ranks),
              "--spares", str(spares), "--max-restarts", restarts, *launcher, *wrap, *program],
             stdin=subprocess.DEVNULL, stderr=open(self.err, "w"), env=environment, **popen)
         self.keeper, self.agent = self.process.pid, None
