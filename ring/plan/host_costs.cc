@@ -5,9 +5,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr double kBytesPerSecond = 1e9 / 8;
-constexpr double kMessage = 4e-6;          // seconds, measured over the loopback device
-constexpr double kMostOfOthers = 4 << 20;  // bytes that a rank has room for in an exchange
+constexpr double kMessage = 4e-6;  // seconds, measured over the loopback device
 
 struct Job {
   double others;                                         // ranks
@@ -17,10 +15,10 @@ struct Job {
   double slices() const { return 2 * others / (others + 1) * data; }
 };
 
-double all_reduce_seconds(Way way, const Job& job, double rounds) {
+double all_reduce_seconds(Way way, const Job& job) {
   switch (way) {
     case Way::doubling:
-      return rounds * job.hop() + job.others * job.data;
+      return std::bit_width(static_cast<unsigned>(job.others)) * job.hop() + job.others * job.data;
     case Way::star:
       return 2 * job.latency + 2 * job.others * (kMessage + job.data);
     case Way::ring:
@@ -43,19 +41,19 @@ double reduce_seconds(Way way, const Job& job) {
 
 }  // namespace
 
-Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning, Duration latency) {
+Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning) {
   const auto bytes = static_cast<double>(shape.count * shape.element_bytes);
-  const Job job{
-      .others = ranks - 1.0, .data = bytes / kBytesPerSecond, .latency = to_seconds(latency)};
-  const auto rounds = static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+  const Job job{.others = ranks - 1.0,
+                .data = bytes / kSlowBytesPerSecond,
+                .latency = to_seconds(*tuning.latency)};
   const bool all = shape.collective == Collective::all_reduce;
   const auto seconds = [&](Way way) {
-    return all ? all_reduce_seconds(way, job, rounds) : reduce_seconds(way, job);
+    return all ? all_reduce_seconds(way, job) : reduce_seconds(way, job);
   };
   Way best = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
   if (seconds(Way::star) < seconds(best)) best = Way::star;
   // Few ranks exchange everything without others, where that pays.
-  const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostOfOthers;
+  const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostExchanged;
   return all && room && seconds(Way::doubling) < seconds(best) ? Way::doubling : best;
 }
 

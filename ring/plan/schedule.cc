@@ -64,8 +64,7 @@ Tuning tuning_between_hosts(Duration round_trip) {
   const double granules = held / static_cast<double>(tuning.granule_bytes);
   tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
 
-  constexpr double kSlowBytesPerSecond = 1e9 / 8, kReducedPerSecond = 1e9;
-  constexpr std::size_t kMostExchanged = 4 << 20;
+  constexpr double kReducedPerSecond = 1e9;
   const double latency = to_seconds(round_trip) / 2;
   const auto at_least = [&](std::size_t least, double bytes) {
     return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
@@ -90,12 +89,12 @@ Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
         return Way::exchange;
       }
-      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning, *tuning.latency);
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
       if (bytes <= tuning.doubling_bytes) return Way::doubling;
       return bytes <= tuning.star_bytes ? Way::star : large;
     case Collective::reduce:
       if (ranks <= tuning.star_ranks) return Way::star;
-      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning, *tuning.latency);
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
       return small ? Way::star : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:

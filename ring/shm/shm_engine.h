@@ -68,7 +68,7 @@ class ShmPlane : public Plane {
         memory_(std::move(memory)),
         layout_(layout_for(memory_.shape, options)),
         abort_(abort),
-        meet_(options.usable_cores < n_),
+        meet_(!layout_.own_cores),
         share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
         waiter_(abort, rank_, own().bell, !meet_, [this] { return cores_of_others(); }),
         names_(options.names),
@@ -98,6 +98,7 @@ class ShmPlane : public Plane {
   ShmPlan plan(const Shape& shape) const {
     return plan_shm(shape, n_, layout_, shm_wish_by(rules_, shape, n_));
   }
+  int core_of(int r) const { return memory_.ranks[r].bell.core.load(std::memory_order_relaxed); }
   std::vector<int> cores_of_others() const;  // where they were last seen
   std::size_t own_input() const;             // bytes
   bool streams() const;

@@ -232,17 +232,15 @@ void ShmPlane::finish_one_shot() {
 std::vector<int> ShmPlane::cores_of_others() const {
   std::vector<int> cores;
   for (int r = 0; r < n_; ++r) {
-    if (r != rank_) cores.push_back(memory_.ranks[r].bell.core.load(std::memory_order_relaxed));
+    if (r != rank_) cores.push_back(core_of(r));
   }
   return cores;
 }
 
 bool ShmPlane::keeps_core() {
-  const auto core_of = [this](int r) {
-    return memory_.ranks[r].bell.core.load(std::memory_order_relaxed);
-  };
+  const auto seen_on = [this](int r) { return core_of(r); };
   const auto has_come = [this](int r) { return entered(r, call_.seq); };
-  const Core core = while_waiting(rank_, n_, share_, core_of, has_come);
+  const Core core = while_waiting(rank_, n_, share_, seen_on, has_come);
   if (core == Core::leave) waiter_.leave(core_of(rank_));
   return core == Core::keep;
 }

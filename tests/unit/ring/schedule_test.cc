@@ -404,13 +404,21 @@ TEST_CASE("schedule: between hosts the window covers what the link holds, and no
   CHECK(dlaunch::tuning_between_hosts(std::chrono::hours(1)).window == 64);
 }
 
-TEST_CASE("schedule: the farther hosts are from each other, the more is exchanged in one go") {
-  using std::chrono::microseconds;
-  const auto way = [](microseconds round_trip, std::size_t bytes, int ranks) {
-    const dlaunch::Shape shape{
-        .collective = dlaunch::Collective::all_reduce, .count = bytes / 4, .element_bytes = 4};
+namespace {
+
+// way(round trip, bytes, ranks) of a call from or to that root; -1: it has none.
+auto ways_between_hosts(dlaunch::Collective collective, int root) {
+  return [=](std::chrono::microseconds round_trip, std::size_t bytes, int ranks) {
+    const dlaunch::Shape shape{collective, bytes / 4, 4, root};
     return dlaunch::way_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
   };
+}
+
+}  // namespace
+
+TEST_CASE("schedule: the farther hosts are from each other, the more is exchanged in one go") {
+  using std::chrono::microseconds;
+  const auto way = ways_between_hosts(dlaunch::Collective::all_reduce, -1);
   const microseconds near(200), middle(5000), far(40'000);
   using dlaunch::Way;
   CHECK(way(near, 256 << 10, 2) == Way::exchange);
@@ -442,13 +450,7 @@ TEST_CASE("schedule: the farther hosts are from each other, the more is exchange
 
 TEST_CASE("schedule: between hosts a reduce goes to the root while that takes in what is little") {
   using std::chrono::microseconds;
-  const auto way = [](microseconds round_trip, std::size_t bytes, int ranks) {
-    const dlaunch::Shape shape{.collective = dlaunch::Collective::reduce,
-                               .count = bytes / 4,
-                               .element_bytes = 4,
-                               .root = 1};
-    return dlaunch::way_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
-  };
+  const auto way = ways_between_hosts(dlaunch::Collective::reduce, 1);
   const microseconds near(200), far(40'000);
   using dlaunch::Way;
   CHECK(way(near, 64 << 20, 2) == Way::star);
