@@ -63,8 +63,17 @@ std::vector<Macro> macros_of(const Plan& plan, const WorkerPlace& place) {
           {"${local_world_size}", std::to_string(place.local_size)},
           {"${node_rank}", std::to_string(place.node_rank)},
           {"${round}", std::to_string(place.round)},
+          {"${master_addr}", place.master_addr},
+          {"${master_port}", std::to_string(place.master_port)},
           {"${host}", plan.host},
           {"${job_id}", plan.job_id}};
+}
+
+// "${master_addr}:${master_port}" is an endpoint, where an IPv6 address needs brackets.
+std::string in_place(const Macro& macro, std::string_view rest) {
+  const bool endpoint = macro.first == "${master_addr}" && rest.starts_with(':') &&
+                        macro.second.find(':') != std::string::npos;
+  return endpoint ? "[" + macro.second + "]" : macro.second;
 }
 
 // Before a macro two dollars stand for one, and nowhere else: shells mean their own number by them.
@@ -84,8 +93,8 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
     out.append(macro == macros.end() ? dollars : dollars / 2, '$');
     at = last + 1;
     if (macro == macros.end() || dollars % 2 == 0) continue;
-    out += macro->second;
     at = last + macro->first.size();
+    out += in_place(*macro, std::string_view(text).substr(at));
   }
   return out;
 }

@@ -39,7 +39,8 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
                                             const std::vector<std::string>& inherited);
 
 // plan.argv with ${rank}, ${local_rank}, ${world_size}, ${local_world_size}, ${node_rank}, ${host},
-// ${job_id} and ${round} filled in; $${rank} is ${rank}. Anything else in ${…} stays as it is.
+// ${job_id}, ${round}, ${master_addr} and ${master_port} filled in; an IPv6 address that a colon
+// follows gets brackets. $${rank} is ${rank}. Anything else in ${…} stays as it is.
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
 
 }  // namespace dlaunch

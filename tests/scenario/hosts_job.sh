@@ -10,6 +10,12 @@ start_job "3 2 1" --nnodes 3 --nproc 2 bash -c \
 wait_job 20 0
 grep -qx '\[1\] 1/6 1/2 0/3 10.77.0.1 host1' out.1 || job_fails "rank 1"
 cat out.2 out.3 | grep -qE '^\[4\] 4/6 0/2 2/3 10.77.0.1 host[23]$' || job_fails "rank 4"
+# The coordinator's address is the same on all hosts.
+start_job "2 1" --nnodes 2 --nproc 2 -x AT='${master_addr}:${master_port}' bash -c \
+  '[ "$AT" = "$MASTER_ADDR:$MASTER_PORT" ] && echo at $AT ${AT##*:}'
+wait_job 20 0
+[ "$(cat out.1 out.2 | grep -oE 'at 10\.77\.0\.1:[0-9]+ [0-9]+$' | sort -u | wc -l)" = 1 ] &&
+  [ "$(cat out.1 out.2 | grep -c 'at 10\.77')" = 4 ] || job_fails "another coordinator"
 start_job "1" --nnodes 3 true
 for h in 2 3; do start_dlaunch $h --nnodes 3 --node-rank 1 true; done
 wait_until 10 grep -q 'node rank 1 is host host[23]' err.2 err.3 || job_fails "two of the same node rank"

@@ -180,3 +180,25 @@ TEST_CASE("two dollars before a macro are one, and no macro; elsewhere they are 
                                                                 "$${x}"});
   CHECK(has(worker_environment(p, kPlace, {}), "TEMPLATE=of-${rank}"));
 }
+
+TEST_CASE("the macros of the master are its address and port in that round") {
+  Plan p = plan();
+  p.argv = {"train", "--at=${master_addr}:${master_port}", "$${master_port}"};
+  p.env = {{"JAX_COORDINATOR_ADDRESS", "${master_addr}:${master_port}"}};
+  WorkerPlace place = kPlace;
+  CHECK(worker_arguments(p, place) ==
+        std::vector<std::string>{"train", "--at=127.0.0.1:4711", "${master_port}"});
+  CHECK(has(worker_environment(p, place, {}), "JAX_COORDINATOR_ADDRESS=127.0.0.1:4711"));
+  place.master_addr = "10.0.0.2";
+  place.master_port = 4712;
+  CHECK(has(worker_environment(p, place, {}), "JAX_COORDINATOR_ADDRESS=10.0.0.2:4712"));
+}
+
+TEST_CASE("an IPv6 master gets brackets only where a port follows") {
+  Plan p = plan();
+  p.argv = {"${master_addr}:${master_port}", "${master_addr}", "tcp://${master_addr}:1"};
+  WorkerPlace place = kPlace;
+  place.master_addr = "fd00::2";
+  CHECK(worker_arguments(p, place) ==
+        std::vector<std::string>{"[fd00::2]:4711", "fd00::2", "tcp://[fd00::2]:1"});
+}
