@@ -122,8 +122,7 @@ void JobCore::on(const Ended& event) {
   process.in_round = 0;
   const int left = std::exchange(process.leaving, -1);
   if (state_ == JobState::ending) return;
-  // Those it was with until their next commit cannot come to it any more.
-  if (left >= 0 && !event.well) act(Fence{round_, left});
+  if (left >= 0 && !event.well) lose_leaver(left);
   if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
     process.life = Life::waiting;
@@ -281,8 +280,9 @@ bool JobCore::is_refused(const RestartDecision& decision) {
 // Without a failure it costs no restart.
 void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   Process& process = at(slot);
-  const int rank = process.rank;
   failed_node_ = node_of(slot);
+  if (process.rank >= 0) keep_leavers();
+  const int rank = process.rank;
   lost_ |= rank >= 0;
   RestartDecision decision{.restart = true};
   if (failure) decision = policy_.failed(now_, *failure);
@@ -300,6 +300,13 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   if (elastic_ && hand_to_spare(rank)) process.rank = -1;
   want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
+}
+
+// Those it was with until their next commit cannot come to it any more.
+void JobCore::lose_leaver(int rank) {
+  const bool others_leave = std::any_of(processes_.begin(), processes_.end(),
+                                        [](const Process& p) { return p.leaving >= 0; });
+  others_leave ? form(rank) : act(Fence{round_, rank});
 }
 
 bool JobCore::hand_to_spare(int rank) {
@@ -335,6 +342,7 @@ void JobCore::form(int lost_rank) {
   ++round_;
   announced_ = false;
   state_ = JobState::forming;
+  if (lost_rank >= 0) keep_leavers();
   leave_drained();
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::done && !are_tasks()) want(slot, at(slot).rank, now_);
@@ -390,7 +398,7 @@ void JobCore::leave_roster(int rank) {
   } else {
     stop(slot, SIGTERM);
   }
-  for (int r = rank; r < size(); ++r) at(roster_[static_cast<std::size_t>(r)]).rank = r;
+  number_ranks();
 }
 
 void JobCore::end(JobEnding why, int signal) {

@@ -174,8 +174,8 @@ class JobCore {
   struct NodeBack {  // nothing of the job runs there; one that was not there before adds its slots
     int node;
   };
-  // It is to be lost, or back, later. Its members leave at commits, one a round, as far as
-  // min_size allows: those that are linked; others stay until all start again.
+  // It is to be lost, or back, later. Its members leave at the next commit, all in one round, as
+  // far as min_size allows: those that are linked; others stay until all start again.
   struct NodeDrain {
     int node;
   };
@@ -319,6 +319,7 @@ class JobCore {
   void lower_target();
   void replace_absent();
   bool hand_to_spare(int rank);
+  void lose_leaver(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;
   Failure failure_of(const Ended& event) const;
@@ -360,7 +361,10 @@ class JobCore {
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
   // Nor is it to be lost.
   bool takes_in(Slot slot) const { return reachable(slot) && !drained_.contains(node_of(slot)); }
-  std::optional<int> rank_to_go() const;
+  std::vector<int> drained_ranks() const;
+  std::vector<int> ranks_to_go() const;
+  void keep_leavers();
+  void number_ranks();
   void leave_drained();
   int growth_on(int node) const;
   bool may_start(const Process& process) const;

@@ -14,6 +14,7 @@ void JobCore::on(const NodeLost& event) {
   if (!lost_nodes_.emplace(event.node, now_).second) return;
   if (state_ == JobState::idle) to_come_.insert(event.node);
   std::vector<Slot> lost, to_come;
+  int left = -1;  // the rank of one that was leaving
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (node_of(slot) != event.node) continue;
     Process& process = at(slot);
@@ -29,12 +30,12 @@ void JobCore::on(const NodeLost& event) {
     process.life = process.wanted && stopping ? Life::waiting : Life::absent;
     process.linked = process.ready = false;
     process.in_round = 0;
-    const int left = std::exchange(process.leaving, -1);
-    if (left >= 0) act(Fence{round_, left});
+    left = std::max(left, std::exchange(process.leaving, -1));
     if (process.wanted && ran) lost.push_back(slot);
     if (process.life == Life::waiting) to_come.push_back(slot);
   }
   if (state_ == JobState::idle || state_ == JobState::ending) return;
+  if (left >= 0) lose_leaver(left);
   if (!lost.empty()) lose_members(event.node, lost);
   if (state_ != JobState::ending) go_without(to_come);
   lower_target();
@@ -124,6 +125,7 @@ void JobCore::on(const NodeDrain& event) {
 // All that was lost with a node is one failure.
 void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
   failed_node_ = node;
+  keep_leavers();
   lost_ = true;
   const auto refused = is_refused(policy_.failed(
       now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));

@@ -87,27 +87,61 @@ void JobCore::grow() {
   form(-1);
 }
 
-// By one rank a round, and the next one when the members have made a commit in it: what one that
-// leaves has of a sharded state, others have a replica of, but not what two keep for each other.
+// All in one round: at the commit at which the members leave theirs, those that go hand their
+// shards to the others.
 void JobCore::shrink_on() {
   if (state_ != JobState::active || !announced_) return;
   shrink_at_ = kNever;
   if (any_member_done()) return;
-  auto rank = rank_to_go();
-  if (!rank && target_size_ < size()) rank = size() - 1;
-  if (!rank) return;
-  leave_roster(*rank);
+  const auto ranks = ranks_to_go();
+  if (ranks.empty()) return;
+  for (const int rank : ranks) leave_roster(rank);
   target_size_ = std::min(target_size_, size());
   form(-1);
 }
 
-// The last of those on a node that is to be lost.
-std::optional<int> JobCore::rank_to_go() const {
-  if (drained_.empty() || size() <= config_.min_size) return std::nullopt;
-  for (int rank = size() - 1; rank >= 0; --rank) {
-    if (drained_.contains(node_of(roster_[static_cast<std::size_t>(rank)]))) return rank;
+// Those on nodes that are to be lost, as far as min_size allows; the highest rank comes first.
+std::vector<int> JobCore::drained_ranks() const {
+  std::vector<int> ranks;
+  for (int rank = size() - 1; rank >= 0 && !drained_.empty(); --rank) {
+    if (size() - static_cast<int>(ranks.size()) <= config_.min_size) break;
+    const Slot slot = roster_[static_cast<std::size_t>(rank)];
+    if (drained_.contains(node_of(slot))) ranks.push_back(rank);
   }
-  return std::nullopt;
+  return ranks;
+}
+
+// Those, and the highest of the others where the job is to be smaller still.
+std::vector<int> JobCore::ranks_to_go() const {
+  std::vector<int> ranks = drained_ranks();
+  std::set<int> going(ranks.begin(), ranks.end());
+  for (int rank = size() - 1; size() - static_cast<int>(going.size()) > target_size_; --rank) {
+    going.insert(rank);
+  }
+  return {going.rbegin(), going.rend()};
+}
+
+// A loss may break off what those that leave were handing over, so they are members of one more
+// round, with the ranks that they had.
+void JobCore::keep_leavers() {
+  std::map<int, Slot> leavers;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    const Process& process = at(slot);
+    if (process.leaving >= 0 && is_up(process) && stays(slot)) leavers[process.leaving] = slot;
+  }
+  if (leavers.empty()) return;
+  for (const auto& [rank, slot] : leavers) {
+    if (size() >= config_.max_size) break;
+    at(slot).leaving = -1;
+    at(slot).wanted = true;
+    roster_.insert(roster_.begin() + std::min(rank, size()), slot);
+  }
+  number_ranks();
+  target_size_ = std::min(wished_size_, size());
+}
+
+void JobCore::number_ranks() {
+  for (int rank = 0; rank < size(); ++rank) at(roster_[static_cast<std::size_t>(rank)]).rank = rank;
 }
 
 // Where all start again, none starts on a node that is to be lost, as far as min_size allows.
@@ -115,7 +149,7 @@ void JobCore::leave_drained() {
   if (are_tasks()) return;
   const auto goes_on = [&](Slot slot) { return is_up(at(slot)) && stays(slot); };
   if (std::any_of(roster_.begin(), roster_.end(), goes_on)) return;
-  while (const auto rank = rank_to_go()) leave_roster(*rank);
+  for (const int rank : drained_ranks()) leave_roster(rank);
   lower_target();
 }
 
@@ -158,8 +192,7 @@ void JobCore::announce() {
     state_ = JobState::active;
     commits_before_ = commits_;
     version_ = newest;  // lower than before where all who held it have died
-    const bool shrinks = target_size_ < size() || rank_to_go().has_value();
-    shrink_at_ = shrinks ? deadline_after(now_, kSilentShrink) : kNever;
+    shrink_at_ = ranks_to_go().empty() ? kNever : deadline_after(now_, kSilentShrink);
     act(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);

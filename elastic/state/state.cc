@@ -141,13 +141,16 @@ bool State::snapshot_is_due() const {
 Result<void> State::commit_now(bool spanned) {
   save_it_ = snapshot_is_due();
   over_ = rounds_->over();
-  // A snapshot of shards needs all ranks' writers, so they must be asked.
-  if (!spanned || (save_it_ && registry_.sharded())) {
+  // Ranks with shards hand them over when they leave a round, so they have to leave it together.
+  if (!spanned || registry_.sharded()) {
     if (auto r = agree_on_commit(); !r) return r;
   }
   if (auto r = make_copy(next_version()); !r) return r;
   uncommitted_ = 0;
   rounds_->progress(committed().number);
+  if (over_ && registry_.sharded()) {
+    if (auto r = hand_over(store(), *current_); !r) return r;
+  }
   return save_it_ && writer_->idle() ? save() : Result<void>();
 }
 

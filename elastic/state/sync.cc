@@ -65,6 +65,22 @@ class Sync {
  public:
   explicit Sync(const Store& store) : store_(store), rounds_(store.rounds) {}
 
+  // All members have this copy, with what they need of it for themselves. Gives them what the cast
+  // needs.
+  Result<void> complete(Copy& copy) {
+    const auto holdings = gather_holdings(rounds_, {copy.holding()});
+    if (!holdings) return holdings.error();
+    const auto choice = choose(*holdings, true);
+    if (!choice) return Error{.code = Errc::io, .what = shortfall(*holdings, true)};
+    const auto pulls = plan_for(*choice, &copy);
+    if (!pulls) return pulls.error();
+    if (auto r = agree(rounds_, make_rooms(copy, *choice, *pulls)); !r) return r;
+    const auto place = [&](ObjectId object) { return copy.bytes(object); };
+    if (auto r = pull_objects(rounds_, *pulls, place); !r) return r;
+    for (auto& [id, object] : copy.objects) object.whole = true;
+    return {};
+  }
+
   Result<Copy*> run() {
     for (;;) {
       auto holdings = gather_holdings(rounds_, store_.copies.holdings());
@@ -97,17 +113,21 @@ class Sync {
   }
 
   // -- The copy is in the memory of some.
-  Result<Copy*> take(const Choice& choice) {
-    Copy* copy = store_.copies.find(choice.id);
+  Result<std::vector<Pull>> plan_for(const Choice& choice, const Copy* copy) {
     PieceTables mine;
     if (copy != nullptr) {
-      for (auto& [id, object] : copy->objects) {
+      for (const auto& [id, object] : copy->objects) {
         if (object.whole) mine[id] = piece_table(object.bytes);
       }
     }
     const auto tables = gather_tables(rounds_, mine);
     if (!tables) return tables.error();
-    const auto pulls = plan_pulls(choice, *tables, store_.cast());
+    return plan_pulls(choice, *tables, store_.cast());
+  }
+
+  Result<Copy*> take(const Choice& choice) {
+    Copy* copy = store_.copies.find(choice.id);
+    const auto pulls = plan_for(choice, copy);
     if (!pulls) return pulls.error();
     if (copy == nullptr) copy = &fresh_copy(choice);
     if (auto r = agree(rounds_, make_rooms(*copy, choice, *pulls)); !r) return r.error();
@@ -326,6 +346,12 @@ Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::u
   }
   for (auto& [id, object] : copy.objects) object.whole = true;
   return {};
+}
+
+Result<void> hand_over(const Store& store, Copy& copy) {
+  Store everybody = store;
+  everybody.replicas = store.rounds.size();
+  return Sync(everybody).complete(copy);
 }
 
 Result<void> restore(const Store& store, Copy& copy) {

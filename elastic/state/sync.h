@@ -37,6 +37,10 @@ Result<void> capture(const Store& store, Copy& copy);
 // Collective, if there is sharded memory. Gives this rank's shard to its keepers, and takes those
 // that it keeps itself.
 Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::uint64_t> sizes);
+// Collective, of all that hold this copy as share_shards() left it: the last of a round in which
+// nobody was lost. Gives every rank every shard, so that any of them may leave, and those that stay
+// can cut the shards for another number of ranks.
+Result<void> hand_over(const Store& store, Copy& copy);
 // The copy becomes the registered memory.
 Result<void> restore(const Store& store, Copy& copy);
 

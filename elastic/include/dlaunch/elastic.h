@@ -131,7 +131,10 @@ DL_API dl_result dl_state_sync(dl_state* state);
  * shards a message to each neighbour. Nobody may commit a step that another rank cannot have
  * reached, so that commits of two ranks differ by at most one: for that it makes a small
  * all_reduce, which also lets all ranks leave a round at the same commit, unless the flag says that
- * the step has spanned all ranks anyhow. After an error nothing has been committed. */
+ * the step has spanned all ranks anyhow. With sharded memory it always makes that all_reduce. The
+ * last commit of a round in which no rank was lost also gives every rank the shards of all others,
+ * so that any number of ranks can leave. After an error nothing has been committed, or that last
+ * commit has, and dl_state_recover() finds it. */
 DL_API dl_result dl_state_commit(dl_state* state, int flags);
 
 /* Collective; for states with options.in_place, on others it does nothing. From here to the commit
@@ -166,8 +169,8 @@ DL_API dl_result dl_state_recover(dl_state* state);
 DL_API dl_result dl_state_finish(dl_state* state);
 
 /* 1: the launcher wants another round, and all ranks knew it at the last commit, which is the
- * moment to call dl_state_recover(). After one with DL_STATE_SPANNED it is this rank that knew it:
- * others may go on with their step, and lose this one in it. */
+ * moment to call dl_state_recover(). After one with DL_STATE_SPANNED, unless there is sharded
+ * memory, only this rank knew it: others may go on with their step, and lose this one in it. */
 DL_API int dl_state_round_over(const dl_state* state);
 DL_API dl_state_version dl_state_committed(const dl_state* state);
 /* "" if nothing failed. Valid until the next call. state NULL: what this thread's last call without

@@ -15,17 +15,13 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   world.rejoin(3);
   world.rejoin(0);
   CHECK(world.stopped.empty());  // the others may need what it commits
-  world.rejoin(1);
   CHECK(world.announced == std::vector<int>{1});
-  world.rejoin(2);
-  CHECK(world.roster == Slots{0, 1, 2});  // one at a time: its neighbour has its part of the state
-  CHECK(world.stopped == Slots{3});
-  CHECK(world.core.target_size() == 2);
-  CHECK(world.fences == std::vector<int>{2});  // nobody has anything of the new cut yet
-  world.feed(JobCore::Progress{2, 7});
-  world.rejoin_all();
+  world.rejoin(1);
+  CHECK(world.announced == std::vector<int>{1, 2});
   CHECK(world.roster == Slots{0, 1});
-  CHECK(world.stopped == Slots{3, 2});
+  CHECK(world.stopped == Slots{2, 3});
+  CHECK(world.core.target_size() == 2);
+  CHECK(world.fences == std::vector<int>{2});
   world.mute = {3};
   world.feed(JobCore::Resize{4});
   CHECK(world.running.size() == 4);
@@ -43,11 +39,67 @@ TEST_CASE("a smaller size is still wished when somebody is lost on the way to it
   JobWorld world(config);
   world.feed(JobCore::Resize{2});
   world.fail(0);
+  CHECK(world.core.size() == 4);  // what the others hold may be needed
   world.rejoin_all();
-  CHECK(world.roster == Slots{1, 2, 3});
+  CHECK(world.roster == Slots{1, 2, 3, 4});
+  CHECK(world.stopped.empty());
   world.feed(JobCore::Progress{1, 7});
   world.rejoin_all();
   CHECK(world.roster == Slots{1, 2});
+  CHECK(world.announced == std::vector<int>{1, 3, 4});
+}
+
+TEST_CASE("a resize takes one round, whatever the number of those that go or come") {
+  for (const int size : {1, 2, 7}) {
+    JobConfig config = of(8);
+    config.min_size = 1;
+    JobWorld world(config);
+    world.feed(JobCore::Resize{size});
+    world.rejoin_all();
+    CHECK(world.core.size() == size);
+    CHECK(world.announced == std::vector<int>{1, 2});
+    world.feed(JobCore::Progress{0, 1});
+    world.feed(JobCore::Resize{8});
+    world.rejoin_all();
+    CHECK(world.core.size() == 8);
+    CHECK(world.announced == std::vector<int>{1, 2, 3});
+    CHECK(world.core.restarts_used() == 0);
+  }
+}
+
+TEST_CASE("when one of those that a resize leaves out is lost, the others stay one round more") {
+  JobConfig config = of(5);
+  config.min_size = 1;
+  JobWorld world(config);
+  world.feed(JobCore::Resize{1});
+  for (const Slot slot : {1, 2, 4}) world.rejoin(slot);
+  world.fail(3);
+  CHECK(world.losts == std::vector<int>{-1, 3});
+  world.rejoin(0);
+  CHECK(world.roster == Slots{0, 1, 2, 4});
+  CHECK(world.stopped.empty());
+  world.feed(JobCore::Progress{0, 1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0});
+  CHECK(world.core.restarts_used() == 0);
+}
+
+TEST_CASE("a lost member gets its place back before a smaller size is tried again") {
+  JobWorld world(of(4, 1));
+  world.feed(JobCore::Resize{1});
+  world.fail(0);
+  CHECK(world.core.size() == 4);
+  CHECK(world.core.target_size() == 1);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2, 3});
+  SUBCASE("at the next commit") { world.feed(JobCore::Progress{1, 1}); }
+  SUBCASE("or after 5 s of a program that reports none") {
+    world.now += 5s;
+    world.feed(JobCore::Clock{});
+  }
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0});
+  CHECK(world.core.restarts_used() == 1);
 }
 
 TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
@@ -134,10 +186,6 @@ TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   config.min_size = 3;
   JobWorld world(config);
   world.feed(JobCore::Resize{0});
-  for (int round = 2; round <= 4; ++round) {
-    world.rejoin_all();
-    world.now += 5s;  // no commit is reported
-    world.feed(JobCore::Clock{});
-  }
+  world.rejoin_all();
   CHECK(world.roster == Slots{0});
 }

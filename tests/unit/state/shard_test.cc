@@ -101,6 +101,30 @@ TEST_CASE("shard: with a rank fewer the array is cut anew, and nothing of it is 
   }
 }
 
+TEST_CASE("shard: any number of ranks can leave a round that all end with the same commit") {
+  for (const bool spanned : {false, true}) {
+    CAPTURE(spanned);
+    Job job;
+    Meeting all(4);
+    std::atomic<int> over = 0, right = 0;
+    job.start({0, 1, 2, 3}, [&](Member& m) {
+      Sharded sharded(m, Sharded::start(m.rank(), m.size()));
+      m.state.sync();
+      sharded.step();
+      if (m.slot == 0) job.launcher.end_round();
+      m.state.commit(spanned ? DL_STATE_SPANNED : 0);
+      over += m.state.round_over();
+      all.come();
+      if (m.slot != 2) throw Killed();
+      m.state.recover();
+      right += m.size() == 1 && sharded.right(m) && sharded.steps == 1;
+    });
+    CHECK(job.ends(2).back() == "");
+    CHECK(over == 4);
+    CHECK(right == 1);
+  }
+}
+
 TEST_CASE("shard: two neighbours at once are survived with two replicas, not with one") {
   for (const int replicas : {1, 2}) {
     CAPTURE(replicas);
