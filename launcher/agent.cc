@@ -477,7 +477,9 @@ void Agent::perform(const JobCore::Finish& how) {
   std::vector<int> left;
   const Processes& processes = node_->processes();
   for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);
-  auto ending = story_.finish(how, job(), std::move(left));
+  auto ending = story_.finish(how, job(), std::move(left), [this](int rank, const auto& lines) {
+    return hub_->shown_last(rank, lines);
+  });
   if (plan_.says_all && ending.exit_code == 1) ending.report.clear();
   end(ending.exit_code, ending.report.empty() ? "" : ending.report.front(), ending.report);
 }

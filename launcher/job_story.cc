@@ -121,7 +121,7 @@ void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
 }
 
 JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job,
-                                  std::vector<int> left) {
+                                  std::vector<int> left, const ShownLast& shown_last) {
   if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
   facts_.signal_received = how.signal;
   facts_.restarts_used = job.restarts_used();
@@ -131,7 +131,7 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   facts_.still_running = std::move(left);
   const Verdict verdict = judge(facts_);
   if (!plan_.error_file.empty()) write_error_file(render_json(facts_, verdict));
-  return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color)};
+  return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color, shown_last)};
 }
 
 // What stands under the name of the new file is not followed: in a folder that others write to,

@@ -39,7 +39,8 @@ class JobStory {
     std::vector<std::string> report;
   };
   // Also writes --error-file. left: ranks that could not be ended.
-  Ending finish(const JobCore::Finish& how, const JobCore& job, std::vector<int> left);
+  Ending finish(const JobCore::Finish& how, const JobCore& job, std::vector<int> left,
+                const ShownLast& shown_last);
 
  private:
   void tell(std::vector<WorkerEnd> ends, const std::string& what_next, const JobCore& job) const;

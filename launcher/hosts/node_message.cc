@@ -163,7 +163,8 @@ void fields(A& a, M& m) {
     as_byte(a, m.state, FlightState::failed);
     a(m.started), a(m.ended);
   } else if constexpr (std::is_same_v<T, Traceback>) {
-    a(m.begun), a.list(m.lines), a.list(m.behind);
+    a(m.begun), a.list(m.lines), a.list(m.behind), a(m.error);
+    a.list(m.first), a(m.first_error), a(m.between);
   } else if constexpr (std::is_same_v<T, WorkerEnd>) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);

@@ -131,6 +131,10 @@ std::string OutputHub::stderr_log(int slot) const {
   return it == impl_->last_words.end() ? "" : it->second.log;
 }
 
+bool OutputHub::shown_last(int rank, const std::vector<std::string>& lines) const {
+  return impl_->target(true).printer.shown_last(rank, lines);
+}
+
 void OutputHub::close_stdin() { impl_->stdin_pump.close(); }
 
 StdinPump& OutputHub::stdin_pump() { return impl_->stdin_pump; }

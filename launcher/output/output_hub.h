@@ -28,8 +28,8 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/output/stdin_pump.h"
-#include "launcher/output/traceback_watch.h"
 #include "launcher/plan/plan.h"
+#include "launcher/report/traceback_watch.h"
 
 namespace dlaunch {
 
@@ -88,6 +88,10 @@ class OutputHub {
   std::optional<Traceback> last_traceback(int slot) const;
   // The log file that has all of it; "": none, or not to the end.
   std::string stderr_log(int slot) const;
+
+  // Our stderr is a terminal, and these lines of that rank are the last that it shows. Lines of
+  // workers that another dlaunch shows, or passes on to us, are not known.
+  bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
   // Stops reading our stdin (at the end of a job).
   void close_stdin();

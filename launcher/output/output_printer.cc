@@ -52,6 +52,7 @@ const std::string& OutputPrinter::prefix_of(int rank) {
 
 void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bool continued) {
   if (sink_.gone()) return;
+  remember({rank}, line, open_ != rank && !continued);
   if (open_ == rank) {
     sink_.append(line);
     open_.reset();
@@ -63,6 +64,7 @@ void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bo
 
 void OutputPrinter::print(const RankSet& ranks, TimePoint read_at, std::string_view line) {
   if (sink_.gone()) return;
+  remember(ranks, line, true);
   put(make_prefix(format_rank_set(ranks), *ranks.begin()), read_at, line);
   end_line(line, false);
 }
@@ -75,6 +77,32 @@ void OutputPrinter::print_unfinished(int rank, TimePoint read_at, std::string_vi
     put(prefix_of(rank), read_at, text);
     open_ = rank;
   }
+}
+
+void OutputPrinter::make_way() {
+  end_unfinished();
+  shown_.clear();
+}
+
+void OutputPrinter::typed() {
+  open_.reset();
+  shown_.clear();
+}
+
+// whole: it stands in a line of its own, as it is here.
+void OutputPrinter::remember(const RankSet& ranks, std::string_view line, bool whole) {
+  if (!sink_.is_terminal()) return;
+  if (!whole) return shown_.clear();
+  if (shown_.size() == kRemembered) shown_.pop_front();
+  shown_.push_back({ranks, std::string(line)});
+}
+
+bool OutputPrinter::shown_last(int rank, const std::vector<std::string>& lines) const {
+  if (sink_.gone() || lines.empty() || lines.size() > shown_.size()) return false;
+  return std::equal(lines.rbegin(), lines.rend(), shown_.rbegin(),
+                    [=](const std::string& line, const Shown& shown) {
+                      return shown.line == line && shown.ranks.contains(rank);
+                    });
 }
 
 void OutputPrinter::end_unfinished() {

@@ -7,6 +7,7 @@
 // It appends to the sink and does not flush it.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,10 +34,14 @@ class OutputPrinter {
   void print(const RankSet& ranks, TimePoint read_at, std::string_view line);
   // The beginning of a line of this rank.
   void print_unfinished(int rank, TimePoint read_at, std::string_view text);
-  // Before somebody else appends to the sink.
   void end_unfinished();
+  // Before somebody else than a worker appends to the sink.
+  void make_way();
   // The user has typed a line, which ends where the next one begins.
-  void typed() { open_.reset(); }
+  void typed();
+  // These are the last lines that a terminal shows, this rank has said them all, and nobody else
+  // has spoken since. No more than kRemembered of them are known.
+  bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
  private:
   std::string make_prefix(const std::string& ranks, int color) const;
@@ -44,6 +49,7 @@ class OutputPrinter {
   void put(const std::string& prefix, TimePoint read_at, std::string_view line);
   void end_line(std::string_view line, bool continued);
   const std::string& time_stamp(TimePoint read_at);
+  void remember(const RankSet& ranks, std::string_view line, bool whole);
 
   const OutputPlan& plan_;
   const std::string host_;
@@ -53,6 +59,12 @@ class OutputPrinter {
   std::optional<int> open_;            // the rank of an unfinished line at the end of the sink
   TimePoint stamped_{};
   std::string stamp_;
+  struct Shown {
+    RankSet ranks;
+    std::string line;
+  };
+  static constexpr std::size_t kRemembered = 10;
+  std::deque<Shown> shown_;  // on a terminal: the last ones
 };
 
 }  // namespace dlaunch

@@ -12,7 +12,7 @@ void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bo
   if (stream.passed_on) {
     OutputSink& to = sink(stream.error());
     if (to.gone()) return;
-    target(stream.error()).printer.end_unfinished();
+    target(stream.error()).printer.make_way();
     to.append(line);
     if (continued) to.append(kContinuedMark);
     to.append('\n');
@@ -48,7 +48,7 @@ void OutputHub::Impl::on_sink_failed(const Error& error) {
 void OutputHub::Impl::own_line(std::string_view line) {
   OutputSink& to = sink(true);
   if (to.gone()) return;
-  target(true).printer.end_unfinished();
+  target(true).printer.make_way();
   to.append(line);
   to.append('\n');
   to.flush();

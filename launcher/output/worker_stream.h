@@ -16,7 +16,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/file_writer.h"
 #include "launcher/output/line_splitter.h"
-#include "launcher/output/traceback_watch.h"
+#include "launcher/report/traceback_watch.h"
 
 namespace dlaunch {
 

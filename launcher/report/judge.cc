@@ -59,7 +59,8 @@ bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
   if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
   constexpr std::ptrdiff_t kLastWords = 8;
   if (by_traceback && !worker.traceback->lines.empty()) {
-    const auto& [begun, lines, behind] = *worker.traceback;
+    const auto& lines = worker.traceback->lines;
+    const auto& behind = worker.traceback->behind;
     return std::any_of(lines.begin(), lines.end(), speaks_of_connection) ||
            std::any_of(behind.begin(), behind.end(), speaks_of_connection);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -133,8 +134,13 @@ struct Verdict {
 // been at its other end.
 Verdict judge(const JobFacts& facts);
 
-// Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI.
-std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color);
+// Whether these lines, as that rank wrote them, are the last ones that the user's terminal shows.
+using ShownLast = std::function<bool(int rank, const std::vector<std::string>& lines)>;
+
+// Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI. The last
+// lines of the root's stderr are not quoted where shown_last says that they stand just above.
+std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
+                                     const ShownLast& shown_last = nullptr);
 // One JSON object, pretty printed.
 std::string render_json(const JobFacts& facts, const Verdict& verdict);
 

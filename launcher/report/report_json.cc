@@ -77,6 +77,10 @@ json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* rol
   if (worker.traceback) {
     out["traceback"] = worker.traceback->lines;
     out["traceback_before_s"] = to_seconds(worker.ended - worker.traceback->begun);
+    if (!worker.traceback->first.empty()) {
+      out["first_traceback"] = worker.traceback->first;
+      out["exceptions_between"] = worker.traceback->between;
+    }
   }
   if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
   if (!worker.error_file.empty()) out["error"] = error_of(worker.error_file);

@@ -5,21 +5,18 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/rank_set.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "launcher/report/last_words.h"
 #include "launcher/report/report.h"
 
 namespace dlaunch {
 namespace {
 
-// With all else that may be said, the report stays within a small screen (25 lines).
-constexpr std::size_t kShownTail = 10;
-constexpr std::size_t kShownTraceback = 12;
+// With all else that is said, the report stays within a small screen (25 lines).
 constexpr std::size_t kShownFailures = 3;
-constexpr std::size_t kMaxBytes = 240;  // of a quoted line
 
 using Lines = std::vector<std::string>;
 
@@ -54,72 +51,6 @@ std::string who(const JobFacts& facts, const WorkerEnd& worker) {
                      worker.host.empty() ? facts.host : worker.host);
 }
 
-// -- Quoting what workers wrote
-
-// Without control sequences and characters, which could repaint the terminal; not too long, and
-// not cut within a UTF-8 character.
-std::string printable(const std::string& line) {
-  std::string out;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto c = static_cast<unsigned char>(line[i]);
-    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
-      for (i += 2; i < line.size() && (line[i] < '@' || line[i] > '~'); ++i) {
-      }
-    } else if (c == 0xc2 && i + 1 < line.size() && (line[i + 1] & 0xe0) == 0x80) {
-      ++i;  // U+0080 to U+009F
-    } else if (c == '\t' || (c >= 0x20 && c != 0x7f)) {
-      out += line[i];
-    }
-  }
-  if (out.size() <= kMaxBytes) return out;
-  std::size_t cut = kMaxBytes;
-  while (cut > kMaxBytes - 4 && (static_cast<unsigned char>(out[cut]) & 0xc0) == 0x80) --cut;
-  return out.substr(0, cut) + " …";
-}
-
-Lines split(const std::string& text) {
-  Lines lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
-Lines without_blank_end(Lines lines) {
-  auto blank = [](const std::string& line) {
-    return line.find_first_not_of(" \t\r") == std::string::npos;
-  };
-  while (!lines.empty() && blank(lines.back())) lines.pop_back();
-  return lines;
-}
-
-// The last lines, indented; what stands before them is counted.
-void quote(Lines& out, const Lines& quoted, std::size_t most) {
-  const std::size_t from = quoted.size() > most ? quoted.size() - most : 0;
-  if (from > 0) out.push_back(fmt::format("    … {} earlier lines", from));
-  for (std::size_t i = from; i < quoted.size(); ++i) out.push_back("    " + printable(quoted[i]));
-}
-
-// What a TORCHELASTIC_ERROR_FILE says: {"message": {"message": …, "extraInfo": {"py_callstack":
-// …}}} or {"message": "…"}. Empty where it is neither.
-Lines python_error(const std::string& file) {
-  const auto root = nlohmann::json::parse(file, nullptr, false);
-  if (!root.is_object() || !root.contains("message")) return {};
-  const auto& message = root["message"];
-  if (message.is_string()) return split(message.get<std::string>());
-  if (!message.is_object()) return {};
-  auto text_of = [](const nlohmann::json& object, const char* key) {
-    const auto it = object.is_object() ? object.find(key) : object.end();
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-  };
-  const auto extra = message.find("extraInfo");
-  Lines lines;
-  if (extra != message.end()) lines = split(text_of(*extra, "py_callstack"));
-  return lines.empty() ? split(text_of(message, "message")) : lines;
-}
-
 // -- The cause
 
 // What it was doing, by libdlring's flight record.
@@ -138,14 +69,7 @@ void add_last_operation(Lines& out, const WorkerEnd& worker) {
   }
 }
 
-// What came after it may be nothing but noise.
-bool scrolled_away(const Lines& traceback, const Lines& tail) {
-  const auto shown = std::min(kShownTail, tail.size());
-  return !traceback.empty() && std::find(tail.end() - static_cast<long>(shown), tail.end(),
-                                         traceback.front()) == tail.end();
-}
-
-void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
+void add_evidence(Lines& out, const WorkerEnd& root) {
   if (!root.hung.empty()) out.push_back("  " + escaped(root.hung));
   add_last_operation(out, root);
   if (root.oom_evidence) {
@@ -159,22 +83,6 @@ void add_evidence(Lines& out, const WorkerEnd& root, bool by_traceback) {
     out.push_back(fmt::format("  it was failing already when dlaunch sent it {}",
                               signal_name(root.signal_we_sent)));
   }
-  const Lines error = without_blank_end(python_error(root.error_file));
-  const Lines tail = without_blank_end(root.stderr_tail);
-  if (!error.empty()) {
-    out.push_back("  its error:");
-    quote(out, error, kShownTraceback);
-  } else if (by_traceback && scrolled_away(root.traceback->lines, tail)) {
-    out.push_back("  its last traceback, before other lines:");
-    Lines lines = root.traceback->lines;
-    lines.insert(lines.end(), root.traceback->behind.begin(), root.traceback->behind.end());
-    quote(out, lines, kShownTraceback);
-  } else if (!tail.empty()) {
-    out.push_back("  last lines of its stderr:");
-    quote(out, tail, kShownTail);
-  }
-  if (!tail.empty() && !root.stderr_log.empty())
-    out.push_back("  all of its stderr: " + escaped(root.stderr_log));
 }
 
 std::string rank_words(const RankSet& ranks) {
@@ -361,12 +269,16 @@ std::string describe_signal(int signal) {
   return fmt::format("{} ({})", signal_name(signal), meaning);
 }
 
-std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color) {
+std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
+                                     const ShownLast& shown_last) {
   if (facts.end == JobEnd::succeeded) return {};
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
-  if (root != nullptr) add_evidence(out, *root, verdict.by_traceback);
+  if (root != nullptr) {
+    add_evidence(out, *root);
+    add_last_words(out, *root, verdict.by_traceback, shown_last);
+  }
   if (facts.end == JobEnd::interrupted || facts.end == JobEnd::timed_out) add_waits(out, facts);
   add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);

@@ -10,10 +10,11 @@
 namespace dlaunch {
 namespace {
 
-// The exception, or else the last line that says something.
+// The exception, of a chain the first and the last, or else the last line that says something.
 std::string innermost_line(const WorkerEnd& end) {
   if (tells_of_failure(end, end.ended) && !end.traceback->lines.empty()) {
-    return end.traceback->lines.back();
+    const Traceback& last = *end.traceback;
+    return last.first_error + (last.error.empty() ? last.lines.back() : last.error);
   }
   const auto last = std::find_if(end.stderr_tail.rbegin(), end.stderr_tail.rend(),
                                  [](const std::string& line) { return !line.empty(); });

@@ -28,7 +28,7 @@ ROOM_ARROWS = {
         "plan": set(),
         "report": set(),
         "placement": {"plan"},
-        "output": {"plan"},
+        "output": {"plan", "report"},
         "process": {"plan", "report", "output"},
         "mpi": {"process"},
         "hosts": {"report", "process"},
@@ -72,7 +72,7 @@ CORES = re.compile(
     r"(elastic/(?!state/|include/|torch/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
     r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_way|host_granules|nccl_steps)\.)|"
-    r"launcher/(plan/host|report/|output/(line|traceback)_|placement/binding|process/worker_env|mpi/(pmi_core|pmix_job)|control/(control_request|job_status))\w*\.)"
+    r"launcher/(plan/host|report/|output/line_|placement/binding|process/worker_env|mpi/(pmi_core|pmix_job)|control/(control_request|job_status))\w*\.)"
 )
 BANNED_IN_CORES = [
     (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),

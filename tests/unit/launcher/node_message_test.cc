@@ -39,7 +39,8 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.stderr_tail = {"one", "two"};
   end.error_file = "{}";
   end.stderr_log = "logs/1/5/stderr";
-  end.traceback = Traceback{kHere - 2ms, {"Traceback", "E: x"}, {"more"}};
+  end.traceback =
+      Traceback{kHere - 2ms, {"Traceback", "E: x"}, {"more"}, "E: x", {"E: y"}, "E: y", 3};
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
   end.peer_lost = 7;
   const WorkerEnd got = over(ended).end;
@@ -60,6 +61,10 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.traceback->begun == kThere - 2ms);
   CHECK(got.traceback->lines == end.traceback->lines);
   CHECK(got.traceback->behind == end.traceback->behind);
+  CHECK(got.traceback->error == "E: x");
+  CHECK(got.traceback->first == end.traceback->first);
+  CHECK(got.traceback->first_error == "E: y");
+  CHECK(got.traceback->between == 3);
   REQUIRE(got.flight.size() == 1);
   CHECK(got.flight[0].what == "all_reduce #1");
   CHECK(got.flight[0].state == FlightState::failed);

@@ -1,5 +1,6 @@
 #include "launcher/output/output_hub.h"
 
+#include <pty.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
@@ -334,4 +335,29 @@ TEST_CASE("what is passed on comes through to its end, and when it last came is 
   });
   CHECK(seen.starts_with("restx"));
   CHECK(h.hub->passed_at() == h.hub->passed_at());
+}
+
+TEST_CASE("on a terminal it is known which lines a rank has said last") {
+  using Lines = std::vector<std::string>;
+  int master = -1, slave = -1;
+  REQUIRE(::openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);
+  const UniqueFd ours(master), theirs(slave);
+  for (const bool terminal : {true, false}) {
+    CAPTURE(terminal);
+    Hub h(2);
+    if (terminal) h.out_fd = h.err_fd = theirs.get();
+    h.start();
+    auto a = h.open(0), b = h.open(1);
+    put(b.err, "x\n");
+    put(a.err, "1\n2\n");
+    h.hub->before_signal(1);
+    h.hub->before_signal(0);
+    CHECK(h.hub->shown_last(0, {"1", "2"}) == terminal);
+    CHECK(h.hub->shown_last(0, {"2"}) == terminal);
+    CHECK_FALSE(h.hub->shown_last(0, {"x", "1", "2"}));
+    CHECK_FALSE(h.hub->shown_last(1, {"2"}));
+    CHECK_FALSE(h.hub->shown_last(0, Lines{}));
+    h.hub->own_line("dlaunch: something else");
+    CHECK_FALSE(h.hub->shown_last(0, {"2"}));
+  }
 }

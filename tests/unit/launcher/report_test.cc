@@ -140,6 +140,14 @@ TEST_CASE("a failure looks as its exception does, whatever was written after it"
   const auto x = failed("E: x 1", 4900, {"uploading"});
   CHECK(x == failed("E: x 2", 4900, {"downloading"}));
   CHECK(x != failed("E: y 1", 4900, {"uploading"}));
+  const auto chain = [](const std::string& first) {
+    auto end = throws(exited(0, 5000, 1), 4900, {"  f()", "E: x"});
+    end.traceback->error = "E: x";
+    end.traceback->first_error = first;
+    return signature_of(end);
+  };
+  CHECK(chain("E: a 1") == chain("E: a 2"));
+  CHECK(chain("E: a") != chain("E: b"));
   CHECK(failed("E: x 1", 100, {"died"}) == failed("E: y 1", 100, {"died"}));  // one of long ago
   CHECK(failed("E: x 1", 100, {"died"}) == signature_of(says(exited(0, 5000, 1), {"died", ""})));
   CHECK(signature_of(throws(stopped(0, 5000), 4900, {"  f()", "E: x"})) == 0);
@@ -199,6 +207,83 @@ TEST_CASE("a traceback is shown instead of the lines of stderr that followed it"
         "  last lines of its stderr:");
   tail.push_back("uploading");
   CHECK(text(facts({throws(says(noisy, tail), 4000, traceback)}))[4] == "    ValueError: x");
+}
+
+TEST_CASE("of a chain of exceptions the first and the last are shown") {
+  const std::string head = "rank 0 (pid 100 on host h) failed first: exit code 1 after 5 s";
+  const std::string during = "During handling of the above exception, another exception occurred:";
+  const Lines first = {"Traceback (most recent call last):", "  f()", "ValueError: a"};
+  const Lines last = {"Traceback (most recent call last):", "  g()", "KeyError: b"};
+  auto root = throws(says(exited(0, 5000, 1), Lines(3, "noise")), 4999, last);
+  root.traceback->error = last.back();
+  root.traceback->first = first;
+  root.traceback->first_error = first.back();
+  const Lines quoted_first = {"  its first exception, which a later one hides:",
+                              "    Traceback (most recent call last):", "      f()",
+                              "    ValueError: a"};
+  Lines expected = {head};
+  expected.insert(expected.end(), quoted_first.begin(), quoted_first.end());
+  Lines whole = expected;
+  whole.insert(whole.end(),
+               {"  its last exception, raised while it handled that one or because of it:",
+                "    Traceback (most recent call last):", "      g()", "    KeyError: b"});
+  CHECK(text(facts({root})) == whole);
+  root.traceback->between = 1;
+  CHECK(text(facts({root}))[5] == "  its last exception, after 1 other in between:");
+  root.traceback->between = 3;
+  CHECK(text(facts({root}))[5] == "  its last exception, after 3 others in between:");
+  // The lines of stderr that are quoted anyway may show all of it, or the last part only.
+  root.traceback->between = 0;
+  Lines tail = first;
+  tail.insert(tail.end(), {"", during, ""});
+  tail.insert(tail.end(), last.begin(), last.end());
+  root.stderr_tail = tail;
+  CHECK(text(facts({root}))[1] == "  last lines of its stderr:");
+  tail.insert(tail.end(), 8, "noise");
+  root.stderr_tail = tail;
+  CHECK(text(facts({root})) == whole);
+  // The same message again is not the first exception.
+  root.traceback->first_error = root.traceback->error = "E: same";
+  root.stderr_tail = {during, "", "Traceback (most recent call last):", "E: same"};
+  CHECK(text(facts({root}))[1] == quoted_first[0]);
+  // In a file of PyTorch's, too.
+  std::string file;
+  for (const auto& line : first) file += line + "\n";
+  file += "\n" + during + "\n\n";
+  for (const auto& line : last) file += line + "\n";
+  const auto left = notes(says(exited(0, 5000, 1), {"noise"}), python("KeyError: b", file));
+  CHECK(text(facts({left})) == whole);
+}
+
+TEST_CASE("lines that the terminal shows just above are not quoted again") {
+  const Lines traceback = {"Traceback (most recent call last):", "  f()", "E: x"};
+  auto root = throws(says(exited(1, 5000, 1), traceback), 4999, traceback);
+  const auto lines = [&](bool shown) {
+    const auto f = facts({root});
+    return render_text(f, judge(f), false, [&](int rank, const Lines& asked) {
+      CHECK(rank == 1);
+      CHECK(asked.size() <= 10);
+      CHECK(asked.back() == root.stderr_tail.back());
+      return shown;
+    });
+  };
+  CHECK(lines(false) == text(facts({root})));
+  CHECK(lines(true) == Lines{text(facts({root}))[0], "  its stderr ends with the lines above"});
+  root.stderr_tail.insert(root.stderr_tail.begin(), 20, "before");
+  root.stderr_tail.emplace_back();
+  root.stderr_log = "log";
+  CHECK(lines(true).at(1) == "  its stderr ends with the lines above");
+  CHECK(lines(true).at(2) == "  all of its stderr: log");
+  // A chain begins further up.
+  root.traceback->first = {"Traceback (most recent call last):", "  g()", "E: first"};
+  root.traceback->first_error = "E: first";
+  CHECK(lines(true).at(4) == "    E: first");
+  CHECK(lines(true).at(5) ==
+        "  its last exception, raised while it handled that one or because "
+        "of it, stands in the lines above");
+  // What a file says was perhaps never printed.
+  root.error_file = python("E: y", "Traceback\nE: y");
+  CHECK(lines(true).at(1) == "  its error:");
 }
 
 TEST_CASE("a Python error file is shown instead of stderr, whatever its shape") {

@@ -1,5 +1,5 @@
 // Exceptions in what workers write, in pieces of every size.
-#include "launcher/output/traceback_watch.h"
+#include "launcher/report/traceback_watch.h"
 
 #include <optional>
 #include <string>
@@ -110,4 +110,138 @@ TEST_CASE("long lines cost little") {
   watch.feed(kStart, "\n" + kHead + "\n  f()\nE: " + std::string(100000, 'x') + "\n");
   REQUIRE(watch.last());
   CHECK(watch.last()->lines[2].size() == 1024);
+}
+
+namespace {
+
+// As last_in(), all of it.
+Traceback traceback_in(const std::string& text) {
+  (void)last_in(text);
+  TracebackWatch watch;
+  watch.feed(kStart, text);
+  REQUIRE(watch.last());
+  return *watch.last();
+}
+
+std::string thrown(const std::string& prefix, const std::string& error) {
+  return prefix + kHead + "\n" + prefix + "  File \"a.py\", line 3, in f\n" + prefix + "    f()\n" +
+         prefix + error + "\n";
+}
+
+const std::string kDuring = "During handling of the above exception, another exception occurred:";
+const std::string kCause = "The above exception was the direct cause of the following exception:";
+
+}  // namespace
+
+TEST_CASE("of a chain the first and the last exception are kept, and the others are counted") {
+  for (const std::string prefix : {"", "[rank1]: "}) {
+    CAPTURE(prefix);
+    const std::string gap = prefix + "\n" + prefix + kDuring + "\n" + prefix + "\n";
+    const Traceback two =
+        traceback_in("x\n" + thrown(prefix, "ValueError: a\n" + prefix + "more") + gap +
+                     thrown(prefix, "KeyError: b\n" + prefix + "note") + "other\n");
+    CHECK(two.error == prefix + "KeyError: b");
+    CHECK(two.lines.size() == 4);
+    CHECK(two.lines.back() == two.error);
+    CHECK(two.behind.front() == prefix + "note");
+    CHECK(two.first_error == prefix + "ValueError: a");
+    CHECK(two.first.front() == prefix + kHead);
+    CHECK(two.first.back() == prefix + "more");
+    CHECK(two.between == 0);
+    const std::string from = "\n" + prefix + kCause + "\n\n";
+    const Traceback four =
+        traceback_in(thrown(prefix, "A: a") + from + thrown(prefix, "B: b") + gap +
+                     thrown(prefix, "C: c") + from + thrown(prefix, "D: d"));
+    CHECK(four.first_error == prefix + "A: a");
+    CHECK(four.error == prefix + "D: d");
+    CHECK(four.between == 2);
+  }
+}
+
+TEST_CASE("a chain is as old as its first exception") {
+  TracebackWatch watch;
+  watch.feed(kStart, thrown("", "A: a") + "\n" + kDuring + "\n\n");
+  watch.feed(kStart + 3s, thrown("", "B: b"));
+  CHECK(watch.last()->begun == kStart);
+  CHECK(watch.begun() == kStart);
+}
+
+TEST_CASE("exceptions that do not belong together are no chain") {
+  CHECK(traceback_in(thrown("", "A: a") + "\n" + thrown("", "B: b")).first.empty());
+  CHECK(
+      traceback_in(thrown("", "A: a") + kDuring + "\nother\n" + thrown("", "B: b")).first.empty());
+  CHECK(traceback_in(kDuring + "\n" + thrown("", "B: b")).first.empty());
+  // Far behind a long message it is one.
+  CHECK(
+      traceback_in(thrown("", "A: a") + numbered(50, "more ") + kDuring + "\n" + thrown("", "B: b"))
+          .first_error == "A: a");
+}
+
+TEST_CASE("of an exception group the names and the last frames are kept") {
+  const std::string group =
+      "  + Exception Group Traceback (most recent call last):\n"
+      "  |   File \"a.py\", line 1, in <module>\n"
+      "  |     f()\n"
+      "  |     ^^^\n"
+      "  | ExceptionGroup: eg (2 sub-exceptions)\n"
+      "  +-+---------------- 1 ----------------\n"
+      "    | Traceback (most recent call last):\n"
+      "    |   File \"a.py\", line 8, in <module>\n"
+      "    |     g()\n"
+      "    |   File \"a.py\", line 9, in g\n"
+      "    |     raise x\n"
+      "    | ValueError: x\n"
+      "y\n"
+      "    +---------------- 2 ----------------\n"
+      "    | ExceptionGroup: inner (1 sub-exception)\n"
+      "    +-+---------------- 1 ----------------\n"
+      "      | TypeError: t\n"
+      "      +------------------------------------\n";
+  const Lines kept = {"  + Exception Group Traceback (most recent call last):",
+                      "  |   File \"a.py\", line 1, in <module>",
+                      "  |     f()",
+                      "  | ExceptionGroup: eg (2 sub-exceptions)",
+                      "  +-+---------------- 1 ----------------",
+                      "    |   File \"a.py\", line 9, in g",
+                      "    |     raise x",
+                      "    | ValueError: x",
+                      "    +---------------- 2 ----------------",
+                      "    | ExceptionGroup: inner (1 sub-exception)",
+                      "    +-+---------------- 1 ----------------",
+                      "      | TypeError: t"};
+  const Traceback alone = traceback_in(group + "other\n");
+  CHECK(alone.lines == kept);
+  CHECK(alone.error == "ExceptionGroup: eg (2 sub-exceptions)");
+  CHECK(alone.first.empty());
+  // In a chain.
+  const Traceback chain = traceback_in(group + "\n" + kDuring + "\n\n" + thrown("", "KeyError: k"));
+  CHECK(chain.first == kept);
+  CHECK(chain.first_error == alone.error);
+  CHECK(chain.error == "KeyError: k");
+  // A large one is cut, and says how much it left out.
+  std::string large = group;
+  for (int i = 0; i < 100; ++i) large += "    | E: " + std::to_string(i) + "\n";
+  const Traceback cut = traceback_in(large);
+  REQUIRE(cut.lines.size() == 12);
+  CHECK(cut.lines.back() == "  | … 101 more lines");
+  CHECK(cut.error == alone.error);
+}
+
+TEST_CASE("a SyntaxError of the program itself, which has no traceback") {
+  for (const std::string name :
+       {"SyntaxError: invalid syntax", "IndentationError: x", "TabError: y"}) {
+    const std::string error = "  File \"a.py\", line 1\n    def f(:\n          ^\n" + name;
+    const Traceback found = traceback_in("before\n" + error + "\nbehind\n");
+    CHECK(found.lines == Lines{"  File \"a.py\", line 1", "    def f(:", "          ^", name});
+    CHECK(found.error == name);
+    CHECK(traceback_in(error).error == name);  // without a newline
+  }
+  CHECK_FALSE(last_in("  File \"a.py\", line 1\n    x\nOther: y\n"));
+  CHECK_FALSE(last_in("  File \"a.py\", line 1, in f\n    x\nSyntaxError: y\n"));
+  CHECK_FALSE(last_in("  File \"a.py\", line 1\n" + numbered(50, "  ") + "SyntaxError: y\n"));
+  const Traceback imported = traceback_in(
+      kHead + "\n  File \"b.py\", line 1, in <module>\n    import a\n  File \"a.py\", line 1\n" +
+      "    def f(:\n          ^\nSyntaxError: invalid syntax\n");
+  CHECK(imported.error == "SyntaxError: invalid syntax");
+  CHECK(imported.lines.size() == 7);
 }

@@ -1,0 +1,18 @@
+// What a worker that failed said last, as the report quotes it. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/report/report.h"
+
+namespace dlaunch {
+
+// Adds the lines of the report. The source is the first of these that there is: the file that
+// PyTorch's elastic programs leave, the last traceback, the end of stderr. Of a chain of Python
+// exceptions the first and the last are quoted. by_traceback: as Verdict; shown_last: as
+// render_text().
+void add_last_words(std::vector<std::string>& out, const WorkerEnd& root, bool by_traceback,
+                    const ShownLast& shown_last);
+
+}  // namespace dlaunch
