@@ -17,6 +17,11 @@ namespace {
 // Of a slow worker: it stands and runs in turn.
 constexpr Duration kTurn = std::chrono::milliseconds(10);
 
+// When a worker that does not join has begun.
+constexpr Duration kSpoken = std::chrono::seconds(10), kSilent = std::chrono::seconds(30);
+constexpr Duration kLongest = std::chrono::minutes(5);
+constexpr Duration kLookAgain = std::chrono::milliseconds(250);
+
 Result<ChaosConfig::Ill> parse_ill(std::string_view text, Duration lasts) {
   const auto colon = std::min(text.find(':'), text.size());
   auto every = parse_duration(text.substr(0, colon));
@@ -68,7 +73,12 @@ Result<ChaosConfig> parse_chaos(std::string_view text, std::string_view name) {
   return config;
 }
 
-Chaos::Chaos(TimePoint now, const ChaosConfig& config) : config_(config), random_(config.seed) {
+Chaos::Chaos(TimePoint now, const ChaosConfig& config)
+    : config_(config),
+      random_(config.seed),
+      stands_since_(now),
+      look_at_(now),
+      silent_limit_(kSilent) {
   schedule(now, config_.kill, kill_at_);
   schedule(now, config_.stop, stop_at_);
   schedule(now, config_.slow, slow_at_);
@@ -81,36 +91,76 @@ void Chaos::schedule(TimePoint now, const ChaosConfig::Ill& ill, TimePoint& next
 }
 
 void Chaos::new_round(TimePoint now) {
-  kill_at_ = std::max(kill_at_, now + config_.kill.every / 2);
+  if (!stands_since_) stands_since_ = now;
+  look_at_ = now;
 }
 
-std::optional<int> Chaos::victim(const std::vector<int>& alive) {
-  if (alive.empty()) return std::nullopt;
-  return alive[random_() % alive.size()];
+// -- Who is spared
+
+bool Chaos::has_begun(const Member& member) const {
+  if (member.joined) return true;
+  if (joins_) return member.ran >= kLongest;
+  return member.ran >= (member.has_spoken ? kSpoken : silent_limit_);
 }
 
-std::vector<Chaos::Deed> Chaos::step(TimePoint now, const std::vector<int>& alive) {
-  std::vector<Deed> deeds;
+// Otherwise the clocks stand still until the next look.
+bool Chaos::all_have_begun(TimePoint now, const std::vector<Member>& members) {
+  for (const Member& member : members) joins_ = joins_ || member.joined;
+  const bool all = !members.empty() && std::all_of(members.begin(), members.end(),
+                                                   [this](const auto& m) { return has_begun(m); });
+  if (all) {
+    go_on(now);
+  } else {
+    if (!stands_since_) stands_since_ = now;
+    look_at_ = now + kLookAgain;
+  }
+  return all;
+}
+
+void Chaos::go_on(TimePoint now) {
+  if (!stands_since_) return;
+  const Duration stood = now - *stands_since_;
+  stands_since_.reset();
+  for (TimePoint* at : {&kill_at_, &stop_at_, &slow_at_}) {
+    if (*at != kNever) *at += stood;
+  }
+  if (kill_at_ != kNever) kill_at_ = std::max(kill_at_, now + config_.kill.every / 2);
+}
+
+// -- Who is hurt
+
+const Chaos::Member* Chaos::victim(const std::vector<Member>& members) {
+  return &members[random_() % members.size()];
+}
+
+void Chaos::strike(TimePoint now, const std::vector<Member>& members, std::vector<Deed>& deeds) {
   if (now >= kill_at_) {
     schedule(now, config_.kill, kill_at_);
-    if (const auto whom = victim(alive)) {
-      deeds.push_back({*whom, SIGKILL});
-      ill_.erase(*whom);
-    }
+    const Member& whom = *victim(members);
+    deeds.push_back({whom.slot, SIGKILL});
+    ill_.erase(whom.slot);
+    const bool shows_nothing = !whom.joined && !whom.has_spoken;
+    if (shows_nothing) silent_limit_ = std::min(2 * silent_limit_, kLongest);
   }
   for (const bool slow : {false, true}) {
     TimePoint& at = slow ? slow_at_ : stop_at_;
     const auto& ill = slow ? config_.slow : config_.stop;
     if (now < at) continue;
     schedule(now, ill, at);
-    const auto whom = victim(alive);
-    if (!whom || ill_.contains(*whom)) continue;
+    const int whom = victim(members)->slot;
+    if (ill_.contains(whom)) continue;
     const TimePoint until = now + ill.lasts;
-    deeds.push_back({*whom, SIGSTOP, slow ? kTurn : ill.lasts});
-    ill_[*whom] = {slow ? now + 2 * kTurn : until, until};
+    deeds.push_back({whom, SIGSTOP, slow ? kTurn : ill.lasts});
+    ill_[whom] = {slow ? now + 2 * kTurn : until, until};
   }
+}
+
+std::vector<Chaos::Deed> Chaos::step(TimePoint now, const std::vector<Member>& members) {
+  std::vector<Deed> deeds;
+  if (looks(now) && all_have_begun(now, members)) strike(now, members, deeds);
   std::erase_if(ill_, [&](const auto& one) {
-    const bool gone = std::find(alive.begin(), alive.end(), one.first) == alive.end();
+    const bool gone = std::none_of(members.begin(), members.end(),
+                                   [&](const Member& member) { return member.slot == one.first; });
     return gone || now >= one.second.until;
   });
   for (auto& [whom, state] : ill_) {
@@ -121,8 +171,12 @@ std::vector<Chaos::Deed> Chaos::step(TimePoint now, const std::vector<int>& aliv
   return deeds;
 }
 
+bool Chaos::looks(TimePoint now) const {
+  return now >= (stands_since_ ? look_at_ : std::min({kill_at_, stop_at_, slow_at_}));
+}
+
 TimePoint Chaos::deadline() const {
-  TimePoint next = std::min({kill_at_, stop_at_, slow_at_});
+  TimePoint next = stands_since_ ? look_at_ : std::min({kill_at_, stop_at_, slow_at_});
   for (const auto& [whom, state] : ill_) next = std::min({next, state.next, state.until});
   return next;
 }

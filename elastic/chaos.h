@@ -7,8 +7,16 @@
 //   slow=20s:5s         for 5 s (if it is not said) it runs only half of the time
 //   seed=7              1 if it is not said
 //
-// Intervals vary evenly between half and one and a half times what is said. Nobody is killed in the
-// first half interval of a round: a program that takes long to begin one would never get on.
+// Intervals vary evenly between half and one and a half times what is said.
+//
+// Nobody is hurt until every member of the round has begun its work, and meanwhile the clocks of
+// all three kinds stand still: a program that takes long to start would never get on. A worker has
+// begun when it has joined its round (an elastic one) or has called dl_init(). One whose program
+// does neither is only known by its age: it has begun 10 s after its start where it has written
+// something, and 30 s after its start where it has not. Each time a worker is killed that had
+// shown nothing at all, these 30 s double, up to 5 minutes. Where some worker of the job has joined
+// or called dl_init(), the others are expected to do so, too, for 5 minutes. Once all have begun,
+// half an interval passes before the first of them is killed.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +46,23 @@ class Chaos {
  public:
   Chaos(TimePoint now, const ChaosConfig& config);
 
+  struct Member {  // of the round, with a process that runs
+    int slot = 0;
+    bool joined = false;      // its round, or it has called dl_init()
+    bool has_spoken = false;  // it has written to its stdout or stderr
+    Duration ran{};           // since its start
+  };
   struct Deed {
     int victim;
     int signal;
     Duration stands{};  // after SIGSTOP: then its host continues it, whoever leads by then
   };
+  // Its members may have to start.
   void new_round(TimePoint now);
-  // What is to be done now, to some of those who live.
-  std::vector<Deed> step(TimePoint now, const std::vector<int>& alive);
+  // What is to be done now. Where looks() is true the members have to be described completely;
+  // otherwise only their slots matter.
+  std::vector<Deed> step(TimePoint now, const std::vector<Member>& members);
+  bool looks(TimePoint now) const;
   TimePoint deadline() const;
 
  private:
@@ -55,12 +72,20 @@ class Chaos {
   };
 
   void schedule(TimePoint now, const ChaosConfig::Ill& ill, TimePoint& next);
-  std::optional<int> victim(const std::vector<int>& alive);
+  bool has_begun(const Member& member) const;
+  bool all_have_begun(TimePoint now, const std::vector<Member>& members);
+  void go_on(TimePoint now);
+  const Member* victim(const std::vector<Member>& members);
+  void strike(TimePoint now, const std::vector<Member>& members, std::vector<Deed>& deeds);
 
   const ChaosConfig config_;
   std::mt19937_64 random_;
   TimePoint kill_at_ = kNever, stop_at_ = kNever, slow_at_ = kNever;
-  std::map<int, Stopped> ill_;  // by victim
+  std::map<int, Stopped> ill_;             // by victim
+  std::optional<TimePoint> stands_since_;  // the clocks stand still since then
+  TimePoint look_at_{};                    // again at the members, where they do
+  bool joins_ = false;                     // some worker of the job has joined
+  Duration silent_limit_;
 };
 
 }  // namespace dlaunch

@@ -248,6 +248,8 @@ class JobCore {
   // Some member goes on to the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
+  // It is in a round that was announced to it.
+  bool joined(Slot slot) const { return at(slot).in_round > 0; }
   // Nobody has linked, and no failure takes anybody along.
   bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
   // Its process runs, and is not to end.

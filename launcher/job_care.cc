@@ -187,16 +187,40 @@ void JobCare::replace_slow(int rank, const std::string& why) {
   }
 }
 
+// -- Chaos
+
 void JobCare::arm_chaos() {
   chaos_timer_.expires_at(chaos_->deadline());
   chaos_timer_.async_wait([this](asio::error_code ec) {
-    if (ec || !chaos_) return;
-    for (const auto& deed : chaos_->step(steady_now(), members())) {
-      const auto& home = crew_.home_of(deed.victim);
-      crew_.order(home.node, NodeHurt{home.slot, deed.signal, deed.stands});
-    }
-    arm_chaos();
+    if (!ec && chaos_) on_chaos();
   });
+}
+
+// It is asked first how the workers are only where somebody new may be hurt.
+void JobCare::on_chaos() {
+  const TimePoint now = steady_now();
+  if (!chaos_->looks(now)) return do_chaos(now, {});
+  survey(false, [this](const std::map<Slot, NodeWorker>& figures) {
+    if (chaos_) do_chaos(steady_now(), figures);
+  });
+}
+
+void JobCare::do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures) {
+  std::vector<Chaos::Member> all;
+  for (const Slot slot : members()) {
+    Chaos::Member& member = all.emplace_back();
+    member = {.slot = slot, .joined = job_.joined(slot)};
+    const auto found = figures.find(slot);
+    if (found == figures.end()) continue;
+    member.joined = member.joined || found->second.in_ring;
+    member.has_spoken = found->second.has_spoken;
+    member.ran = now - found->second.started;
+  }
+  for (const auto& deed : chaos_->step(now, all)) {
+    const auto& home = crew_.home_of(deed.victim);
+    crew_.order(home.node, NodeHurt{home.slot, deed.signal, deed.stands});
+  }
+  arm_chaos();
 }
 
 }  // namespace dlaunch

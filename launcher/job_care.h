@@ -47,6 +47,8 @@ class JobCare final : private ProgressWatch::Hands {
 
  private:
   void arm_chaos();
+  void on_chaos();
+  void do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures);
   std::vector<Slot> members() const;
   std::vector<Slot> slots_of(const RankSet& ranks) const;
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;

@@ -200,8 +200,10 @@ NodeWorker NodeCare::describe(Slot slot) const {
     worker.cpu = use->cpu;
     worker.memory = use->memory;
   }
+  worker.has_spoken = processes_.said_at(slot).has_value();
   if (place.rank < 0) return worker;
   const std::string record = flight_record_of(place);
+  worker.in_ring = !record.empty();
   auto flight = read_flight(record);
   if (!flight.empty()) worker.operations = {std::move(flight.back())};
   worker.rate = read_rate(record, steady_now());

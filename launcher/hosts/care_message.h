@@ -112,6 +112,8 @@ struct NodeWorker {
   std::int32_t round = 0;    // that it was told of last
   Duration cpu{};            // its process's time so far
   std::uint64_t memory = 0;  // bytes
+  bool in_ring = false;      // it has called dl_init()
+  bool has_spoken = false;   // it has written to its stdout or stderr
   FlightRate rate;
   bool gpus_known = false;
   std::vector<NodeGpu> gpus;

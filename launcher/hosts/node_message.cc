@@ -138,7 +138,8 @@ void care_fields(A& a, M& m) {
   } else if constexpr (std::is_same_v<T, NodeWorker>) {
     a(m.slot), a(m.pid), a(m.started);
     as_byte(a, m.state, ProcessState::traced);
-    a(m.round), a(m.cpu), a(m.memory), a(m.rate.operations), a(m.rate.bytes), a(m.rate.over);
+    a(m.round), a(m.cpu), a(m.memory), a(m.in_ring), a(m.has_spoken), a(m.rate.operations),
+        a(m.rate.bytes), a(m.rate.over);
     a(m.gpus_known), a.list(m.gpus), a.list(m.operations);
   } else if constexpr (std::is_same_v<T, NodeWorkers>) {
     a(m.errand), a.list(m.workers);

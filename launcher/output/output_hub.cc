@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -113,6 +114,16 @@ void OutputHub::flush(Duration limit, std::function<void()> done) {
     });
   }
   impl_->flush_sinks();
+}
+
+std::optional<TimePoint> OutputHub::said_at(int slot) const {
+  const auto it = impl_->streams.find(slot);
+  if (it == impl_->streams.end()) return std::nullopt;
+  std::optional<TimePoint> latest;
+  for (const auto& stream : it->second) {
+    if (stream) latest = std::max(latest, stream->said);
+  }
+  return latest;
 }
 
 std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) const {

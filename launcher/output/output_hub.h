@@ -81,6 +81,10 @@ class OutputHub {
   // `limit` has passed with a reader that does not read.
   void flush(Duration limit, std::function<void()> done);
 
+  // When the slot's worker, which runs, wrote last to its stdout or stderr; nullopt: not yet, or
+  // that does not come here.
+  std::optional<TimePoint> said_at(int slot) const;
+
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.
   std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;

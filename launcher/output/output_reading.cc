@@ -58,6 +58,7 @@ std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
 }
 
 void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
+  stream.said = read_at;
   if (stream.error() && !stream.reaped) {
     stream.tail.append(bytes);
     stream.traceback.feed(read_at, bytes);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/output/file_writer.h"
@@ -70,6 +72,7 @@ class WorkerStream {
   int rank;                         // -1: a spare
   bool shown = false;               // on our own output
   bool reaped = false;              // the worker has ended; who still writes is nobody we wait for
+  std::optional<TimePoint> said;    // the last time that something was read
   std::function<void()> passed_on;  // not a worker's: called at the end
   LineSplitter lines;
   StreamTail tail;

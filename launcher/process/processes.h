@@ -53,6 +53,8 @@ class Processes {
   bool running(Slot slot) const;
   pid_t pid(Slot slot) const;
   TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
+  // As OutputHub::said_at().
+  std::optional<TimePoint> said_at(Slot slot) const { return hub_.said_at(slot); }
   // The process that has linked libdlring, if one has told: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   // CUDA_VISIBLE_DEVICES, as it was given to it.

@@ -16,15 +16,44 @@ struct Done {
   Chaos::Deed deed;
 };
 
-std::vector<Done> run(const char* text, Duration time, const std::vector<int>& alive) {
+using Members = std::vector<Chaos::Member>;
+
+Chaos made(const char* text) {
   const auto config = parse_chaos(text, "--chaos");
   REQUIRE(config);
-  Chaos chaos(kStart, *config);
+  return Chaos(kStart, *config);
+}
+
+Members joined(const std::vector<int>& slots) {
+  Members members;
+  for (const int slot : slots) members.push_back({.slot = slot, .joined = true});
+  return members;
+}
+
+// members: as they are at a time since the start.
+template <class MembersAt>
+std::vector<Done> run(Chaos& chaos, Duration time, MembersAt members) {
   std::vector<Done> done;
   for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + time;) {
-    for (const auto& deed : chaos.step(now, alive)) done.push_back({now, deed});
+    for (const auto& deed : chaos.step(now, members(now - kStart))) done.push_back({now, deed});
   }
   return done;
+}
+
+std::vector<Done> run(const char* text, Duration time, const std::vector<int>& alive) {
+  Chaos chaos = made(text);
+  return run(chaos, time, [&](Duration) { return joined(alive); });
+}
+
+// The first deed among members that are as they were said to be, and grow older.
+Duration first_deed(const char* text, Members members) {
+  Chaos chaos = made(text);
+  const auto done = run(chaos, 1h, [&](Duration now) {
+    for (auto& member : members) member.ran = now;
+    return members;
+  });
+  REQUIRE_FALSE(done.empty());
+  return done[0].at - kStart;
 }
 
 }  // namespace
@@ -72,10 +101,10 @@ TEST_CASE("whoever is slow stands half of the time, and is left running") {
 
 TEST_CASE("where nobody lives nothing is done, and the dead are forgotten") {
   CHECK(run("kill=1s,stop=1s,slow=1s", 20s, {}).empty());
-  const auto config = parse_chaos("stop=1s:5s", "--chaos");
-  Chaos chaos(kStart, *config);
+  Chaos chaos = made("stop=1s:5s");
+  CHECK(chaos.step(kStart, joined({0})).empty());
   const auto at = chaos.deadline();
-  REQUIRE(chaos.step(at, {0}).size() == 1);
+  REQUIRE(chaos.step(at, joined({0})).size() == 1);
   CHECK(chaos.step(at + 5s, {}).empty());
 }
 
@@ -90,14 +119,101 @@ TEST_CASE("what makes no sense is refused") {
 }
 
 TEST_CASE("nobody is killed in the first half interval of a round") {
-  const auto config = parse_chaos("kill=2s", "--chaos");
-  REQUIRE(config);
-  Chaos chaos(kStart, *config);
+  Chaos chaos = made("kill=2s");
+  CHECK(chaos.step(kStart, joined({0, 1})).empty());
   const TimePoint due = chaos.deadline();
-  chaos.new_round(kStart);  // at least as late in any case
-  CHECK(chaos.deadline() == due);
+  chaos.new_round(kStart);
+  CHECK(chaos.step(kStart, joined({0, 1})).empty());
+  CHECK(chaos.deadline() == due);  // which is half an interval later, or more
   chaos.new_round(due - 1ms);
+  CHECK(chaos.step(due - 1ms, joined({0, 1})).empty());
   CHECK(chaos.deadline() == due - 1ms + 1s);
-  CHECK(chaos.step(due, {0, 1}).empty());
-  CHECK(chaos.step(due + 1s, {0, 1}).size() == 1);
+  CHECK(chaos.step(due, joined({0, 1})).empty());
+  CHECK(chaos.step(due - 1ms + 1s, joined({0, 1})).size() == 1);
+}
+
+TEST_CASE("nobody is hurt until all have joined, and the clocks of all kinds stand still") {
+  for (const char* text : {"kill=2s", "stop=2s", "slow=2s"}) {
+    CAPTURE(text);
+    Chaos quick = made(text);
+    const auto at_once = run(quick, 100s, [](Duration) { return joined({0, 1, 2}); });
+    Chaos chaos = made(text);
+    const auto done = run(chaos, 160s, [](Duration now) {
+      Members members = joined({0, 1, 2});
+      members[1].joined = now >= 60s;
+      members[1].ran = now;
+      return members;
+    });
+    REQUIRE_FALSE(done.empty());
+    CHECK(done[0].at - kStart >= 60s);
+    CHECK(done[0].at - at_once[0].at == 60s);
+    CHECK(done[0].deed.victim == at_once[0].deed.victim);
+  }
+}
+
+TEST_CASE("a worker that starts again is spared with all others until it has joined") {
+  TimePoint killed{};
+  int victim = -1, deaths = 0;
+  Chaos chaos = made("kill=1s");
+  for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + 300s;) {
+    Members members = joined({0, 1});
+    for (auto& member : members) {
+      member.joined = member.slot != victim || now >= killed + 7s;
+    }
+    for (const auto& deed : chaos.step(now, members)) {
+      if (deaths++ > 0) CHECK(now - killed >= 7s + 500ms);
+      killed = now;
+      victim = deed.victim;
+      chaos.new_round(now);
+    }
+  }
+  CHECK(deaths > 30);
+}
+
+TEST_CASE("frequent rounds do not keep the slower kinds away") {
+  Chaos chaos = made("slow=20s:1s");
+  int deeds = 0;
+  TimePoint round = kStart;
+  for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + 300s;) {
+    if (now >= round + 2s) chaos.new_round(round = now);
+    deeds += static_cast<int>(chaos.step(now, joined({0, 1})).size());
+  }
+  CHECK(deeds > 100);
+}
+
+TEST_CASE("programs that never join are spared by their age and by what they have written") {
+  const Chaos::Member joins{.slot = 0, .joined = true};
+  const Chaos::Member silent{.slot = 1}, speaks{.slot = 2, .has_spoken = true};
+  const auto within = [](Duration found, Duration begun) {
+    CHECK(found >= begun + 500ms);  // half an interval
+    CHECK(found <= begun + 250ms + 1500ms);
+  };
+  within(first_deed("kill=1s", {joins}), 0s);
+  within(first_deed("kill=1s", {speaks}), 10s);
+  within(first_deed("kill=1s", {silent}), 30s);
+  within(first_deed("kill=1s", {speaks, silent}), 30s);
+  within(first_deed("stop=1s", {silent}), 30s);
+  within(first_deed("slow=1s", {speaks}), 10s);
+  // Who is together with one that has joined is expected to join.
+  within(first_deed("kill=1s", {joins, speaks}), 300s);
+}
+
+TEST_CASE("a worker that is killed before it has shown anything gets more time") {
+  Chaos chaos = made("kill=1s");
+  TimePoint started = kStart;
+  std::vector<Duration> lives;
+  for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + 1h;) {
+    const Members members = {{.slot = 0, .ran = now - started}};
+    for (const auto& deed : chaos.step(now, members)) {
+      CHECK(deed.signal == SIGKILL);
+      lives.push_back(now - started);
+      chaos.new_round(started = now);
+    }
+  }
+  REQUIRE(lives.size() > 6);
+  const Duration limits[] = {30s, 60s, 120s, 240s, 300s, 300s};
+  for (int i = 0; i < 6; ++i) {
+    CHECK(lives[static_cast<std::size_t>(i)] >= limits[i]);
+    CHECK(lives[static_cast<std::size_t>(i)] <= limits[i] + 2s);
+  }
 }
