@@ -256,7 +256,7 @@ Result<void> check_emit(const Options& options) {
   if (const auto gpus = gpus_of(options); !gpus) return gpus.error();
   if (!options.emit || options.gpus) return {};
   for (const Text* option : {&options.nproc, &options.bind}) {
-    if (*option && **option == "gpu") return needs_gpus(option->source + " gpu");
+    if (*option && (**option).ends_with("gpu")) return needs_gpus(option->source + " gpu");
   }
   return options.isolate_gpus ? needs_gpus(options.isolate_gpus.source) : Result<void>();
 }

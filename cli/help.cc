@@ -68,7 +68,8 @@ std::string help_text() {
 }
 
 std::string error_text(const Error& error) {
-  std::string text = fmt::format("dlaunch: {}\n", error.what);
+  std::string text;
+  for (const auto line : split_words(error.what, '\n')) text += fmt::format("dlaunch: {}\n", line);
   if (exit_code_of(error) == kExitUsage) text += "Try 'dlaunch --help'\n";
   return text;
 }

@@ -24,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "cli/read_file.h"
 #include "cli/slurm_time.h"
+#include "launcher/placement/accelerators.h"
 
 extern char** environ;
 
@@ -182,6 +183,7 @@ Machine this_machine() {
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   machine.topology = discover_topology;
   machine.gpus = [] { return read_gpu_files(); };
+  machine.accelerators = [](std::string_view kind) { return count_accelerators(kind); };
   machine.hcas = [] { return read_hcas(); };
   machine.local_address = local_address;
   machine.address_towards = address_towards_host;

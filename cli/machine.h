@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -29,6 +30,8 @@ struct Machine {
   std::function<Result<Topology>()> topology;
   // Those that the driver's files tell of.
   std::function<std::vector<GpuFiles>()> gpus;
+  // How many of PyTorch's other kinds there are: "xpu"; nullopt: no kind of accelerator.
+  std::function<std::optional<int>(std::string_view kind)> accelerators;
   // InfiniBand's and RoCE's.
   std::function<std::vector<Hca>()> hcas;
   // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is

@@ -9,6 +9,7 @@
 #include "base/print.h"
 #include "base/secret.h"
 #include "base/version.h"
+#include "cli/check_build.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/gpu_facts.h"
 #include "cli/doctor/host_test.h"
@@ -75,6 +76,7 @@ int run(const std::vector<std::string>& given) {
                                       : given);
   if (!options) return give_up(options.error());
   if (options->help) return print(help_text());
+  if (options->check_build) return print(build_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
 
   if (doctor) {

@@ -1,6 +1,7 @@
 // Build-time program: writes dlaunch(1) from its hand-written frame. A line "@OPTIONS@" becomes the
 // options by group, "@ACCEPTED@" the names that are accepted for users of other launchers,
-// "@ENVIRONMENT@" the DLAUNCH_* variables, all from the option table.
+// "@ENVIRONMENT@" the DLAUNCH_* variables, all from the option table; "@FOREIGN torchrun@" what
+// becomes of another launcher's options, from its table.
 #include <cctype>
 #include <cstdio>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/foreign_options.h"
 #include "cli/option_table.h"
 #include "cli/read_file.h"
 
@@ -25,18 +27,26 @@ std::string value_macros(const OptionRow& row) {
   return text;
 }
 
-// mdoc wants each sentence on a line of its own, and lines of at most 80 columns.
-std::string sentences(std::string_view phrase) {
+// mdoc wants each sentence on a line of its own, and lines of at most 80 columns. No line of text
+// may begin like a macro.
+std::string filled_lines(std::string_view phrase) {
   std::string text;
   std::size_t used = 0;
   for (const auto word : split_words(phrase, ' ')) {
     const bool new_sentence = text.ends_with('.');
     if (!text.empty()) text += new_sentence || used + word.size() > 78 ? '\n' : ' ';
-    used = text.ends_with('\n') ? word.size() : used + 1 + word.size();
+    const bool begins = text.empty() || text.ends_with('\n');
+    used = begins ? word.size() : used + 1 + word.size();
+    if (begins && (word[0] == '\'' || word[0] == '.')) text += "\\&";
     text += word;
   }
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".\n";
+}
+
+std::string sentences(std::string_view phrase) {
+  std::string text = filled_lines(phrase);
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
 }
 
 std::string flag_macro(std::string_view name) {
@@ -87,6 +97,37 @@ std::string environment_section() {
   return text + ".El\n";
 }
 
+// `@FOREIGN torchrun@`: what becomes of a launcher's options, by fate.
+std::string foreign_list(const ForeignTable& table, Fate fate, std::string_view title) {
+  std::string items;
+  for (const ForeignOption& option : table.options) {
+    if (option.fate != fate) continue;
+    items += ".It";
+    const auto names = split_words(option.names, ' ');
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      items += fmt::format("{} {}", i > 0 ? " ," : "", flag_macro(names[i]));
+    }
+    std::string text(option.text);
+    for (auto at = text.find("{}"); at != std::string::npos; at = text.find("{}")) {
+      text.replace(at, 2, "VALUE");
+    }
+    items += '\n' + filled_lines(text);
+  }
+  if (items.empty()) return "";
+  return fmt::format(".Pp\n{}\n.Bl -tag -width Ds -compact\n{}.El\n", title, items);
+}
+
+std::string foreign_section(std::string_view launcher) {
+  std::string text;
+  for (const ForeignTable& table : foreign_tables()) {
+    if (table.launcher != launcher) continue;
+    text += foreign_list(table, Fate::ours, "These are taken as options of dlaunch:");
+    text += foreign_list(table, Fate::nothing, "These are accepted and change nothing:");
+    text += foreign_list(table, Fate::refused, "These are refused:");
+  }
+  return text;
+}
+
 std::string filled(std::string_view frame) {
   std::string text;
   for (const auto line : split_words(frame, '\n')) {
@@ -96,6 +137,8 @@ std::string filled(std::string_view frame) {
       text += accepted_section();
     } else if (line == "@ENVIRONMENT@") {
       text += environment_section();
+    } else if (line.starts_with("@FOREIGN ")) {
+      text += foreign_section(line.substr(9, line.size() - 10));
     } else {
       text += std::string(line) + '\n';
     }

@@ -8,15 +8,22 @@ namespace {
 
 constexpr OptionRow kTable[] = {
     // --- workers
-    {"nproc", "", "nproc-per-node ppn npernode ntasks-per-node tasks-per-node", "N|auto|numa|gpu",
-     "1", Group::workers,
-     "workers on each host: a number, or one for each usable CPU, NUMA node or GPU",
+    {"nproc", "",
+     "nproc-per-node ppn perhost npernode ntasks-per-node tasks-per-node num-gpus num-accelerators",
+     "N|auto|gpu|numa|socket|core|xpu", "1", Group::workers,
+     "How many workers each host gets: a number, or one for each usable CPU (auto), GPU, NUMA "
+     "node, "
+     "socket or core. xpu, hpu, npu, mlu and musa count accelerators of other makers. 2:numa means "
+     "two for each",
      &Options::nproc},
-    {"np", "n", "ntasks num-proc", "N", "", Group::workers,
+    {"np", "n", "ntasks num-proc num-processes", "N", "", Group::workers,
      "workers in total, as mpirun means it; fills the hosts in their order, on one machine the "
      "same "
      "as --nproc",
      &Options::np},
+    {"multi-gpu", "", "", "", "", Group::workers,
+     "If nothing else says how many workers to start, start one for each GPU", &Options::multi_gpu,
+     kHidden},
     {"env", "x", "", "NAME[=VALUE]", "", Group::workers,
      "set a variable for the workers, or pass on ours; may be repeated", &Options::env, kNoEnv},
     {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,
@@ -24,6 +31,12 @@ constexpr OptionRow kTable[] = {
     {"module", "m", "", "", "", Group::workers,
      "the program is a Python module: run it with python3 -m, or with $PYTHON_EXEC",
      &Options::module, kNoEnv | kNoFile},
+    {"run-path", "", "", "", "", Group::workers,
+     "The program is a Python script, whatever its name and mode: run it with python3, or with "
+     "$PYTHON_EXEC",
+     &Options::run_path, kNoEnv | kNoFile},
+    {"role", "", "", "NAME", "default", Group::workers, "The value of ROLE_NAME for the workers",
+     &Options::role},
     {"no-python", "", "", "", "", Group::workers,
      "never put python3 before a program, not even before a file.py that cannot be executed",
      &Options::no_python},
@@ -38,13 +51,19 @@ constexpr OptionRow kTable[] = {
     {"isolate-gpus", "", "", "", "", Group::placement,
      "let each worker see only the GPU of its local rank, by CUDA_VISIBLE_DEVICES",
      &Options::isolate_gpus},
-    {"omp-threads", "", "", "auto|keep|N", "auto", Group::placement,
+    {"virtual-local-rank", "", "", "", "", Group::placement,
+     "Like --isolate-gpus, and each worker's LOCAL_RANK is 0, the number of the only GPU that it "
+     "sees",
+     &Options::virtual_local_rank},
+    {"numa-binding", "", "", "node|socket|core-complex|exclusive", "", Group::placement,
+     "Bind workers as torchrun does: node and exclusive mean --bind gpu where there are GPUs and "
+     "otherwise numa and core; socket means --bind socket and core-complex --bind l3",
+     &Options::numa_binding},
+    {"omp-threads", "", "num-cpu-threads-per-process", "auto|keep|N", "auto", Group::placement,
      "OMP_NUM_THREADS of the workers: their share of the usable CPUs, as it is, or a number; "
      "without "
      "this option their share, unless it is set already",
      &Options::omp_threads},
-    {"map-by", "", "", "slot", "", Group::placement, "ranks are placed in order; nothing else",
-     &Options::map_by, kHidden},
 
     // --- output
     {"output", "", "", "prefix|merged|raw|files|none", "prefix", Group::output,
@@ -53,18 +72,23 @@ constexpr OptionRow kTable[] = {
      &Options::output},
     {"log-dir", "", "output-filename", "DIR", "", Group::output,
      "also write what workers print to DIR/round/rank/stdout and stderr", &Options::log_dir},
-    {"redirects", "r", "", "0|1|2|3", "0", Group::output,
+    {"redirects", "r", "", "0|1|2|3|R:N,...", "0", Group::output,
      "with --log-dir: streams that go only there: none, stdout (1), stderr (2), both (3)",
      &Options::redirects},
-    {"tee", "t", "", "0|1|2|3", "0", Group::output,
+    {"tee", "t", "", "0|1|2|3|R:N,...", "0", Group::output,
      "with --redirects: streams that stay on the terminal all the same", &Options::tee},
     {"only-rank", "", "only-ranks local-ranks-filter", "R,...", "", Group::output,
      "show the lines of these ranks only: 0,2-5. Log files and the report have all",
      &Options::only_rank},
-    {"timestamps", "", "timestamp timestamp-output prefix-timestamp", "", "", Group::output,
-     "put the local time, to the millisecond, before each line", &Options::timestamps},
+    {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
+     "", "", Group::output, "put the local time, to the millisecond, before each line",
+     &Options::timestamps},
     {"label", "l", "tag-output prepend-rank", "", "", Group::output,
      "lines with their rank, as is the default", &Options::label, kHidden},
+    {"log-line-prefix-template", "", "", "TEMPLATE", "", Group::output,
+     "What dlaunch puts before each line instead of [RANK], with the macros ${rank}, "
+     "${local_rank}, ${role_name} and ${hostname}",
+     &Options::prefix_template},
     {"stdin", "i", "input", "none|all|RANK", "0", Group::output,
      "which workers read what we are given on stdin", &Options::stdin_to},
 
@@ -76,7 +100,7 @@ constexpr OptionRow kTable[] = {
     {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
      "what the workers get so long before Slurm's time for the job is up: USR1@5m",
      &Options::end_signal},
-    {"max-restarts", "", "", "N[/TIME]", "0", Group::failure,
+    {"max-restarts", "", "reset-limit", "N[/TIME]", "0", Group::failure,
      "after a failure go on, at most that often, or that often within any such time (10/1h): with "
      "elastic programs only the failed worker is replaced, with others all are started again",
      &Options::max_restarts},
@@ -91,12 +115,12 @@ constexpr OptionRow kTable[] = {
      "keep so many more processes of an elastic program waiting to replace a failed one; others "
      "start there if a host is lost",
      &Options::spares},
-    {"min-nproc", "", "min-np", "N", "as --nproc", Group::failure,
+    {"min-nproc", "", "min-np min-num-proc", "N", "as --nproc", Group::failure,
      "once no restart is left, an elastic program goes on with fewer workers, down to so many",
      &Options::min_nproc},
-    {"max-nproc", "", "max-np", "N", "as --nproc", Group::failure,
+    {"max-nproc", "", "max-np max-num-proc", "N", "as --nproc", Group::failure,
      "an elastic program may grow to so many workers", &Options::max_nproc},
-    {"join-timeout", "", "", "TIME", "10m", Group::failure,
+    {"join-timeout", "", "start-timeout elastic-timeout", "TIME", "10m", Group::failure,
      "how long hosts wait for each other; and a new worker of an elastic program that others wait "
      "for is replaced after that time",
      &Options::join_timeout},
@@ -141,6 +165,17 @@ constexpr OptionRow kTable[] = {
      "keys "
      "are checked and nothing is asked for",
      &Options::ssh_command},
+    {"ssh-port", "", "", "PORT", "", Group::nodes,
+     "The port of the other hosts' sshd; the hostfile may name another one for a host",
+     &Options::ssh_port},
+    {"ssh-identity-file", "", "", "FILE", "", Group::nodes,
+     "The private key for logging in to the other hosts", &Options::ssh_identity_file},
+    {"include", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
+     "Of the hosts named, use only these and only these GPUs of theirs, as DeepSpeed means it; "
+     "localhost is this machine",
+     &Options::include},
+    {"exclude", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
+     "Of the hosts named, do not use these, or these GPUs of theirs", &Options::exclude},
     {"ssh-logins", "", "", "N", "32", Group::nodes,
      "log in to at most so many hosts at the same time", &Options::ssh_logins},
     {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
@@ -152,11 +187,11 @@ constexpr OptionRow kTable[] = {
      "there, after dlaunch's own quick test: unless it ends with 0 within a minute, the host stays "
      "out, with the last line it printed as the reason, and is tested again later",
      &Options::health_check},
-    {"nnodes", "", "", "N|MIN:MAX", "1", Group::nodes,
+    {"nnodes", "", "num-machines num-nodes", "N|MIN:MAX", "1", Group::nodes,
      "how many hosts, each of which runs this same command, unless --hosts starts them; with "
      "MIN:MAX the job begins with MIN of them, goes on with as few, and takes in others up to MAX",
      &Options::nnodes},
-    {"node-rank", "", "", "N", "", Group::nodes,
+    {"node-rank", "", "machine-rank", "N", "", Group::nodes,
      "which of the hosts this is; 0 leads. Without it the host that --rdzv names leads, and the "
      "others are numbered as they come",
      &Options::node_rank},
@@ -173,11 +208,11 @@ constexpr OptionRow kTable[] = {
      &Options::rdzv, kWorkerVar},
     {"rdzv-backend", "", "", "c10d|static", "", Group::nodes, "both mean dlaunch's own store",
      &Options::rdzv_backend, kHidden},
-    {"master-addr", "", "", "HOST", "127.0.0.1", Group::nodes,
+    {"master-addr", "", "main-process-ip", "HOST", "127.0.0.1", Group::nodes,
      "MASTER_ADDR of the workers, an address of this machine; on several hosts without --rdzv, "
      "where they meet",
      &Options::master_addr},
-    {"master-port", "", "", "PORT", "a free port", Group::nodes,
+    {"master-port", "", "main-process-port", "PORT", "a free port", Group::nodes,
      "MASTER_PORT of the workers; reserved for them while the job runs", &Options::master_port},
     {"job-id", "", "rdzv-id", "NAME", "random", Group::nodes,
      "the name of this job; peers of another job are refused", &Options::job_id, kWorkerVar},
@@ -200,7 +235,8 @@ constexpr OptionRow kTable[] = {
     // --- general
     {"transport", "", "", "auto|shm|tcp", "auto", Group::general,
      "how libdlring moves data between the workers", &Options::transport},
-    {"interface", "", "", "NAME|ADDRESS|NET,...", "", Group::general,
+    {"interface", "", "network-interface network-interfaces nics iface", "NAME|ADDRESS|NET,...", "",
+     Group::general,
      "what the workers' libdlring listens on: eth0, 10.0.0.7, 10.0.0.0/8; the first that fits",
      &Options::interface},
     {"port-range", "", "", "FIRST-LAST", "", Group::general,
@@ -219,6 +255,9 @@ constexpr OptionRow kTable[] = {
      &Options::quiet},
     {"verbose", "v", "", "", "", Group::general, "tell what dlaunch does and decides",
      &Options::verbose},
+    {"check-build", "", "cb", "", "", Group::general,
+     "Print what this dlaunch was built with and what it finds here, and do nothing else",
+     &Options::check_build, kNoEnv | kNoFile},
     {"allow-run-as-root", "", "", "", "", Group::general, "root may run dlaunch anyway",
      &Options::allow_run_as_root, kHidden},
     {"oversubscribe", "", "", "", "", Group::general, "more workers than CPUs are no error anyway",

@@ -33,9 +33,28 @@ class EntriesAsConfig : public CLI::Config {
 using Registered = std::vector<std::pair<const OptionRow*, CLI::Option*>>;
 
 // torchrun's own, by which Kubeflow's training operator tells a pod its place: PET_NNODES.
-constexpr std::string_view kFromTorchrun[] = {
-    "nnodes",     "nproc-per-node", "node-rank",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
-    "standalone", "log-dir",        "master-addr", "master-port",  "max-restarts"};
+constexpr std::string_view kFromTorchrun[] = {"nnodes",
+                                              "nproc-per-node",
+                                              "node-rank",
+                                              "rdzv-backend",
+                                              "rdzv-endpoint",
+                                              "rdzv-id",
+                                              "standalone",
+                                              "log-dir",
+                                              "master-addr",
+                                              "master-port",
+                                              "max-restarts",
+                                              "role",
+                                              "local-ranks-filter",
+                                              "redirects",
+                                              "tee",
+                                              "log-line-prefix-template",
+                                              "module",
+                                              "no-python",
+                                              "run-path",
+                                              "virtual-local-rank",
+                                              "monitor-interval",
+                                              "shutdown-timeout"};
 
 // An empty one counts as not set.
 bool is_set(const std::string& variable) {
@@ -190,6 +209,11 @@ void let_flags_win(Options& o) {
   leave_out(o.quiet.flag || o.verbose.flag, o.quiet, o.verbose);
 }
 
+// accelerate's --multi_gpu asks for all GPUs unless a number is given.
+void let_multi_gpu_count(Options& o) {
+  if (o.multi_gpu && !o.nproc && !o.np) o.nproc = {"gpu", o.multi_gpu.source, o.multi_gpu.flag};
+}
+
 Result<Options> merge(const ScannedLine& line) {
   CLI::App app;
   const Registered registered = register_table(app);
@@ -223,6 +247,7 @@ Result<Options> merge(const ScannedLine& line) {
     }
   }
   let_flags_win(options);
+  let_multi_gpu_count(options);
   return options;
 }
 
@@ -235,8 +260,9 @@ Result<Options> read_options(const std::vector<std::string>& words) {
   for (const GivenOption& given : line->options) {
     if (given.row->name == "help") options.help = {true, given.spelled};
     if (given.row->name == "version") options.version = {true, given.spelled};
+    if (given.row->name == "check-build") options.check_build = {true, given.spelled};
   }
-  if (options.help || options.version) return options;
+  if (options.help || options.version || options.check_build) return options;
   try {
     auto merged = merge(*line);
     if (!merged) return merged.error();
@@ -245,6 +271,8 @@ Result<Options> read_options(const std::vector<std::string>& words) {
     return Error{.code = Errc::usage, .what = error.what()};
   }
   options.program = std::move(line->program);
+  options.notes = std::move(line->notes);
+  options.warnings = std::move(line->warnings);
   return options;
 }
 

@@ -41,6 +41,9 @@ struct Options {
   Text chdir;
   Switch module;
   Switch no_python;
+  Switch run_path;
+  Text role;
+  Switch multi_gpu;
   // hosts and rendezvous
   Text hosts;
   Text hostfile;
@@ -56,6 +59,10 @@ struct Options {
   Text journal;
   Text ssh_command;
   Text ssh_logins;
+  Text ssh_port;
+  Text ssh_identity_file;
+  Text include;
+  Text exclude;
   Text host_discovery_script;
   Text health_check;
   Text emit;
@@ -65,8 +72,9 @@ struct Options {
   Text bind;
   Switch report_bindings;
   Switch isolate_gpus;
+  Switch virtual_local_rank;
+  Text numa_binding;
   Text omp_threads;
-  Text map_by;
   // output
   Text output;
   Text log_dir;
@@ -75,6 +83,7 @@ struct Options {
   Text only_rank;
   Switch timestamps;
   Switch label;
+  Text prefix_template;
   Text stdin_to;
   // failure and time
   Text grace;
@@ -106,10 +115,15 @@ struct Options {
   Switch quiet;
   Switch verbose;
   Switch dry_run;
+  Switch check_build;
   Switch allow_run_as_root;
   Switch oversubscribe;
   Switch help;
   Switch version;
+
+  // What other launchers' options became: for -v, and for everybody.
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
 
   std::vector<std::string> program;  // the program and its arguments, untouched
 };

@@ -135,6 +135,8 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   if (part_of == nullptr) {
     if (auto found = find_place(draft, options); !found) return found.error();
   }
+  draft.built.notes = given.notes;
+  draft.built.warnings = given.warnings;
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,

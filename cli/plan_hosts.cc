@@ -76,11 +76,16 @@ int cpus_of(const PlanDraft& draft, const HostEntry& entry) {
   return draft.slurm->cpus[static_cast<std::size_t>(at)];
 }
 
+bool counts_devices(const PlanDraft& draft, std::string_view nproc) {
+  const auto kind = nproc.substr(nproc.find(':') == nproc.npos ? 0 : nproc.find(':') + 1);
+  return kind == "gpu" || draft.machine.accelerators(kind);
+}
+
 // The workers of each host, and this one's own; --nproc auto is asked for on each.
 Result<void> plan_shares(PlanDraft& draft) {
   const Options& options = draft.options;
   // A host that only starts the others may have no GPU.
-  const bool theirs = options.nproc && *options.nproc == "gpu" &&
+  const bool theirs = options.nproc && counts_devices(draft, *options.nproc) &&
                       std::none_of(draft.hosts.begin(), draft.hosts.end(),
                                    [&](const auto& entry) { return draft.is_own(entry.host); });
   auto asked = theirs ? std::optional(1) : asked_nproc(draft);
@@ -219,6 +224,23 @@ Result<void> plan_endpoint(PlanDraft& draft) {
   return {};
 }
 
+Result<void> add_ssh_options(PlanDraft& draft) {
+  const Options& options = draft.options;
+  auto& words = draft.plan().nodes.ssh;
+  if (options.ssh_identity_file) {
+    words.emplace_back("-i");
+    words.push_back(*options.ssh_identity_file);
+  }
+  if (!options.ssh_port) return {};
+  auto port = parse_int(*options.ssh_port, 1, 65535, options.ssh_port.source);
+  if (!port) return port.error();
+  for (HostPlan& host : draft.plan().nodes.hosts) {
+    if (!host.port) host.port = *port;
+  }
+  if (draft.discovers) words.push_back(fmt::format("-p{}", *port));
+  return {};
+}
+
 }  // namespace
 
 Result<void> plan_hosts(PlanDraft& draft) {
@@ -230,12 +252,13 @@ Result<void> plan_hosts(PlanDraft& draft) {
   }
   if (draft.discovers) return {};
   if (!options.hosts && !options.hostfile) {
-    for (const Text& option : {options.ssh_command, options.ssh_logins}) {
+    for (const Text& option :
+         {options.ssh_command, options.ssh_logins, options.ssh_port, options.ssh_identity_file}) {
       if (is_mistaken(option)) {
         return refuse("{} has no effect without --hosts or --hostfile", option.source);
       }
     }
-    return {};
+    return filter_here(draft);
   }
   if (options.hosts && options.hostfile) {
     return refuse("give hosts with {} or {}, not both", options.hosts.source,
@@ -243,6 +266,7 @@ Result<void> plan_hosts(PlanDraft& draft) {
   }
   auto hosts = read_hosts(draft);
   if (!hosts) return hosts.error();
+  if (auto done = filter_hosts(draft, *hosts); !done) return done;
   const bool only_ours = std::all_of(
       hosts->begin(), hosts->end(), [&](const HostEntry& host) { return draft.is_own(host.host); });
   if (!only_ours) {
@@ -287,7 +311,7 @@ Result<void> plan_ssh(PlanDraft& draft) {
     draft.plan().nodes.ssh.emplace_back(word);
   }
   if (draft.plan().nodes.ssh.empty()) return refuse("{}: it is empty", command.source);
-  return {};
+  return add_ssh_options(draft);
 }
 
 // Last, for it takes the finished plan.

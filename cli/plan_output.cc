@@ -1,21 +1,60 @@
+#include <map>
+
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
 namespace dlaunch {
 namespace {
 
-// torchrun's 0, 1, 2, 3 as two bits.
-Result<unsigned> streams(const Text& option) {
-  if (!option) return 0u;
-  if (option.value->find(':') != std::string::npos) {
-    return refuse(
-        "{}: streams per rank are not supported; give one of 0, 1, 2, 3 for all, and "
-        "--only-rank to choose ranks",
-        option.source);
+// torchrun's 0, 1, 2, 3 as two bits: for all workers, or for some local ranks.
+struct Streams {
+  unsigned all = 0;
+  std::map<int, unsigned> of;
+
+  unsigned at(int local_rank) const {
+    const auto own = of.find(local_rank);
+    return own == of.end() ? all : own->second;
   }
-  auto number = parse_int(*option, 0, 3, option.source);
-  if (!number) return number.error();
-  return static_cast<unsigned>(*number);
+};
+
+// "3", or "0:1,1:2", where other local ranks have none.
+Result<Streams> streams(const Text& option) {
+  Streams found;
+  if (!option) return found;
+  if (option.value->find(':') == std::string::npos) {
+    auto number = parse_int(*option, 0, 3, option.source);
+    if (!number) return refuse("{}, or LOCAL_RANK:NUMBER,...", number.error().what);
+    found.all = static_cast<unsigned>(*number);
+    return found;
+  }
+  for (const auto item : split_words(*option, ',')) {
+    const auto colon = item.find(':');
+    if (colon == item.npos) {
+      return refuse("{}: '{}' is not LOCAL_RANK:NUMBER", option.source, item);
+    }
+    auto rank = parse_int(std::string(item.substr(0, colon)), 0, kMaxWorkers - 1, option.source);
+    if (!rank) return rank.error();
+    auto number = parse_int(std::string(item.substr(colon + 1)), 0, 3, option.source);
+    if (!number) return number.error();
+    if (!found.of.emplace(*rank, *number).second) {
+      return refuse("{}: local rank {} stands there twice", option.source, *rank);
+    }
+  }
+  return found;
+}
+
+StreamSet on_terminal(unsigned redirects, unsigned tee) {
+  return static_cast<StreamSet>((~redirects | tee) & 3u);
+}
+
+void plan_tee(OutputPlan& output, const Streams& redirects, const Streams& tee) {
+  output.tee = on_terminal(redirects.all, tee.all);
+  for (const auto* some : {&redirects.of, &tee.of}) {
+    for (const auto& [rank, unused] : *some) {
+      output.tee_of[rank] = on_terminal(redirects.at(rank), tee.at(rank));
+    }
+  }
 }
 
 Result<void> plan_files(PlanDraft& draft) {
@@ -45,8 +84,7 @@ Result<void> plan_files(PlanDraft& draft) {
   if (!redirects) return redirects.error();
   auto tee = streams(options.tee);
   if (!tee) return tee.error();
-  const unsigned on_terminal = (~*redirects | *tee) & 3u;
-  output.tee = static_cast<StreamSet>(on_terminal);
+  plan_tee(output, *redirects, *tee);
   return {};
 }
 
@@ -64,6 +102,7 @@ Result<void> check_terminal_flags(const Options& options, OutputMode mode) {
   check(options.label);
   check(options.redirects);
   check(options.tee);
+  check(options.prefix_template);
   return fine;
 }
 
@@ -80,6 +119,13 @@ Result<void> plan_stdin(PlanDraft& draft) {
   plan.stdin_to = StdinPlan::one_rank;
   plan.stdin_rank = *rank;
   return {};
+}
+
+// torchrun's own variable holds where no option says it.
+std::string asked_prefix(const PlanDraft& draft) {
+  const Text& option = draft.options.prefix_template;
+  if (option) return *option;
+  return draft.machine.environment("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
 }
 
 bool wants_color(const Machine& machine) {
@@ -114,6 +160,7 @@ Result<void> plan_output(PlanDraft& draft) {
     output.only_ranks = std::move(*ranks);
   }
   output.timestamps = options.timestamps.on;
+  output.prefix = asked_prefix(draft);
   output.color = wants_color(draft.machine);
   return plan_stdin(draft);
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "base/nearest.h"
 #include "cli/plan_builder.h"
 #include "cli/plan_slurm.h"
 #include "launcher/plan/hostfile.h"
@@ -32,6 +33,7 @@ struct PlanDraft {
   std::vector<HostEntry> hosts;      // those named, where others than this one are among them
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;
+  std::string gpu_list = {};                   // CUDA_VISIBLE_DEVICES, as --include chose GPUs
   std::map<std::string, bool> own_names = {};  // hosts that is_own() was asked for
 
   Plan& plan() { return built.plan; }
@@ -51,7 +53,10 @@ struct PlanDraft {
   Result<void> need_gpus(const std::string& why);
 };
 
-Result<void> plan_hosts(PlanDraft& draft);       // --hosts …
+Result<void> plan_hosts(PlanDraft& draft);  // --hosts …
+// --include and --exclude, on the hosts of a list, or without one on this machine.
+Result<void> filter_hosts(PlanDraft& draft, std::vector<HostEntry>& hosts);
+Result<void> filter_here(PlanDraft& draft);
 Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
 Result<void> plan_ssh(PlanDraft& draft);         // the same where we start them all
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
@@ -92,16 +97,20 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
 Result<std::string> chosen_address(const PlanDraft& draft);
 
 // The value that stands for the word; an error lists the first `shown` words (all if 0; the rest
-// are other launchers' names).
+// are other launchers' names) and suggests the nearest.
 template <class T, std::size_t N>
 Result<T> one_of(const Text& option, const std::array<std::pair<std::string_view, T>, N>& words,
                  std::size_t shown = 0) {
   std::string list;
+  std::vector<std::string_view> known;
   for (std::size_t i = 0; i < N; ++i) {
     if (*option == words[i].first) return words[i].second;
-    if (shown == 0 || i < shown) list += (i > 0 ? ", " : "") + std::string(words[i].first);
+    if (shown != 0 && i >= shown) continue;
+    list += (i > 0 ? ", " : "") + std::string(words[i].first);
+    known.push_back(words[i].first);
   }
-  return refuse("{}: '{}' is not one of {}", option.source, *option, list);
+  return refuse("{}: '{}' is not one of {}{}", option.source, *option, list,
+                did_you_mean(*option, known));
 }
 
 }  // namespace dlaunch

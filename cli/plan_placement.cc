@@ -4,40 +4,77 @@
 
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
 namespace dlaunch {
 namespace {
 
+using Policies = std::pair<std::string_view, BindPolicy>;
+
+// mpirun's "core:overload-allowed": none of its qualifiers says anything here. Its hwthread and its
+// caches within a core are shares of a core, which workers get whole.
+Result<BindPolicy> policy_of(Text bind) {
+  constexpr auto kPolicies = std::to_array<Policies>({{"none", BindPolicy::none},
+                                                      {"core", BindPolicy::core},
+                                                      {"l3", BindPolicy::l3},
+                                                      {"numa", BindPolicy::numa},
+                                                      {"socket", BindPolicy::socket},
+                                                      {"gpu", BindPolicy::gpu},
+                                                      {"l3cache", BindPolicy::l3},
+                                                      {"package", BindPolicy::socket},
+                                                      {"board", BindPolicy::none},
+                                                      {"machine", BindPolicy::none},
+                                                      {"hwthread", BindPolicy::core},
+                                                      {"l1cache", BindPolicy::core},
+                                                      {"l2cache", BindPolicy::core}});
+  for (const std::string_view qualifier :
+       {"overload-allowed", "no-overload", "if-supported", "ordered", "REPORT", "report"}) {
+    const auto at = bind.value->find(":" + std::string(qualifier));
+    if (at != std::string::npos) bind.value->erase(at, qualifier.size() + 1);
+  }
+  return one_of(bind, kPolicies, 6);
+}
+
+// torchrun binds workers to the CPUs near the GPU of their local rank.
+Result<BindPolicy> numa_policy(const PlanDraft& draft) {
+  const bool gpus = !draft.machine.gpus().empty();
+  const auto policies =
+      std::to_array<Policies>({{"node", gpus ? BindPolicy::gpu : BindPolicy::numa},
+                               {"socket", BindPolicy::socket},
+                               {"core-complex", BindPolicy::l3},
+                               {"exclusive", gpus ? BindPolicy::gpu : BindPolicy::core}});
+  return one_of(draft.options.numa_binding, policies);
+}
+
+Result<BindPolicy> asked_policy(const PlanDraft& draft) {
+  const Options& options = draft.options;
+  if (options.bind && options.numa_binding) {
+    return refuse("{} and {} set the same thing", options.bind.source, options.numa_binding.source);
+  }
+  if (options.numa_binding) return numa_policy(draft);
+  return options.bind ? policy_of(options.bind) : BindPolicy::none;
+}
+
 Result<void> plan_binding(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
-  if (options.bind) {
-    constexpr auto kPolicies =
-        std::to_array<std::pair<std::string_view, BindPolicy>>({{"none", BindPolicy::none},
-                                                                {"core", BindPolicy::core},
-                                                                {"l3", BindPolicy::l3},
-                                                                {"numa", BindPolicy::numa},
-                                                                {"socket", BindPolicy::socket},
-                                                                {"gpu", BindPolicy::gpu},
-                                                                {"l3cache", BindPolicy::l3},
-                                                                {"package", BindPolicy::socket}});
-    auto policy = one_of(options.bind, kPolicies, 6);
-    if (!policy) return policy.error();
-    plan.bind = *policy;
-  }
+  const std::string& source = (options.bind ? options.bind : options.numa_binding).source;
+  auto policy = asked_policy(draft);
+  if (!policy) return policy.error();
+  plan.bind = *policy;
   plan.report_bindings = options.report_bindings.on;
   if (plan.bind == BindPolicy::none && !plan.report_bindings) return {};
   if (auto done = draft.need_topology(); !done) return done.error();
   if (plan.bind == BindPolicy::gpu && plan.nproc > 0) {
-    if (auto done = draft.need_gpus(options.bind.source); !done) return done;
+    if (auto done = draft.need_gpus(source); !done) return done;
     plan.cpusets = bind_to_gpus(*draft.topology, plan.nproc, draft.gpus);
     const auto unknown = std::count(plan.cpusets.begin(), plan.cpusets.end(), std::vector<int>());
     if (unknown > 0) {
       draft.built.warnings.push_back(fmt::format(
           "{} gpu: which CPUs are near is not known for {} of {} workers, which are not bound",
-          options.bind.source, unknown, plan.nproc));
+          source, unknown, plan.nproc));
     }
   } else if (plan.bind != BindPolicy::none && plan.nproc > 0) {
     plan.cpusets = bind_ranks(*draft.topology, plan.nproc, plan.bind);
@@ -51,19 +88,45 @@ bool user_sets(const PlanDraft& draft, std::string_view name) {
   return std::any_of(env.begin(), env.end(), [&](const auto& item) { return item.first == name; });
 }
 
+// Where the driver tells of no GPUs, each worker gets the one of its number, or of those that are
+// visible.
+Result<void> number_gpus(PlanDraft& draft) {
+  Plan& plan = draft.plan();
+  std::string visible = draft.machine.environment("HIP_VISIBLE_DEVICES").value_or("");
+  if (visible.empty()) visible = draft.machine.environment("CUDA_VISIBLE_DEVICES").value_or("");
+  for (const auto name : split_words(visible, ',')) plan.gpus.emplace_back(name);
+  if (plan.gpus.empty()) {
+    for (int i = 0; i < plan.nproc; ++i) plan.gpus.push_back(std::to_string(i));
+  }
+  if (static_cast<int>(plan.gpus.size()) < plan.nproc) {
+    return refuse("{}: {} workers need a GPU each, and {} are visible: {}",
+                  draft.options.virtual_local_rank.source, plan.nproc, plan.gpus.size(), visible);
+  }
+  return {};
+}
+
 Result<void> plan_gpus(PlanDraft& draft) {
   const Options& options = draft.options;
-  if (!options.isolate_gpus) return {};
+  const Switch& isolate =
+      options.virtual_local_rank ? options.virtual_local_rank : options.isolate_gpus;
+  if (!isolate) return {};
+  draft.plan().virtual_local_rank = options.virtual_local_rank.on;
+  if (!draft.gpu_list.empty()) {
+    return refuse("{} and {} set the same thing", isolate.source,
+                  (options.include ? options.include : options.exclude).source);
+  }
   if (user_sets(draft, "CUDA_VISIBLE_DEVICES")) {
-    return refuse("{} and {} CUDA_VISIBLE_DEVICES set the same thing", options.isolate_gpus.source,
+    return refuse("{} and {} CUDA_VISIBLE_DEVICES set the same thing", isolate.source,
                   options.env.source);
   }
   if (options.spares) {
     return refuse("{} and {} contradict each other: a spare has no GPU until it has a rank",
-                  options.isolate_gpus.source, options.spares.source);
+                  isolate.source, options.spares.source);
   }
   if (draft.plan().nproc == 0) return {};  // the workers are other hosts'
-  if (auto done = draft.need_gpus(options.isolate_gpus.source); !done) return done;
+  // torchrun asks no driver for this one.
+  if (options.virtual_local_rank && draft.machine.gpus().empty()) return number_gpus(draft);
+  if (auto done = draft.need_gpus(isolate.source); !done) return done;
   for (const Gpu& gpu : draft.gpus) draft.plan().gpus.push_back(gpu.name);
   return {};
 }
@@ -127,11 +190,6 @@ Result<void> plan_omp(PlanDraft& draft) {
 }  // namespace
 
 Result<void> plan_placement(PlanDraft& draft) {
-  const Text& map_by = draft.options.map_by;
-  if (map_by && *map_by != "slot") {
-    return refuse("{}: ranks are placed in order (slot); use --bind for where they sit",
-                  map_by.source);
-  }
   if (auto done = plan_binding(draft); !done) return done.error();
   if (auto done = plan_gpus(draft); !done) return done.error();
   plan_nics(draft);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/nearest.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
@@ -18,6 +19,12 @@ bool needs_python(const PlanDraft& draft, const std::string& word) {
   return kind == FileKind::plain || (kind == FileKind::executable && !by_path);
 }
 
+// An empty PYTHON_EXEC counts as not set.
+std::string python_of(const Machine& machine) {
+  const std::string said = machine.environment("PYTHON_EXEC").value_or("");
+  return said.empty() ? "python3" : said;
+}
+
 Result<void> plan_argv(PlanDraft& draft) {
   const Options& options = draft.options;
   const auto& program = options.program;
@@ -31,8 +38,14 @@ Result<void> plan_argv(PlanDraft& draft) {
     return refuse("{} and {} contradict each other", options.module.source,
                   options.no_python.source);
   }
-  if (options.module || needs_python(draft, program[0])) {
-    argv.push_back(draft.machine.environment("PYTHON_EXEC").value_or("python3"));
+  if (options.module && options.run_path) {
+    return refuse("{} and {} contradict each other", options.module.source,
+                  options.run_path.source);
+  }
+  // What runpy.run_path does for torchrun's --run-path, Python does for a script that it is given:
+  // its __name__ is __main__ and sys.argv is its own.
+  if (options.module || options.run_path || needs_python(draft, program[0])) {
+    argv.push_back(python_of(draft.machine));
     argv.push_back("-u");  // or lines would stay in Python's buffer until a worker ends
     if (options.module) argv.push_back("-m");
   }
@@ -56,6 +69,9 @@ Result<void> plan_env(PlanDraft& draft) {
                                                               "OMPI_COMM_WORLD_LOCAL_RANK",
                                                               "PMI_RANK",
                                                               "PMI_FD"};
+  if (!draft.gpu_list.empty()) {
+    draft.plan().env.emplace_back("CUDA_VISIBLE_DEVICES", draft.gpu_list);
+  }
   for (const std::string& item : draft.options.env.values) {
     const auto equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);
@@ -78,23 +94,68 @@ Result<void> plan_env(PlanDraft& draft) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kKinds[] = {"auto", "cpu", "gpu", "numa", "socket", "l3",
+                                       "core", "xpu", "hpu", "npu",  "mlu",    "musa"};
+
+bool is_kind(std::string_view word) {
+  return std::find(std::begin(kKinds), std::end(kKinds), word) != std::end(kKinds);
+}
+
+Result<std::optional<int>> count_objects(PlanDraft& draft, std::string_view kind) {
+  if (auto done = draft.need_topology(); !done) return done.error();
+  const auto& cores = draft.topology->cores;
+  if (kind == "core") return std::optional(static_cast<int>(cores.size()));
+  std::set<int> objects;
+  for (const Core& core : cores) {
+    objects.insert(kind == "numa" ? core.numa : kind == "socket" ? core.socket : core.l3);
+  }
+  return std::optional(static_cast<int>(objects.size()));
+}
+
+// How many there are of that kind on this host; none is an error. `why`: who asks.
+Result<std::optional<int>> count_kind(PlanDraft& draft, std::string_view kind,
+                                      const std::string& why) {
+  if (kind == "auto" || kind == "cpu") return std::optional(draft.machine.cpus.usable());
+  if (kind == "gpu") {
+    if (auto done = draft.need_gpus(why); !done) return done.error();
+    return std::optional(static_cast<int>(draft.gpus.size()));
+  }
+  if (!is_kind(kind)) {
+    return refuse(
+        "{}: '{}' is not one of auto, gpu, numa, socket, l3, core, xpu, hpu, npu, mlu, "
+        "musa{}",
+        why, kind, did_you_mean(kind, kKinds));
+  }
+  const auto devices = draft.machine.accelerators(kind);
+  if (!devices) return count_objects(draft, kind);
+  if (*devices > 0) return std::optional(*devices);
+  return refuse("{}: there is no {} here: the kernel shows no such device; give the number", why,
+                kind);
+}
+
+}  // namespace
+
 Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
   const Text& nproc = draft.options.nproc;
   if (!nproc) return std::optional<int>();
-  if (*nproc == "auto" || *nproc == "cpu") return std::optional(draft.machine.cpus.usable());
-  if (*nproc == "gpu") {
-    if (auto done = draft.need_gpus(nproc.source); !done) return done.error();
-    return std::optional(static_cast<int>(draft.gpus.size()));
+  const auto colon = (*nproc).find(':');
+  if (colon == std::string::npos) {
+    if (is_kind(*nproc)) return count_kind(draft, *nproc, nproc.source);
+    auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
+    if (number) return std::optional(*number);
+    return refuse("{}, auto, gpu, numa, socket, l3 or core{}", number.error().what,
+                  did_you_mean(*nproc, kKinds));
   }
-  if (*nproc == "numa") {
-    if (auto done = draft.need_topology(); !done) return done.error();
-    std::set<int> nodes;
-    for (const Core& core : draft.topology->cores) nodes.insert(core.numa);
-    return std::optional(static_cast<int>(nodes.size()));
+  auto each = parse_int((*nproc).substr(0, colon), 1, kMaxWorkers, nproc.source);
+  if (!each) return each.error();
+  auto count = count_kind(draft, (*nproc).substr(colon + 1), nproc.source);
+  if (!count) return count.error();
+  if (*each * **count > kMaxWorkers) {
+    return refuse("{}: {} workers are more than {}", nproc.source, *each * **count, kMaxWorkers);
   }
-  auto number = parse_int(*nproc, 1, kMaxWorkers, nproc.source);
-  if (!number) return refuse("{}, auto, numa or gpu", number.error().what);
-  return std::optional(*number);
+  return std::optional(*each * **count);
 }
 
 namespace {
@@ -166,6 +227,7 @@ Result<void> plan_workers(PlanDraft& draft) {
     if (!draft.joins) nodes.total = nodes.max * draft.plan().nproc;
   }
   if (options.chdir) draft.plan().chdir = *options.chdir;
+  if (options.role) draft.plan().role = *options.role;
   if (auto done = plan_argv(draft); !done) return done.error();
   return plan_env(draft);
 }

@@ -4,7 +4,8 @@
 // `-` and `_` are equal in long names. A long name may have one dash, as mpirun writes it (-np,
 // -hostfile). Nothing is ever abbreviated. A value follows as the next word or after '=' (a number
 // may be glued to a letter: -n4). Options end at "--" or at the first word that is not one; what
-// follows is the program's, whatever it looks like.
+// follows is the program's, whatever it looks like. An option of another launcher takes as many
+// words as it does there, and stands for options of ours (foreign_options.h).
 #pragma once
 
 #include <string>
@@ -24,8 +25,11 @@ struct GivenOption {
 struct ScannedLine {
   std::vector<GivenOption> options;
   std::vector<std::string> program;
+  std::vector<std::string> notes;     // for -v: what other launchers' options became
+  std::vector<std::string> warnings;  // which of two meanings an option has here
 };
 
+// An error tells of every option that cannot be taken, a line each.
 Result<ScannedLine> scan_line(const std::vector<std::string>& words);
 
 }  // namespace dlaunch

@@ -152,12 +152,29 @@ std::vector<std::string> forwarded_environment(const std::vector<std::string>& e
 
 Options forwarded_options(const Options& options) {
   Options rest = options;
-  for (Text Options::*leaders :
-       {&Options::nproc, &Options::np, &Options::hosts, &Options::hostfile, &Options::nnodes,
-        &Options::node_rank, &Options::ssh_command, &Options::ssh_logins,
-        &Options::host_discovery_script, &Options::rdzv, &Options::rdzv_backend,
-        &Options::master_addr, &Options::secret_file, &Options::error_file, &Options::timeout,
-        &Options::min_nproc, &Options::spares, &Options::config, &Options::end_signal}) {
+  for (Text Options::*leaders : {&Options::nproc,
+                                 &Options::np,
+                                 &Options::hosts,
+                                 &Options::hostfile,
+                                 &Options::nnodes,
+                                 &Options::node_rank,
+                                 &Options::ssh_command,
+                                 &Options::ssh_logins,
+                                 &Options::ssh_port,
+                                 &Options::ssh_identity_file,
+                                 &Options::include,
+                                 &Options::exclude,
+                                 &Options::host_discovery_script,
+                                 &Options::rdzv,
+                                 &Options::rdzv_backend,
+                                 &Options::master_addr,
+                                 &Options::secret_file,
+                                 &Options::error_file,
+                                 &Options::timeout,
+                                 &Options::min_nproc,
+                                 &Options::spares,
+                                 &Options::config,
+                                 &Options::end_signal}) {
     rest.*leaders = {};
   }
   rest.standalone = rest.dry_run = {};

@@ -25,7 +25,8 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
                         listener_.start_failed(slot, error);
                         driver_.never_ran(slot);
                       }}),
-      common_(common) {
+      common_(common),
+      hub_(parts.hub) {
   mpi_.on_abort([this](int worker, int exit_code) {
     if (const auto slot = processes_.slot_of_worker(worker)) processes_.abort(*slot, exit_code);
   });
@@ -88,7 +89,9 @@ void Node::start(const NodeStart& start) {
   for (const auto& place : start.places) {
     places.push_back({place.slot, place.rank});
     local_ranks_[place.slot] = place.local_rank;
+    if (place.rank >= 0) shown_[place.rank] = place.local_rank;
   }
+  hub_.set_local_ranks(shown_);
   driver_.start(start.round, places);
 }
 
@@ -100,6 +103,13 @@ void Node::fence(int round, int lost) {
 
 void Node::announce(const NodeAnnounce& announce) {
   const std::string dir = round_dir(announce.round);
+  std::set<int> ranks;
+  for (const auto& place : announce.places) {
+    if (place.rank >= 0) ranks.insert(place.rank);
+  }
+  shown_.clear();
+  for (const int rank : ranks) shown_[rank] = static_cast<int>(shown_.size());
+  hub_.set_local_ranks(shown_);
   for (const auto& place : announce.places) {
     if (!processes_.running(place.slot)) continue;
     processes_.move(place.slot, place.rank, announce.round, dir);

@@ -85,6 +85,8 @@ class Node final : private NodeDriver::Hands {
   Processes processes_;
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;
+  OutputHub& hub_;
+  LocalRanks shown_;                 // of this host's members
   std::map<Slot, int> local_ranks_;  // of those that are being started
   int last_worker_ = 0;
   int last_round_dir_ = 0;

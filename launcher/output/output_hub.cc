@@ -66,6 +66,12 @@ void OutputHub::set_rank(int slot, int rank) {
   }
 }
 
+void OutputHub::set_local_ranks(LocalRanks local_ranks) {
+  if (impl_->local_ranks == local_ranks) return;
+  impl_->local_ranks = std::move(local_ranks);
+  for (Impl::Target* to : {&impl_->out, &impl_->err}) to->printer.forget_prefixes();
+}
+
 void OutputHub::before_signal(int slot) {
   const auto it = impl_->streams.find(slot);
   if (it == impl_->streams.end() || !it->second[1]) return;

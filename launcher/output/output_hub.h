@@ -27,6 +27,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/output/line_prefix.h"
 #include "launcher/output/stdin_pump.h"
 #include "launcher/plan/plan.h"
 #include "launcher/report/traceback_watch.h"
@@ -58,6 +59,9 @@ class OutputHub {
 
   // The slot's worker is this rank from now on.
   void set_rank(int slot, int rank);
+
+  // The local ranks of this host's workers from now on, before open_worker and set_rank of them.
+  void set_local_ranks(LocalRanks local_ranks);
 
   // A signal is about to be sent to the slot's worker that may end it: what its stderr holds was
   // written before and is read now. A traceback that comes later may be the answer to the signal,

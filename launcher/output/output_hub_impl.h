@@ -38,7 +38,7 @@ struct OutputHub::Impl {
         : sink(hub.loop, hub.files, fd, name,
                {[this, &hub] { hub.on_drained(*this); },
                 [&hub](const Error& e) { hub.on_sink_failed(e); }}),
-          printer(hub.plan, sink) {}
+          printer(hub.plan, hub.local_ranks, sink) {}
     OutputSink sink;
     OutputPrinter printer;
     std::deque<StreamPtr> waiting;
@@ -88,6 +88,7 @@ struct OutputHub::Impl {
 
   asio::io_context& loop;
   const Plan& plan;
+  LocalRanks local_ranks;  // of this host's workers
   const OwnDescriptors own;
   FileWriter files;
   std::deque<StreamPtr> waiting_for_files;  // whose log files have no room

@@ -29,7 +29,10 @@ bool OutputHub::Impl::shows(int rank, bool error) const {
   const auto& o = plan.output;
   if (o.mode == OutputMode::files || o.mode == OutputMode::none) return false;
   if (o.only_ranks && (rank < 0 || !o.only_ranks->contains(rank))) return false;
-  return o.log_dir.empty() || has(o.tee, error);
+  if (o.log_dir.empty()) return true;
+  const auto local = local_ranks.find(rank);
+  const auto said = o.tee_of.find(local == local_ranks.end() ? rank : local->second);
+  return has(said == o.tee_of.end() ? o.tee : said->second, error);
 }
 
 bool OutputHub::Impl::takes_stdin(int rank) const {

@@ -29,23 +29,30 @@ std::string wall_clock(TimePoint at) {
 
 }  // namespace
 
-OutputPrinter::OutputPrinter(const Plan& plan, OutputSink& sink)
-    : plan_(plan.output),
+OutputPrinter::OutputPrinter(const Plan& plan, const LocalRanks& local_ranks, OutputSink& sink)
+    : whole_(plan),
+      plan_(plan.output),
+      local_ranks_(local_ranks),
       host_(plan.output.host_prefix ? plan.host + ":" : ""),
       sink_(sink),
       color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)) {}
 
-std::string OutputPrinter::make_prefix(const std::string& ranks, int color) const {
-  const std::string text = "[" + host_ + ranks + "]";
-  if (!color_) return text + " ";
-  return kColors[static_cast<std::size_t>(color) % std::size(kColors)] + text + kPlain + " ";
+std::string OutputPrinter::make_prefix(const RankSet& ranks) const {
+  const int first = *ranks.begin();
+  const bool own = plan_.prefix.empty();
+  const std::string text = own ? "[" + host_ + (first < 0 ? "spare" : format_rank_set(ranks)) + "]"
+                               : line_prefix(whole_, ranks, local_ranks_);
+  const char* const behind = own ? " " : "";
+  if (!color_) return text + behind;
+  const auto color = static_cast<std::size_t>(std::max(first, 0)) % std::size(kColors);
+  return kColors[color] + text + kPlain + behind;
 }
 
 const std::string& OutputPrinter::prefix_of(int rank) {
   const auto index = static_cast<std::size_t>(rank + 1);
   if (prefixes_.size() <= index) prefixes_.resize(index + 1);
   if (prefixes_[index].empty()) {
-    prefixes_[index] = make_prefix(rank < 0 ? "spare" : std::to_string(rank), std::max(rank, 0));
+    prefixes_[index] = make_prefix({rank});
   }
   return prefixes_[index];
 }
@@ -65,7 +72,7 @@ void OutputPrinter::print(int rank, TimePoint read_at, std::string_view line, bo
 void OutputPrinter::print(const RankSet& ranks, TimePoint read_at, std::string_view line) {
   if (sink_.gone()) return;
   remember(ranks, line, true);
-  put(make_prefix(format_rank_set(ranks), *ranks.begin()), read_at, line);
+  put(make_prefix(ranks), read_at, line);
   end_line(line, false);
 }
 

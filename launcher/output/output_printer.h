@@ -4,6 +4,7 @@
 //   [3] the first MiB of a very long line …
 // A line that is not finished yet stays open: what the same rank says next goes on with it, whoever
 // else speaks ends it first.
+// OutputPlan::prefix takes the place of "[3] ".
 // It appends to the sink and does not flush it.
 #pragma once
 
@@ -15,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/rank_set.h"
+#include "launcher/output/line_prefix.h"
 #include "launcher/output/output_sink.h"
 #include "launcher/plan/plan.h"
 
@@ -25,9 +27,9 @@ inline constexpr std::string_view kContinuedMark = " …";
 
 class OutputPrinter {
  public:
-  // Both must outlive the printer. Colours only if the plan has them and the sink is a terminal, or
+  // All must outlive the printer. Colours only if the plan has them and the sink is a terminal, or
   // leads to one.
-  OutputPrinter(const Plan& plan, OutputSink& sink);
+  OutputPrinter(const Plan& plan, const LocalRanks& local_ranks, OutputSink& sink);
 
   // `read_at`: when the line was read from the worker.
   void print(int rank, TimePoint read_at, std::string_view line, bool continued);
@@ -37,6 +39,8 @@ class OutputPrinter {
   void end_unfinished();
   // Before somebody else than a worker appends to the sink.
   void make_way();
+  // The local ranks have changed.
+  void forget_prefixes() { prefixes_.clear(); }
   // The user has typed a line, which ends where the next one begins.
   void typed();
   // These are the last lines that a terminal shows, this rank has said them all, and nobody else
@@ -44,14 +48,16 @@ class OutputPrinter {
   bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
  private:
-  std::string make_prefix(const std::string& ranks, int color) const;
+  std::string make_prefix(const RankSet& ranks) const;
   const std::string& prefix_of(int rank);
   void put(const std::string& prefix, TimePoint read_at, std::string_view line);
   void end_line(std::string_view line, bool continued);
   const std::string& time_stamp(TimePoint read_at);
   void remember(const RankSet& ranks, std::string_view line, bool whole);
 
+  const Plan& whole_;
   const OutputPlan& plan_;
+  const LocalRanks& local_ranks_;
   const std::string host_;
   OutputSink& sink_;
   const bool color_;

@@ -66,8 +66,10 @@ Facts about_workers(const Plan& plan) {
     if (host.name.empty()) continue;
     const std::string count = host.nproc == 0 ? "auto" : std::to_string(host.nproc);
     const std::string way = host.leads ? "" : ", by " + way_to(nodes);
-    lines.emplace_back("workers", fmt::format("{} on {}{}", count, host.name, way));
+    const std::string port = host.port ? fmt::format(":{}", *host.port) : "";
+    lines.emplace_back("workers", fmt::format("{} on {}{}{}", count, host.name, port, way));
   }
+  if (plan.role != Plan().role) lines.emplace_back("role", plan.role);
   return lines;
 }
 
@@ -188,6 +190,10 @@ Facts about_output(const Plan& plan) {
   Facts lines = {{"output", mode_name(output.mode)}};
   if (!output.log_dir.empty()) lines.emplace_back("log folder", output.log_dir);
   if (output.tee != StreamSet::both) lines.emplace_back("also shown", mode_name(output.tee));
+  for (const auto& [rank, set] : output.tee_of) {
+    lines.emplace_back(fmt::format("also shown of local rank {}", rank), mode_name(set));
+  }
+  if (!output.prefix.empty()) lines.emplace_back("before each line", output.prefix);
   if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
@@ -210,6 +216,7 @@ Facts about_placement(const Plan& plan) {
   for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
     lines.emplace_back(fmt::format("rank {}", rank), "GPU " + plan.gpus[rank]);
   }
+  if (plan.virtual_local_rank) lines.emplace_back("LOCAL_RANK", "0 for all");
   if (!plan.hcas.empty()) lines.emplace_back("HCAs near GPUs", plan.hcas);
   return lines;
 }

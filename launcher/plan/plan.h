@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,6 +36,8 @@ struct OutputPlan {
   OutputMode mode = OutputMode::prefix;
   std::string log_dir;                // "": no files. DIR/round/rank/{stdout,stderr}
   StreamSet tee = StreamSet::both;    // with log_dir: streams that also go to the terminal
+  std::map<int, StreamSet> tee_of;    // the same for some local ranks
+  std::string prefix;                 // before each line, with macros; "": [RANK]
   std::optional<RankSet> only_ranks;  // whose lines are shown; files and report get all
   bool timestamps = false;            // time of emission, ms, local time
   bool host_prefix = false;           // "[host:3]" instead of "[3]"
@@ -107,12 +110,14 @@ struct Plan {
   std::string host;    // this node's name, for prefixes and the report
   std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
   std::string chdir;                                     // "": stay
+  std::string role = "default";                          // ROLE_NAME of the workers
   std::string health_check;  // before a host joins a job that has begun: a command; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
   std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
   std::vector<std::string> gpus;          // CUDA_VISIBLE_DEVICES by local rank; empty: as inherited
+  bool virtual_local_rank = false;        // LOCAL_RANK is 0, of the one GPU that a worker sees
   std::string hcas;                       // NCCL_IB_HCA, for all ranks here; "": open
   int gpus_asked = 0;                     // that were there when an option went by the host's GPUs
   OutputPlan output;

@@ -122,7 +122,8 @@ void set_torchrun(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   set_numbers(env, {"LOCAL_WORLD_SIZE"}, place.local_size);
   set_numbers(env, {"GROUP_RANK", "NODE_RANK"}, place.node_rank);
   set_numbers(env, {"GROUP_WORLD_SIZE"}, place.nodes);
-  env["ROLE_NAME"] = "default";
+  if (plan.virtual_local_rank && place.local_rank >= 0) env["LOCAL_RANK"] = "0";
+  env["ROLE_NAME"] = plan.role;
   env["MASTER_ADDR"] = place.master_addr;
   env["MASTER_PORT"] = std::to_string(place.master_port);
   env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.round - 1);
@@ -193,6 +194,10 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   if (!plan.gpus.empty() && place.local_rank >= 0) {
     const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
+    // ROCm's programs look there first.
+    if (plan.virtual_local_rank && env.contains("HIP_VISIBLE_DEVICES")) {
+      env["HIP_VISIBLE_DEVICES"] = plan.gpus[at];
+    }
   }
   set_nics(env, plan);
   set_patience(env, plan);

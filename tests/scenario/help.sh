@@ -6,7 +6,7 @@ head -n 1 out | grep -q '^Usage: dlaunch' || fail "help does not open with the u
 for group in Workers Placement Output 'Failure and time' 'Nodes and rendezvous' General; do
   expect_out "^$group:\$"
 done
-expect_out '^ +--nproc N\|auto\|numa\|gpu '
+expect_out '^ +--nproc N\|auto\|gpu'
 [ ! -s err ] || fail "help wrote to stderr"
 awk 'length > 100 { exit 1 }' out || fail "help is wider than 100 columns"
 run dlaunch --nproc banana -h

@@ -20,11 +20,11 @@ refused() {
 
 refused 64 "unknown option '--nprok'; did you mean '--nproc'\?" --nprok 2 touch ran
 refused 64 "unknown option '--npro'; did you mean '--nproc'\?" --npro 2 touch ran
-refused 64 "unknown option '-mca'; it sets a parameter of Open MPI" -np 2 -mca a b touch ran
+refused 64 "'-mca' of mpirun: 'rmaps_base_x' is a parameter of mpirun itself" -np 2 -mca rmaps_base_x b touch ran
 refused 64 "--nproc: '0' is not a whole number" --nproc 0 touch ran
 refused 64 "--nproc: 'many' is not a whole number" --nproc many touch ran
 refused 64 "--nproc asks for 2 workers and -n for 4" --nproc 2 -n 4 touch ran
-refused 64 "--nproc needs a value: N\|auto\|numa" --nproc
+refused 64 "--nproc needs a value: N\|auto\|gpu" --nproc
 refused 64 "no program given" --nproc 2
 refused 64 "no program given"
 refused 64 "no module given" -m
@@ -36,7 +36,7 @@ refused 64 "--tls: hosts that are started by hand need a secret for it" --nnodes
   --tls --dry-run touch ran
 refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
-refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu" --bind cores touch ran
+refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu; did you mean 'core'\?" --bind cores touch ran
 refused 64 "--redirects needs --log-dir" --redirects 3 touch ran
 refused 64 "--timestamps has no effect with --output raw" --output raw --timestamps touch ran
 refused 64 "--only-rank: .*2" --nproc 2 --only-rank 2 touch ran

@@ -11,7 +11,6 @@ import re
 import sys
 
 FLAG = re.compile(r"\bFl (?:Fl )?(?!Fl\b)([A-Za-z][A-Za-z0-9-]*)")
-REFUSED = {"mca"}  # named in the prose because it is refused
 
 
 def section(page, title):
@@ -26,7 +25,7 @@ def main():
     options = set(FLAG.findall(section(page, "OPTIONS")))
     if len(options) < 40:
         problems.append(f"only {len(options)} option names found in OPTIONS")
-    for name in sorted(set(FLAG.findall(frame)) - options - REFUSED):
+    for name in sorted(set(FLAG.findall(frame)) - options):
         problems.append(f"dlaunch.1.in names an option that does not exist: {name}")
 
     listed = re.search(r"^_dlaunch_options='(.*)'$", completion, flags=re.M).group(1).split()

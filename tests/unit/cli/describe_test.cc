@@ -31,6 +31,12 @@ const std::map<std::string, Case> kCases = {
     {"bind", {{"--bind", "core"}, "bind: core"}},
     {"isolate-gpus", {{"--isolate-gpus"}, "rank 0: GPU GPU-a"}},
     {"omp-threads", {{"--omp-threads", "3"}, "OMP_NUM_THREADS: 3"}},
+    {"run-path", {{"--run-path"}, "command: python3 -u p"}},
+    {"role", {{"--role", "trainer"}, "role: trainer"}},
+    {"virtual-local-rank", {{"--virtual-local-rank"}, "LOCAL_RANK: 0 for all"}},
+    {"numa-binding", {{"--numa-binding", "socket"}, "bind: socket"}},
+    {"log-line-prefix-template",
+     {{"--log-line-prefix-template", "${rank}: "}, "before each line: ${rank}: "}},
     {"output", {{"--output", "merged"}, "output: merged"}},
     {"log-dir", {{"--log-dir", "logs"}, "log folder: logs"}},
     {"redirects",
@@ -67,6 +73,12 @@ const std::map<std::string, Case> kCases = {
     {"hostfile", {{"--hostfile", "list"}, "workers: 3 on a, by ssh"}},
     {"ssh-command",
      {{"-H", "a", "--ssh-command", "ssh -v"}, "workers: 1 on a, by ssh -v", {"-H", "a"}}},
+    {"ssh-port", {{"-H", "a", "--ssh-port", "22"}, "workers: 1 on a:22, by ssh", {"-H", "a"}}},
+    {"ssh-identity-file",
+     {{"-H", "a", "--ssh-identity-file", "key"}, "workers: 1 on a, by ssh -i key", {"-H", "a"}}},
+    {"include",
+     {{"-H", "a:4", "--include", "a:0,2"}, "env: CUDA_VISIBLE_DEVICES=0,2", {"-H", "a:2"}}},
+    {"exclude", {{"-H", "a:2,b", "--exclude", "b"}, "workers: 2 on a, by ssh", {"-H", "a,b"}}},
     {"ssh-logins", {{"-H", "a", "--ssh-logins", "4"}, "logins at the same time: 4", {"-H", "a"}}},
     {"host-discovery-script",
      {{"--host-discovery-script", "./list", "--nnodes", "1:2", "--nproc", "1"},
@@ -102,12 +114,25 @@ const std::map<std::string, Case> kCases = {
 };
 
 // What they say is seen elsewhere, or is not of the job; or they say what is so in any case.
-const std::set<std::string> kOthers = {
-    "no-python",   // in the command
-    "end-signal",  // of Slurm's jobs, below
-    "report-bindings",   "standalone",    "rdzv-backend", "map-by", "label", "monitor-interval",
-    "allow-run-as-root", "oversubscribe", "emit",         "image",  "gpus",  "config",
-    "dry-run",           "verbose",       "help",         "version"};
+const std::set<std::string> kOthers = {"no-python",  // in the command
+                                       "check-build",
+                                       "multi-gpu",
+                                       "end-signal",  // of Slurm's jobs, below
+                                       "report-bindings",
+                                       "standalone",
+                                       "rdzv-backend",
+                                       "label",
+                                       "monitor-interval",
+                                       "allow-run-as-root",
+                                       "oversubscribe",
+                                       "emit",
+                                       "image",
+                                       "gpus",
+                                       "config",
+                                       "dry-run",
+                                       "verbose",
+                                       "help",
+                                       "version"};
 
 bool has_line(const Plan& plan, const std::string& line) {
   return ("\n" + describe(plan)).find("\n" + line + "\n") != std::string::npos;

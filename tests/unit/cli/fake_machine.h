@@ -22,6 +22,7 @@ struct FakeMachine {
   std::string topology = "package:2 numa:1 l3:2 core:2 pu:1";
   UsableCpus cpus{8, 0};
   std::vector<GpuFiles> gpus;
+  std::map<std::string, int, std::less<>> accelerators = {{"xpu", 0}, {"hpu", 0}};
   std::vector<Hca> hcas;
   bool terminal = false;
   int topology_asked = 0;
@@ -39,6 +40,11 @@ struct FakeMachine {
       return synthetic_topology(topology);
     };
     m.gpus = [this] { return gpus; };
+    m.accelerators = [this](std::string_view kind) -> std::optional<int> {
+      const auto found = accelerators.find(kind);
+      if (found == accelerators.end()) return std::nullopt;
+      return found->second;
+    };
     m.hcas = [this] { return hcas; };
     m.local_address = [this](const std::string& host) -> Result<std::string> {
       ++resolved[host];

@@ -50,8 +50,9 @@ TEST_CASE("workers: per node, in total, both, by machine") {
   CHECK(fake.plan({"--nproc", "auto", "p"}).nproc == 3);
   CHECK(fake.refused({"-n", "4", "--nproc", "2", "p"}) ==
         "64 --nproc asks for 2 workers and -n for 4, on one machine these are the same");
-  CHECK(fake.refused({"--nproc", "0", "p"}) ==
-        "64 --nproc: '0' is not a whole number from 1 to 16384, auto, numa or gpu");
+  CHECK(
+      fake.refused({"--nproc", "0", "p"}) ==
+      "64 --nproc: '0' is not a whole number from 1 to 16384, auto, gpu, numa, socket, l3 or core");
   CHECK(fake.refused({"-np", "-1", "p"}) == "64 -np: '-1' is not a whole number from 1 to 16384");
   CHECK(fake.refused({"--nproc", "gpu", "p"}) ==
         "64 --nproc: there is no GPU here: no driver says so in /proc/driver/nvidia/gpus");
@@ -158,9 +159,10 @@ TEST_CASE("binding") {
   CHECK(fake.plan({"--bind-to", "l3cache", "p"}).bind == BindPolicy::l3);
   CHECK(fake.plan({"--bind-to", "package", "p"}).bind == BindPolicy::socket);
   CHECK(fake.plan({"-bind-to", "none", "-map-by", "slot", "p"}).bind == BindPolicy::none);
-  CHECK(fake.refused({"--bind-to", "hwthread", "p"}) ==
-        "64 --bind-to: 'hwthread' is not one of none, core, l3, numa, socket, gpu");
-  CHECK(fake.refused({"--map-by", "node", "p"}).starts_with("64 --map-by: ranks are placed"));
+  CHECK(fake.refused({"--bind-to", "thread", "p"}) ==
+        "64 --bind-to: 'thread' is not one of none, core, l3, numa, socket, gpu");
+  CHECK(fake.refused({"--map-by", "node", "p"})
+            .starts_with("64 '--map-by' of mpirun: ranks are placed in order (slot)"));
   const auto reported = fake.built({"-n", "2", "--bind", "l3", "--report-bindings", "p"});
   CHECK(reported.plan.report_bindings);
   CHECK(reported.bindings[0] == "socket 0 numa 0: 0 0 | 0 0");
@@ -233,8 +235,6 @@ TEST_CASE("torchrun's --redirects and --tee") {
   CHECK(fake.plan({"--tee", "3", "p"}).output.log_dir == "");  // everything is on the terminal
   CHECK(fake.refused({"-r", "3", "p"}).starts_with("64 -r needs --log-dir: "));
   CHECK(fake.refused({"-r", "4", "--log-dir", "d", "p"}).starts_with("64 -r: '4'"));
-  CHECK(fake.refused({"-r", "0:3,12:1", "--log-dir", "d", "p"})
-            .starts_with("64 -r: streams per rank are not supported"));
 }
 
 TEST_CASE("what the environment says for many jobs is left out where it has no effect") {
@@ -311,4 +311,102 @@ TEST_CASE("times, restarts, error file, transport") {
   CHECK(fake.refused({"--port-range", "7-3", "p"}) ==
         "64 --port-range: '7-3' is not a range of ports such as 29600-29700");
   CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");
+}
+
+TEST_CASE("--nproc counts objects of a kind, or several for each") {
+  FakeMachine fake;
+  fake.topology = "package:2 numa:2 l3:1 core:2 pu:1";
+  CHECK(fake.plan({"--nproc", "socket", "p"}).nproc == 2);
+  CHECK(fake.plan({"--nproc", "2:numa", "p"}).nproc == 8);
+  CHECK(fake.plan({"--nproc", "core", "p"}).nproc == 8);
+  CHECK(fake.plan({"--map-by", "ppr:3:socket", "p"}).nproc == 6);
+  CHECK(fake.refused({"--nproc", "sockte", "p"}).ends_with("did you mean 'socket'?"));
+  CHECK(fake.refused({"--nproc", "2:sockte", "p"}).ends_with("did you mean 'socket'?"));
+  fake.accelerators["xpu"] = 4;
+  CHECK(fake.plan({"--nproc-per-node", "xpu", "p"}).nproc == 4);
+  CHECK(fake.refused({"--nproc", "hpu", "p"}) ==
+        "64 --nproc: there is no hpu here: the kernel shows no such device; give the number");
+}
+
+TEST_CASE("accelerate's --multi_gpu asks for all GPUs unless a number is given") {
+  FakeMachine fake;
+  fake.gpus = {{"0000:17:00.0", "GPU UUID: \t GPU-a\n", "0-3\n"},
+               {"0000:18:00.0", "GPU UUID: \t GPU-b\n", "0-3\n"}};
+  CHECK(fake.plan({"--multi_gpu", "p"}).nproc == 2);
+  CHECK(fake.plan({"--multi_gpu", "--num_processes", "1", "p"}).nproc == 1);
+  fake.gpus.clear();
+  CHECK(fake.refused({"--multi_gpu", "p"}).starts_with("64 --multi_gpu: there is no GPU here"));
+}
+
+TEST_CASE("DeepSpeed's --include and --exclude pick hosts and GPUs") {
+  FakeMachine fake;
+  fake.files["list"] = "a slots=4\nb slots=4\n";
+  const auto env = [](const Plan& plan) {
+    return plan.env.empty() ? "" : plan.env[0].first + "=" + plan.env[0].second;
+  };
+  Plan plan = fake.plan({"--hostfile", "list", "--include", "b:1,3", "p"});
+  REQUIRE(plan.nodes.hosts.size() == 1);
+  CHECK(plan.nodes.hosts[0].nproc == 2);
+  CHECK(env(plan) == "CUDA_VISIBLE_DEVICES=1,3");
+  plan = fake.plan({"--hostfile", "list", "--exclude", "a@b:3", "p"});
+  CHECK(plan.nodes.total == 3);
+  CHECK(env(plan) == "CUDA_VISIBLE_DEVICES=0,1,2");
+  CHECK(env(fake.plan({"--hostfile", "list", "--include", "a", "p"})).empty());
+  plan = fake.plan({"--include", "localhost:0,2", "p"});
+  CHECK(plan.nproc == 2);
+  CHECK(env(plan) == "CUDA_VISIBLE_DEVICES=0,2");
+  CHECK(fake.refused({"--hostfile", "list", "--include", "c", "p"}).find("is not in the list") !=
+        std::string::npos);
+  CHECK(fake.refused({"--hostfile", "list", "--include", "a:4", "p"}).find("has 4 slots") !=
+        std::string::npos);
+  CHECK(fake.refused({"--hostfile", "list", "--include", "a:1@b:2", "p"}).find("same GPUs") !=
+        std::string::npos);
+  CHECK(fake.refused({"--hostfile", "list", "--exclude", "a@b", "p"}).ends_with("no host is left"));
+  CHECK(fake.refused({"--include", "elsewhere", "p"}).find("localhost:0,1") != std::string::npos);
+}
+
+TEST_CASE("streams may be chosen by local rank, as torchrun does") {
+  FakeMachine fake;
+  const Plan plan =
+      fake.plan({"--nproc", "3", "--log-dir", "d", "-r", "0:1,1:2", "-t", "1:2", "p"});
+  CHECK(plan.output.tee == StreamSet::both);
+  CHECK(plan.output.tee_of.at(0) == StreamSet::err);
+  CHECK(plan.output.tee_of.at(1) == StreamSet::both);
+  CHECK(plan.output.tee_of.count(2) == 0);
+  CHECK(fake.refused({"--log-dir", "d", "-r", "0:4", "p"}).find("-r: '4'") != std::string::npos);
+  CHECK(fake.refused({"--log-dir", "d", "-r", "0", "-t", "0:1,0:2", "p"}).find("twice") !=
+        std::string::npos);
+}
+
+TEST_CASE("--virtual-local-rank gives each worker one device, its only one") {
+  FakeMachine fake;
+  Plan plan = fake.plan({"--nproc", "2", "--virtual-local-rank", "p"});
+  CHECK(plan.virtual_local_rank);
+  CHECK(plan.gpus == Words{"0", "1"});
+  fake.env["CUDA_VISIBLE_DEVICES"] = "4,6";
+  CHECK(fake.plan({"--nproc", "2", "--virtual-local-rank", "p"}).gpus == Words{"4", "6"});
+  CHECK(fake.refused({"--nproc", "3", "--virtual-local-rank", "p"}).find("2 are visible: 4,6") !=
+        std::string::npos);
+}
+
+TEST_CASE("torchrun's --numa-binding is --bind near the GPUs, or by cores without them") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--numa-binding", "node", "p"}).bind == BindPolicy::numa);
+  CHECK(fake.plan({"--numa-binding", "core-complex", "p"}).bind == BindPolicy::l3);
+  CHECK(fake.plan({"--numa-binding", "exclusive", "p"}).bind == BindPolicy::core);
+  fake.gpus = {{"0000:17:00.0", "GPU UUID: \t GPU-a\n", "0-3\n"}};
+  CHECK(fake.plan({"--numa-binding", "node", "p"}).bind == BindPolicy::gpu);
+  CHECK(fake.refused({"--numa-binding", "nodes", "p"}).ends_with("did you mean 'node'?"));
+  CHECK(fake.plan({"--bind-to", "core:overload-allowed", "p"}).bind == BindPolicy::core);
+  CHECK(fake.plan({"--bind-to", "hwthread", "p"}).bind == BindPolicy::core);
+  CHECK(fake.refused({"--bind", "croe", "p"}).ends_with("did you mean 'core'?"));
+}
+
+TEST_CASE("--run-path runs a script of any name, and an empty PYTHON_EXEC counts as not set") {
+  FakeMachine fake;
+  CHECK(fake.plan({"--run-path", "script", "x"}).argv == Words{"python3", "-u", "script", "x"});
+  CHECK(fake.plan({"--run-path", "--no-python", "script"}).argv ==
+        Words{"python3", "-u", "script"});
+  fake.env["PYTHON_EXEC"] = "";
+  CHECK(fake.plan({"-m", "pkg"}).argv == Words{"python3", "-u", "-m", "pkg"});
 }

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/nearest.h"
 #include "cli/help.h"
 #include "cli/suggest.h"
 
@@ -41,18 +42,21 @@ std::string scan_error(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("what other launchers' options are called here exists here") {
-  for (const auto* name : {"ssh-port", "p", "ssh_identity_file", "start-timeout", "elastic-timeout",
-                           "network-interface", "reset-limit", "numa-binding", "local-addr"}) {
-    CAPTURE(name);
-    const std::string advice = advice_for(name);
-    REQUIRE(advice.starts_with("; use --"));
-    const auto option = advice.substr(8, advice.find(' ', 8) - 8);
-    CHECK(std::any_of(option_table().begin(), option_table().end(),
-                      [&](const OptionRow& row) { return row.name == option; }));
-  }
-  CHECK(advice_for("gloo") == "; the program chooses how to communicate; leave it out");
+TEST_CASE("an unknown name gets the nearest one that is taken") {
   CHECK(advice_for("nprocs") == "; did you mean '--nproc'?");
+  CHECK(advice_for("rdzv_cnf") == "; did you mean '--rdzv-conf'?");
+  CHECK(advice_for("fusion-treshold-mb") == "; did you mean '--fusion-threshold-mb'?");
+}
+
+TEST_CASE("one run tells of all options that cannot be taken, each with its advice") {
+  CHECK(scan_error({"--nprok", "2", "--bnid", "core", "--xterm", "0", "touch", "--bnid"}) ==
+        "unknown option '--nprok'; did you mean '--nproc'?\n"
+        "unknown option '--bnid'; did you mean '--bind'?\n"
+        "'--xterm' of mpirun: dlaunch opens no windows; --only-rank shows one rank's output");
+  // What may be the program's arguments is not judged.
+  CHECK(scan_error({"--zzz", "prog", "--also-not-ours"}) == "unknown option '--zzz'");
+  CHECK(scan_error({"--zzz", "--zzz", "--nprok=3", "prog"}) ==
+        "unknown option '--zzz'\nunknown option '--nprok'; did you mean '--nproc'?");
 }
 
 TEST_CASE("long names: with '=', with a word, '-' and '_' alike") {
@@ -89,7 +93,7 @@ TEST_CASE("options end at the program or at --, whatever follows looks like") {
 
 TEST_CASE("nothing is abbreviated") {
   CHECK(scan_error({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
-  CHECK(scan_error({"--time", "4", "a"}).starts_with("unknown option '--time'"));
+  CHECK(scan_error({"--tim", "4", "a"}).starts_with("unknown option '--tim'"));
   CHECK(scan_error({"--n", "4", "a"}) == "unknown option '--n'; a letter has one dash");
 }
 
@@ -98,28 +102,18 @@ TEST_CASE("unknown flags get the nearest name or what to do instead") {
   CHECK(scan_error({"--hostfiel", "x"}) ==
         "unknown option '--hostfiel'; did you mean '--hostfile'?");
   CHECK(scan_error({"--log_dri", "x"}) == "unknown option '--log_dri'; did you mean '--log-dir'?");
-  CHECK(scan_error({"-mca", "pml", "ob1"}) ==
-        "unknown option '-mca'; it sets a parameter of Open MPI; leave it out");
-  CHECK(scan_error({"--rdzv_conf", "x"}) ==
-        "unknown option '--rdzv_conf'; use --join-timeout for its join_timeout, and leave out the "
-        "rest");
-  CHECK(
-      scan_error({"--cpus-per-task=4"}) ==
-      "unknown option '--cpus-per-task'; use -n for workers or --omp-threads for threads of each");
-  CHECK(scan_error({"--pernode"}) == "unknown option '--pernode'; use --nproc 1");
-  CHECK(scan_error({"-K"}) ==
-        "unknown option '-K'; a failure ends the job in any case; leave it out");
   CHECK(scan_error({"--zzzzzzzz"}) == "unknown option '--zzzzzzzz'");
-  CHECK(scan_error({"-Z"}) == "unknown option '-Z'");
+  CHECK(scan_error({"-Y"}) == "unknown option '-Y'");
   CHECK(scan_error({"--=3"}) == "unknown option '--'");
 }
 
 TEST_CASE("a missing value is told with what belongs there") {
-  CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|numa|gpu");
+  CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|gpu|numa|socket|core|xpu");
   CHECK(scan_error({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
   CHECK(scan_error({"-np", "--", "a"}) == "-np needs a value: N");
   CHECK(scan_error({"--nproc=", "a"}) == "--nproc needs a value after '='");
-  CHECK(scan_error({"--nproc", "", "a"}) == "--nproc needs a value: N|auto|numa|gpu");
+  CHECK(scan_error({"--nproc", "", "a"}) ==
+        "--nproc needs a value: N|auto|gpu|numa|socket|core|xpu");
 }
 
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
@@ -175,7 +169,7 @@ TEST_CASE("no words upset the scanner") {
       }
     } else {
       REQUIRE(line.error().code == Errc::usage);
-      REQUIRE(line.error().what.find('\n') == std::string::npos);
+      REQUIRE_FALSE(line.error().what.empty());
     }
   }
   CHECK(good > 1000);

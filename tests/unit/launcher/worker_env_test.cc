@@ -202,3 +202,15 @@ TEST_CASE("an IPv6 master gets brackets only where a port follows") {
   CHECK(worker_arguments(p, place) ==
         std::vector<std::string>{"[fd00::2]:4711", "fd00::2", "tcp://[fd00::2]:1"});
 }
+
+TEST_CASE("--role names the role, and --virtual-local-rank makes every local rank 0") {
+  Plan p = plan();
+  p.role = "trainer";
+  p.gpus = {"4", "6"};
+  p.virtual_local_rank = true;
+  const auto env = worker_environment(p, kPlace, {"HIP_VISIBLE_DEVICES=4,6"});
+  for (const char* item : {"ROLE_NAME=trainer", "ROLE_RANK=1", "ROLE_WORLD_SIZE=4", "LOCAL_RANK=0",
+                           "CUDA_VISIBLE_DEVICES=6", "HIP_VISIBLE_DEVICES=6", "RANK=override"}) {
+    CHECK_MESSAGE(has(env, item), item);
+  }
+}

@@ -1,0 +1,21 @@
+// How many accelerators other than NVIDIA's this host has, by what the kernel shows of them. No
+// driver's library is loaded.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace dlaunch {
+
+// The kinds that count_accelerators() knows, by PyTorch's names for them.
+std::span<const std::string_view> accelerator_kinds();
+
+// xpu: Intel GPUs (/sys/class/drm/renderD*), hpu: Intel Gaudi (/sys/class/accel), npu: Huawei
+// Ascend
+// (/dev/davinci*), mlu: Cambricon (/dev/cambricon_dev*), musa: Moore Threads (/dev/mtgpu.*).
+// nullopt: a kind that this does not know. `root`: "" is the machine's own.
+std::optional<int> count_accelerators(std::string_view kind, const std::string& root = "");
+
+}  // namespace dlaunch
