@@ -241,6 +241,7 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
 
 void Communicator::on_forked() {
   forked_ = true;
+  ThreadPool::on_forked();
   if (links_) links_->close_in_child();
   for (const int fd : data_sockets_) {
     if (fd >= 0) ::close(fd);

@@ -1,13 +1,19 @@
-// Background: a thread that carries out the operations pushed to it, made when the first one comes.
-// While none is under way it sleeps and touches nothing, so that the caller's own thread may.
+// Background: carries out the operations pushed to it, one after the other, on a thread that it
+// borrows from the process's pool when the first one comes. Once nothing has come for some time it
+// gives the thread back and closes what it had open. While no operation is under way it touches
+// nothing that serve() does, so that the caller's own thread may.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <thread>
+#include <mutex>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "ring/call/operation.h"
+#include "ring/call/thread_pool.h"
 
 namespace dlaunch {
 
@@ -15,7 +21,8 @@ class Background {
  public:
   // serve(queue) takes operations, finishes each, and returns when none is left.
   using Serve = std::function<void(OperationQueue&)>;
-  explicit Background(Serve serve) : serve_(std::move(serve)) {}
+  explicit Background(Serve serve, Duration rest = std::chrono::milliseconds(100))
+      : serve_(std::move(serve)), rest_(rest) {}
   ~Background() { stop({.code = Errc::aborted, .what = "the communicator has ended"}); }
   // What is under way must come to an end by itself: raise the abort flag first. What has not begun
   // ends with `why`.
@@ -23,15 +30,24 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
+  // One thread at a time.
   Result<void> push(std::shared_ptr<Operation> operation);
-  bool busy() const { return queue_ != nullptr && queue_->busy(); }
+  bool busy() const;
+  // Holds neither a thread nor a descriptor.
+  bool rests() const { return !has_queue_.load(std::memory_order_acquire); }
 
  private:
   void main();
+  bool give_back();
 
   const Serve serve_;
-  std::unique_ptr<OperationQueue> queue_;
-  std::thread thread_;
+  const Duration rest_;  // how long the thread waits for more
+  mutable std::mutex mutex_;
+  std::condition_variable gave_back_;
+  std::atomic<bool> has_queue_{false};
+  std::unique_ptr<OperationQueue> queue_;  // while a thread serves it
+  Error stopped_by_;                       // of what has not begun by stop()
+  std::shared_ptr<ThreadPool> pool_;       // from the first operation on
 };
 
 }  // namespace dlaunch

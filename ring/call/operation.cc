@@ -40,9 +40,14 @@ std::shared_ptr<Operation> OperationQueue::take() {
   return next;
 }
 
-void OperationQueue::wait() {
+bool OperationQueue::wait(Duration most) {
+  const TimePoint until = steady_now() + most;
   pollfd ready{.fd = event_.get(), .events = POLLIN, .revents = 0};
-  while (poll(&ready, 1, -1) < 0 && errno == EINTR) continue;
+  while (true) {
+    const int found = poll(&ready, 1, poll_timeout_ms(steady_now(), until));
+    if (found > 0) return true;
+    if (found == 0) return false;
+  }
 }
 
 void OperationQueue::settle() {

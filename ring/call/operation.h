@@ -102,8 +102,8 @@ class OperationQueue {
   void push(std::shared_ptr<Operation> operation);
   // The next operation; null: none now.
   std::shared_ptr<Operation> take();
-  // Blocks until there is one, or the queue is closed.
-  void wait();
+  // Blocks until there is one, or the queue is closed. False: neither within so long.
+  bool wait(Duration most);
   // The taker has no operation under way. From the first push() on the queue is busy until then.
   void settle();
   bool busy() const;

@@ -1,8 +1,10 @@
 #include "ring/call/background.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -27,4 +29,62 @@ TEST_CASE("background: what was pushed before the end and not taken ends with it
   REQUIRE(late->done());  // else whoever waits for it does so for ever
   CHECK(late->outcome().error().what == "rank 3 was lost");
   CHECK(completions.under_way() == 0);
+}
+
+namespace {
+
+void await(const std::function<bool()>& ready) {
+  const TimePoint until = steady_now() + std::chrono::seconds(20);
+  while (!ready() && steady_now() < until) std::this_thread::yield();
+  REQUIRE(ready());
+}
+
+void serve_all(OperationQueue& queue) {
+  while (const auto operation = queue.take()) operation->finish({});
+}
+
+}  // namespace
+
+TEST_CASE("background: at rest it holds no thread, and many share the pool's threads") {
+  Completions completions;
+  constexpr int kMany = 50;
+  std::vector<std::unique_ptr<Background>> all;
+  for (int i = 0; i < kMany; ++i) {
+    all.push_back(std::make_unique<Background>(serve_all, std::chrono::milliseconds(1)));
+    const auto operation = std::make_shared<Operation>(completions);
+    REQUIRE(all.back()->push(operation));
+    Completions::wait([&] { return operation->done(); });
+    await([&] { return all.back()->rests(); });
+    CHECK_FALSE(all.back()->busy());
+  }
+  CHECK(ThreadPool::of_process()->threads() < 5);
+  // One that has rested works again.
+  const auto again = std::make_shared<Operation>(completions);
+  REQUIRE(all.front()->push(again));
+  Completions::wait([&] { return again->done(); });
+  CHECK(again->outcome());
+}
+
+TEST_CASE("background: operations that come while a thread is given back are carried out") {
+  Completions completions;
+  Background background(serve_all, std::chrono::nanoseconds(1));
+  for (int i = 0; i < 2000; ++i) {
+    const auto operation = std::make_shared<Operation>(completions);
+    REQUIRE(background.push(operation));
+    Completions::wait([&] { return operation->done(); });
+  }
+}
+
+TEST_CASE("thread pool: tasks that wait for each other each have a thread") {
+  const auto pool = ThreadPool::of_process();
+  std::atomic<int> there = 0, done = 0;
+  for (int i = 0; i < 8; ++i) {
+    REQUIRE(pool->run([&] {
+      ++there;
+      while (there < 8) std::this_thread::yield();
+      ++done;
+    }));
+  }
+  await([&] { return done == 8; });
+  CHECK(pool->threads() >= 8);
 }
