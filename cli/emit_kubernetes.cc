@@ -9,6 +9,7 @@
 #include "cli/option_table.h"
 #include "cli/plan_kubernetes.h"
 #include "cli/plan_parts.h"
+#include "cli/segments.h"
 
 namespace dlaunch {
 namespace {
@@ -245,6 +246,40 @@ spec:
          indented(job_spec(job), 8);
 }
 
+// As segments of a command line, in which what is before the first program is the first's alone.
+Result<void> add_programs(const Options& given, const Plan& plan, std::vector<std::string>& words) {
+  Options options = given;
+  if (options.multi_prog) {
+    return refuse("{}: {} cannot be written so: give the programs with ':' between them",
+                  options.emit.source, options.multi_prog.source);
+  }
+  for (Segment& segment : options.segments) {
+    const auto& program = segment.program;
+    if (&segment != &options.segments.back() &&
+        std::find(program.begin(), program.end(), ":") != program.end()) {
+      return refuse("{}: {} has an argument ':', so it must be the last of the programs",
+                    options.emit.source, program[0]);
+    }
+    if (!segment.chdir) segment.chdir = options.chdir;
+    if (!segment.module && !segment.no_python) {
+      segment.module = options.module;
+      segment.no_python = options.no_python;
+    }
+  }
+  options.np = options.nproc = options.chdir = options.app = {};
+  options.module = options.no_python = {};
+  add_options(options, words);
+  for (const auto& [name, value] : plan.env) words.insert(words.end(), {"-genv", name, value});
+  for (std::size_t number = 0; number < plan.programs.size(); ++number) {
+    auto& env = options.segments[number].env.values;
+    env.clear();
+    for (const auto& [name, value] : plan.programs[number].env) env.push_back(name + "=" + value);
+  }
+  const auto segments = words_of(options.segments);
+  words.insert(words.end(), segments.begin(), segments.end());
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_emit(const Options& options) {
@@ -297,7 +332,8 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
   const auto gpus = gpus_of(options);
   if (!gpus) return gpus.error();
   job.gpus = *gpus;
-  job.name = options.job_id ? *options.job_id : name_from(options.program.at(0));
+  const auto& program = options.segments.empty() ? options.program : options.segments[0].program;
+  job.name = options.job_id ? *options.job_id : name_from(program.at(0));
   if (!is_label(job.name)) {
     return refuse("{}: '{}' is no name for Kubernetes: up to {} of a-z, 0-9 and -, a letter first",
                   options.job_id.source, job.name, kLongestName);
@@ -306,6 +342,10 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
   if (options.nnodes) job.command.insert(job.command.end(), {"--nnodes", *options.nnodes});
   const std::string secret = std::string(kSecretFolder) + "/secret";
   job.command.insert(job.command.end(), {"--secret-file", secret});
+  if (!plan.programs.empty()) {
+    if (auto added = add_programs(options, plan, job.command); !added) return added.error();
+    return job;
+  }
   if (options.np) job.command.insert(job.command.end(), {"-n", *options.np});
   add_options(options, job.command);
   for (const auto& [name, value] : plan.env) {

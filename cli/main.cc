@@ -54,7 +54,9 @@ Result<std::string> kubernetes_text(const Options& options) {
   here.rdzv = {"tcp://localhost:29400", "--rdzv"};
   auto built = build_plan(here, as_pod(this_machine(), options));
   if (!built) return built.error();
-  auto job = kubernetes_job(options, built->plan);
+  Options seen = options;
+  seen.segments = built->segments;
+  auto job = kubernetes_job(seen, built->plan);
   auto secret = Secret::random();
   if (!job || !secret) return job ? secret.error() : job.error();
   job->secret = secret->bytes();

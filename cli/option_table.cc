@@ -28,6 +28,14 @@ constexpr OptionRow kTable[] = {
      "set a variable for the workers, or pass on ours; may be repeated", &Options::env, kNoEnv},
     {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,
      "start the workers in that folder", &Options::chdir},
+    {"app", "", "", "FILE", "", Group::workers,
+     "run the programs that the file lists, each on ranks of its own in one job: a line is '-np N "
+     "[-x NAME=VALUE] [--chdir DIR] PROGRAM [ARGUMENT ...]', as between the ':' of a command line",
+     &Options::app},
+    {"multi-prog", "", "", "", "", Group::workers,
+     "the program is a file that says which ranks run what, as for srun: '0-3,5 PROGRAM [ARGUMENT "
+     "...]', or '*' for the other ranks",
+     &Options::multi_prog, kNoEnv | kNoFile},
     {"module", "m", "", "", "", Group::workers,
      "the program is a Python module: run it with python3 -m, or with $PYTHON_EXEC",
      &Options::module, kNoEnv | kNoFile},

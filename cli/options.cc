@@ -13,6 +13,7 @@
 #include "cli/option_table.h"
 #include "cli/read_file.h"
 #include "cli/scanner.h"
+#include "cli/segments.h"
 #include "cli/suggest.h"
 
 namespace dlaunch {
@@ -263,6 +264,8 @@ Result<Options> read_options(const std::vector<std::string>& words) {
     if (given.row->name == "check-build") options.check_build = {true, given.spelled};
   }
   if (options.help || options.version || options.check_build) return options;
+  auto segments = take_segments(*line);
+  if (!segments) return segments.error();
   try {
     auto merged = merge(*line);
     if (!merged) return merged.error();
@@ -273,6 +276,7 @@ Result<Options> read_options(const std::vector<std::string>& words) {
   options.program = std::move(line->program);
   options.notes = std::move(line->notes);
   options.warnings = std::move(line->warnings);
+  options.segments = std::move(*segments);
   return options;
 }
 

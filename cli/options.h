@@ -33,12 +33,24 @@ struct List {
   std::string source;
 };
 
+// One of several programs of a job (cli/segments.h).
+struct Segment {
+  std::vector<std::string> program;  // with its arguments
+  Text np, nproc;                    // how many workers run it; 1 where neither is given
+  std::string ranks;                 // or which: "0-3,5", "*" for the rest
+  List env;
+  Text chdir;
+  Switch module, no_python;
+};
+
 struct Options {
   // workers
   Text nproc;
   Text np;
   List env;
   Text chdir;
+  Text app;
+  Switch multi_prog;
   Switch module;
   Switch no_python;
   Switch run_path;
@@ -126,6 +138,7 @@ struct Options {
   std::vector<std::string> warnings;
 
   std::vector<std::string> program;  // the program and its arguments, untouched
+  std::vector<Segment> segments;     // in place of it, of a job that runs several
 };
 
 // From the words after argv[0]; reads the environment and the --config file. Precedence: flag,

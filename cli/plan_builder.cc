@@ -137,12 +137,14 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   }
   draft.built.notes = given.notes;
   draft.built.warnings = given.warnings;
+  if (auto read = read_programs(machine, options); !read) return read.error();
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,
-                          plan_placement, plan_output, plan_endings, plan_orders}) {
+                          plan_placement, plan_output, plan_endings, check_programs, plan_orders}) {
     if (auto done = part(draft); !done) return done.error();
   }
+  draft.built.segments = options.segments;
   return std::move(draft.built);
 }
 

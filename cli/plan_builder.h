@@ -20,6 +20,7 @@ struct BuiltPlan {
   std::vector<std::string> warnings;  // shown unless --quiet
   std::vector<std::string> notes;     // shown with --verbose
   std::vector<std::string> bindings;  // the picture of --report-bindings
+  std::vector<Segment> segments;      // of several programs, those in files among them
 };
 
 // Errors: usage and unsupported (64), protocol (65: a malformed file), not_found (66: an unreadable

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/rank_set.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
@@ -337,6 +338,14 @@ Result<void> plan_orders(PlanDraft& draft) {
   order.options.job_id = {plan.job_id, "--job-id"};
   order.options.env = {{}, "--env"};
   for (const auto& [name, value] : plan.env) order.options.env.values.push_back(name + "=" + value);
+  order.options.segments.clear();
+  for (const Program& program : plan.programs) {
+    Segment segment = draft.options.segments[program.segment];
+    segment.env.values.clear();
+    for (const auto& [name, value] : program.env) segment.env.values.push_back(name + "=" + value);
+    segment.ranks = format_rank_set(program.ranks);
+    order.options.segments.push_back(std::move(segment));
+  }
   nodes.order = encode(order);
   return {};
 }

@@ -59,6 +59,8 @@ Result<void> filter_hosts(PlanDraft& draft, std::vector<HostEntry>& hosts);
 Result<void> filter_here(PlanDraft& draft);
 Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
 Result<void> plan_ssh(PlanDraft& draft);         // the same where we start them all
+Result<void> plan_programs(PlanDraft& draft);    // argv, environment, what ranks run
+Result<void> check_programs(PlanDraft& draft);   // nothing takes a rank from its program
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
@@ -68,6 +70,9 @@ Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
 Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
 Result<void> plan_journal(PlanDraft& draft);     // for a leader that is started again
 Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos, health
+
+// Several programs, of a command line or a file, become options.segments, and their workers -n.
+Result<void> read_programs(const Machine& machine, Options& options);
 
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);

@@ -8,94 +8,6 @@
 namespace dlaunch {
 namespace {
 
-// torchrun gives a script to python; mpirun executes what is executable. Both are met: only a
-// file.py that the system could not execute by that name gets a python3.
-bool needs_python(const PlanDraft& draft, const std::string& word) {
-  if (draft.options.no_python || !word.ends_with(".py")) return false;
-  const std::string& chdir = draft.plan().chdir;
-  const bool relative = word[0] != '/' && !chdir.empty();
-  const FileKind kind = draft.machine.file_kind(relative ? chdir + "/" + word : word);
-  const bool by_path = word.find('/') != std::string::npos;
-  return kind == FileKind::plain || (kind == FileKind::executable && !by_path);
-}
-
-// An empty PYTHON_EXEC counts as not set.
-std::string python_of(const Machine& machine) {
-  const std::string said = machine.environment("PYTHON_EXEC").value_or("");
-  return said.empty() ? "python3" : said;
-}
-
-Result<void> plan_argv(PlanDraft& draft) {
-  const Options& options = draft.options;
-  const auto& program = options.program;
-  if (program.empty()) {
-    return options.module ? refuse("no module given: dlaunch -m MODULE [argument ...]")
-                          : refuse("no program given: dlaunch [options] program [argument ...]");
-  }
-  if (program[0].empty()) return refuse("the program's name is empty");
-  auto& argv = draft.plan().argv;
-  if (options.module && options.no_python) {
-    return refuse("{} and {} contradict each other", options.module.source,
-                  options.no_python.source);
-  }
-  if (options.module && options.run_path) {
-    return refuse("{} and {} contradict each other", options.module.source,
-                  options.run_path.source);
-  }
-  // What runpy.run_path does for torchrun's --run-path, Python does for a script that it is given:
-  // its __name__ is __main__ and sys.argv is its own.
-  if (options.module || options.run_path || needs_python(draft, program[0])) {
-    argv.push_back(python_of(draft.machine));
-    argv.push_back("-u");  // or lines would stay in Python's buffer until a worker ends
-    if (options.module) argv.push_back("-m");
-  }
-  argv.insert(argv.end(), program.begin(), program.end());
-  const auto colon = std::find(program.begin() + 1, program.end(), ":");
-  if (colon != program.end() && colon + 1 != program.end() && (colon + 1)->starts_with('-')) {
-    draft.built.warnings.push_back(
-        "':' and what follows are arguments of the program: a job runs one program, which may do "
-        "something else on each RANK");
-  }
-  return {};
-}
-
-Result<void> plan_env(PlanDraft& draft) {
-  static const std::set<std::string_view> each_has_its_own = {"RANK",
-                                                              "LOCAL_RANK",
-                                                              "ROLE_RANK",
-                                                              "HOROVOD_RANK",
-                                                              "HOROVOD_LOCAL_RANK",
-                                                              "OMPI_COMM_WORLD_RANK",
-                                                              "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                              "PMI_RANK",
-                                                              "PMI_FD"};
-  if (!draft.gpu_list.empty()) {
-    draft.plan().env.emplace_back("CUDA_VISIBLE_DEVICES", draft.gpu_list);
-  }
-  for (const std::string& item : draft.options.env.values) {
-    const auto equals = std::min(item.find('='), item.size());
-    const std::string name = item.substr(0, equals);
-    if (name.empty()) return refuse("{}: '{}' has no name", draft.options.env.source, item);
-    if (each_has_its_own.contains(name)) {
-      return refuse("{} {}: each worker has its own, which dlaunch gives it; leave it out",
-                    draft.options.env.source, name);
-    }
-    if (equals < item.size()) {
-      draft.plan().env.emplace_back(name, item.substr(equals + 1));
-    } else if (auto ours = draft.machine.environment(name)) {
-      draft.plan().env.emplace_back(name, *ours);
-    } else {
-      draft.built.warnings.push_back(fmt::format(
-          "{} {}: it is not set here, so it is not passed on", draft.options.env.source, name));
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
-namespace {
-
 constexpr std::string_view kKinds[] = {"auto", "cpu", "gpu", "numa", "socket", "l3",
                                        "core", "xpu", "hpu", "npu",  "mlu",    "musa"};
 
@@ -228,8 +140,7 @@ Result<void> plan_workers(PlanDraft& draft) {
   }
   if (options.chdir) draft.plan().chdir = *options.chdir;
   if (options.role) draft.plan().role = *options.role;
-  if (auto done = plan_argv(draft); !done) return done.error();
-  return plan_env(draft);
+  return plan_programs(draft);
 }
 
 }  // namespace dlaunch

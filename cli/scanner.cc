@@ -91,6 +91,7 @@ class Scanner {
     for (; at_ < words_.size() && looks_like_option(words_[at_]); ++at_) {
       if (words_[at_] == "--") {
         ++at_;
+        line_.by_dashes = true;
         break;
       }
       Word parts = take_apart(words_[at_]);

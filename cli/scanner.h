@@ -27,6 +27,7 @@ struct ScannedLine {
   std::vector<std::string> program;
   std::vector<std::string> notes;     // for -v: what other launchers' options became
   std::vector<std::string> warnings;  // which of two meanings an option has here
+  bool by_dashes = false;             // "--" stands before it
 };
 
 // An error tells of every option that cannot be taken, a line each.

@@ -73,6 +73,31 @@ void set(Options& options, const OptionRow& row, Given what) {
   }
 }
 
+// The words of a switch are for messages, which the leader has given.
+void put_segment(Writer& out, const Segment& segment) {
+  put_list(out, segment.program);
+  for (const Text* text : {&segment.np, &segment.chdir}) out.put_string(text->value.value_or(""));
+  out.put_string(segment.ranks);
+  put_list(out, segment.env.values);
+  for (const Switch* one : {&segment.module, &segment.no_python}) {
+    out.put(static_cast<std::uint8_t>(one->on));
+  }
+}
+
+Segment get_segment(Reader& in) {
+  Segment segment;
+  segment.program = get_list(in);
+  for (Text* text : {&segment.np, &segment.chdir}) {
+    const std::string value(in.get_string(kMaxText));
+    if (!value.empty()) text->value = value;
+  }
+  segment.ranks = in.get_string(kMaxText);
+  segment.env = {get_list(in), "--env"};
+  for (Switch* one : {&segment.module, &segment.no_python}) one->on = in.get<std::uint8_t>() != 0;
+  if (segment.program.empty()) segment.program.emplace_back();
+  return segment;
+}
+
 void put_options(Writer& out, const Options& options) {
   for (const OptionRow& row : option_table()) {
     const Given what = given(options, row);
@@ -83,6 +108,8 @@ void put_options(Writer& out, const Options& options) {
   }
   out.put_string("");
   put_list(out, options.program);
+  out.put(static_cast<std::uint32_t>(options.segments.size()));
+  for (const Segment& segment : options.segments) put_segment(out, segment);
 }
 
 // False: there is an option that this dlaunch does not have.
@@ -98,6 +125,10 @@ bool get_options(Reader& in, Options& options) {
     set(options, *row, std::move(what));
   }
   options.program = get_list(in);
+  const auto segments = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < segments && i < kMaxItems && in.ok(); ++i) {
+    options.segments.push_back(get_segment(in));
+  }
   return in.ok();
 }
 
@@ -174,10 +205,11 @@ Options forwarded_options(const Options& options) {
                                  &Options::min_nproc,
                                  &Options::spares,
                                  &Options::config,
-                                 &Options::end_signal}) {
+                                 &Options::end_signal,
+                                 &Options::app}) {
     rest.*leaders = {};
   }
-  rest.standalone = rest.dry_run = {};
+  rest.standalone = rest.dry_run = rest.multi_prog = {};
   return rest;
 }
 

@@ -94,6 +94,9 @@ Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener lis
   pmix.job_id = plan_.job_id;
   pmix.secret_file = common_.secret_file;
   pmix.tls = plan_.tls;
+  for (const Program& program : plan_.programs) {
+    pmix.programs.push_back(format_rank_set(program.ranks));
+  }
   mpi_.emplace(loop_, helpers_,
                StoreOptions{.job_id = plan_.job_id,
                             .secret = secret_,

@@ -12,6 +12,20 @@
 namespace dlaunch {
 namespace {
 
+// Unquoted, for people; of several programs with " : " between them.
+std::string command_of(const Plan& plan) {
+  std::string text;
+  const auto add = [&text](const std::vector<std::string>& argv) {
+    for (const auto& word : argv) {
+      if (!text.empty()) text += &word == &argv.front() ? " : " : " ";
+      text += escaped(word);
+    }
+  };
+  if (plan.programs.empty()) add(plan.argv);
+  for (const Program& program : plan.programs) add(program.argv);
+  return text;
+}
+
 using nlohmann::json;
 
 std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
@@ -126,9 +140,8 @@ JobStatus JobControl::status_before() const {
                    .restarts = format_restart_limit(plan_.max_restarts),
                    .ran = steady_now() - started_,
                    .workers = {}};
-  for (const auto& word : plan_.argv) {
-    status.program += (status.program.empty() ? "" : " ") + escaped(word);
-  }
+  status.several_programs = plan_.programs.size() > 1;
+  status.program = command_of(plan_);
   return status;
 }
 
@@ -168,6 +181,9 @@ WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint 
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};
+  if (!plan_.programs.empty() && worker.rank >= 0) {
+    worker.program = escaped(plan_.argv_of(worker.rank).at(0));
+  }
   const auto it = workers.find(slot);
   if (it == workers.end()) return worker;
   const NodeWorker& process = it->second;

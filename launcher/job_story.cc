@@ -39,6 +39,13 @@ JobStory::JobStory(const Plan& plan) : plan_(plan) {
   facts_.job_id = plan.job_id;
   facts_.host = plan.host;
   facts_.program = plan.argv.at(0);
+  for (const Program& program : plan.programs) {
+    const auto ranks = static_cast<std::size_t>(*program.ranks.rbegin()) + 1;
+    facts_.programs.resize(std::max(facts_.programs.size(), ranks));
+    for (const int rank : program.ranks) {
+      facts_.programs[static_cast<std::size_t>(rank)] = program.argv.at(0);
+    }
+  }
   facts_.nproc = plan.nproc;
   facts_.max_restarts = format_restart_limit(plan.max_restarts);
   facts_.grace = plan.grace;

@@ -14,6 +14,7 @@ constexpr int kRoundDirsKept = 3;
 Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common,
            Listener listener)
     : job_dir_(parts.job_dir),
+      starter_(parts.starter),
       mpi_(parts.mpi),
       listener_(std::move(listener)),
       driver_(slots, grace, parts.pump, *this),
@@ -144,6 +145,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   place.round = round;
   place.rank = rank;
   place.local_rank = local_ranks_[slot];
+  place.appnum = starter_.program_of(rank);
   place.worker = ++last_worker_;
   place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";

@@ -79,6 +79,7 @@ class Node final : private NodeDriver::Hands {
   void tell(const JobCore::Event& event) override { listener_.tell(event); }
 
   const JobDir& job_dir_;
+  const WorkerStarter& starter_;
   MpiServers& mpi_;
   const Listener listener_;
   NodeDriver driver_;

@@ -34,14 +34,28 @@ std::string last_operation(const json& operation) {
   return fmt::format("{}, {} {} ago", what, state, since);
 }
 
-Row row_of(const json& worker) {
+Row row_of(const json& worker, bool by_program) {
   const json& ran = worker.at("ran_s");
-  return {number_or(worker.at("rank"), "spare"),
-          number_or(worker.at("pid"), "-"),
-          plain(worker, "host"),
-          plain(worker, "state"),
-          ran.is_null() ? "-" : age(ran),
-          last_operation(worker.at("last_operation"))};
+  Row row = {number_or(worker.at("rank"), "spare"),
+             number_or(worker.at("pid"), "-"),
+             plain(worker, "host"),
+             plain(worker, "state"),
+             ran.is_null() ? "-" : age(ran),
+             last_operation(worker.at("last_operation"))};
+  if (const json program = worker.value("program", json()); program.is_string()) {
+    row.insert(row.begin() + 1, escaped(program.get<std::string>()));
+  } else if (by_program) {
+    row.insert(row.begin() + 1, "-");
+  }
+  return row;
+}
+
+// Its ranks run different ones.
+bool has_programs(const json& status) {
+  const auto& workers = status.at("workers");
+  return std::any_of(workers.begin(), workers.end(), [](const json& worker) {
+    return worker.value("program", json()).is_string();
+  });
 }
 
 std::string size_of(const json& status) {
@@ -86,8 +100,10 @@ std::string render_status(const json& status) {
   text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
                       restarts.at("left").get<int>(), plain(restarts, "limit"));
   std::vector<Row> rows = {{"RANK", "PID", "HOST", "STATE", "FOR", "LAST OPERATION"}};
+  const bool by_program = has_programs(status);
+  if (by_program) rows[0].insert(rows[0].begin() + 1, "PROGRAM");
   for (const char* kind : {"workers", "spares"}) {
-    for (const auto& worker : status.at(kind)) rows.push_back(row_of(worker));
+    for (const auto& worker : status.at(kind)) rows.push_back(row_of(worker, by_program));
   }
   return text + text_table(rows, 2);
 }

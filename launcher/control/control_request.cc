@@ -108,6 +108,9 @@ ControlDecision no_such_rank(const JobStatus& job, int rank) {
 }
 
 ControlDecision resize(const JobStatus& job, int size) {
+  if (job.several_programs) {
+    return refuse("its ranks run different programs, which a resize would give other ranks");
+  }
   if (size < 1 || size > job.max_size) {
     return refuse(fmt::format("this job may have from 1 to {} (see --max-nproc), not {}",
                               workers(job.max_size), size));

@@ -49,6 +49,7 @@ json json_of(const JobStatus& status, const WorkerStatus& worker) {
               {"local_rank", from_zero(worker.local_rank)},
               {"state", worker.state},
               {"elastic", worker.linked}};
+  out["program"] = worker.program.empty() ? json() : json(worker.program);
   out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
   out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
   out["ran_s"] = worker.ran ? json(to_seconds(*worker.ran)) : json();

@@ -18,6 +18,7 @@ struct WorkerStatus {
   int rank = -1;        // -1: a spare, or one that is leaving
   int local_rank = -1;  // among those of its host; -1 as above
   std::string host;
+  std::string program;                   // of a job of several; "": the job's
   int pid = 0;                           // 0: there is no process, or it is on another host
   bool up = false;                       // it runs, and nobody has asked it to end
   bool linked = false;                   // it takes part in elastic rounds
@@ -31,7 +32,8 @@ struct JobStatus {
   TimePoint now{};
   std::string job_id;
   std::string host;     // that leads
-  std::string program;  // with its arguments
+  std::string program;  // with its arguments; of several with " : " between them
+  bool several_programs = false;
   JobState state = JobState::idle;
   int round = 0;
   int size = 0;

@@ -17,13 +17,13 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a round's value
 constexpr const char* kSpace = "dlaunch";                  // the only key space
 
 // What is the answer whatever was put.
-std::optional<std::string> fixed_reply(const std::string& command, int size) {
+std::optional<std::string> fixed_reply(const std::string& command, int size, int appnum) {
   if (command == "init") return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
   if (command == "get_maxes") {
     return fmt::format("cmd=maxes rc=0 kvsname_max=256 keylen_max={} vallen_max={}", kMaxKey,
                        kMaxValue);
   }
-  if (command == "get_appnum") return "cmd=appnum rc=0 appnum=0";
+  if (command == "get_appnum") return fmt::format("cmd=appnum rc=0 appnum={}", appnum);
   if (command == "get_universe_size") return fmt::format("cmd=universe_size rc=0 size={}", size);
   if (command == "get_my_kvsname") return fmt::format("cmd=my_kvsname rc=0 kvsname={}", kSpace);
   if (command == "finalize") return "cmd=finalize_ack rc=0";
@@ -65,14 +65,14 @@ std::string encode(const std::map<std::string, std::string>& values) {
 void PmiCore::add(Client client, const Place& place) {
   // Nobody of an older round can get on any more.
   std::erase_if(rounds_, [&](const auto& round) { return round.first < place.round; });
-  clients_[client] = place.round;
+  clients_[client] = {place.round, place.appnum};
   rounds_[place.round].place = place;
 }
 
 void PmiCore::gone(Client client) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
-  const auto round = rounds_.find(found->second);
+  const auto round = rounds_.find(found->second.round);
   if (round != rounds_.end()) round->second.in_barrier.erase(client);
   clients_.erase(found);
 }
@@ -83,12 +83,13 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
     const auto equals = word.find('=');
     if (equals != word.npos) words.emplace(word.substr(0, equals), word.substr(equals + 1));
   }
-  const auto found = rounds_.find(clients_.at(client));
+  const Seat seat = clients_.at(client);
+  const auto found = rounds_.find(seat.round);
   if (found == rounds_.end()) return Actions();  // it is about to be ended
   Round& round = found->second;
   // Several lines are one where they begin with mcmd, as for MPI_Comm_spawn; it has one reply.
   const std::string command = word(words, words.contains("mcmd") ? "mcmd" : "cmd");
-  if (const auto reply = fixed_reply(command, round.place.size)) {
+  if (const auto reply = fixed_reply(command, round.place.size, seat.appnum)) {
     return Actions{.replies = {{client, *reply + "\n"}}, .exchange = {}, .abort = {}};
   }
   if (command == "put") {

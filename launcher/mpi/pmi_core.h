@@ -28,6 +28,7 @@ class PmiCore {
     int size = 1;        // ranks of the round
     int local_size = 1;  // of them on this node
     int nodes = 1;       // with ranks
+    int appnum = 0;      // of the client: which of the job's programs it runs
   };
 
   struct Reply {
@@ -69,7 +70,10 @@ class PmiCore {
   Actions come(Round& round, Client client);
   static Actions let_go(Round& round, const char* rc);
 
-  std::map<Client, int> clients_;  // to rounds
+  struct Seat {
+    int round, appnum;
+  };
+  std::map<Client, Seat> clients_;
   std::map<int, Round> rounds_;
 };
 

@@ -78,7 +78,8 @@ Result<UniqueFd> PmiServer::connect(const WorkerPlace& place) {
   core_.add(client, {.round = place.round,
                      .size = place.size,
                      .local_size = place.local_size,
-                     .nodes = place.nodes});
+                     .nodes = place.nodes,
+                     .appnum = place.appnum});
   sessions_[client] = {.fd = std::move(ours), .unread = {}, .place = place};
   if (auto ok = poll_also(poll_.get(), client); !ok) return close(client), ok.error();
   return theirs;

@@ -70,6 +70,8 @@ std::string encode_order(const PmixOrder& order) {
   for (const auto* number : numbers_of(order)) out.put(static_cast<std::int32_t>(*number));
   out.put(static_cast<std::uint8_t>(order.tls));
   put_ranks(out, order.ranks);
+  out.put(static_cast<std::uint32_t>(order.programs.size()));
+  for (const auto& ranks : order.programs) out.put_string(ranks);
   return out.take();
 }
 
@@ -80,6 +82,10 @@ Result<PmixOrder> decode_order(std::string_view bytes) {
   for (auto* number : numbers_of(order)) *number = in.get<std::int32_t>();
   order.tls = in.get<std::uint8_t>() != 0;
   order.ranks = get_ranks(in);
+  const auto programs = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < programs && in.ok(); ++i) {
+    order.programs.emplace_back(in.get_string(kMaxOrderText));
+  }
   if (!in.done()) return protocol_error("an order for a PMIx server makes no sense");
   return order;
 }

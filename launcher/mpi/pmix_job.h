@@ -25,8 +25,9 @@ struct PmixOrder {
   int node_rank = 0;
   int nodes = 1;
   std::string host;
-  std::vector<int> ranks;  // of this node, by local rank
-  std::string folder;      // private, its own
+  std::vector<int> ranks;             // of this node, by local rank
+  std::vector<std::string> programs;  // the ranks of each, "0-3,5"; empty: there is one
+  std::string folder;                 // private, its own
   std::string job_id;
   std::string store_url;
   std::string secret_file;  // "": there is none

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "base/rank_set.h"
 #include "base/write_all.h"
 #include "launcher/mpi/node_exchange.h"
 #include "launcher/mpi/pmix_fences.h"
@@ -83,14 +84,27 @@ Status on_control(const pmix::Proc*, const pmix::Proc[], std::size_t, const pmix
 
 // -- What it is told
 
-PmixInfos facts_of_rank(const PmixNode& node, int node_rank, std::size_t local_rank) {
+// The number of the rank's program, and its own number among the ranks of that.
+std::pair<int, int> place_in_program(const PmixOrder& order, int rank) {
+  for (std::size_t number = 0; number < order.programs.size(); ++number) {
+    const auto ranks = parse_rank_set(order.programs[number]);
+    if (!ranks || !ranks->contains(rank)) continue;
+    const auto before = std::distance(ranks->begin(), ranks->find(rank));
+    return {static_cast<int>(number), static_cast<int>(before)};
+  }
+  return {0, rank};
+}
+
+PmixInfos facts_of_rank(const PmixOrder& order, const PmixNode& node, int node_rank,
+                        std::size_t local_rank) {
   const int rank = node.ranks[local_rank];
+  const auto [appnum, app_rank] = place_in_program(order, rank);
   PmixInfos facts;
   facts.add_rank("pmix.rank", rank);
-  facts.add_uint32("pmix.appnum", 0);
+  facts.add_uint32("pmix.appnum", static_cast<unsigned>(appnum));
   facts.add_rank("pmix.aldr", 0);
   facts.add_rank("pmix.grank", rank);
-  facts.add_rank("pmix.apprank", rank);
+  facts.add_rank("pmix.apprank", app_rank);
   facts.add_uint16("pmix.lrank", static_cast<unsigned>(local_rank));
   facts.add_uint16("pmix.nrank", static_cast<unsigned>(local_rank));
   facts.add_uint32("pmix.nodeid", static_cast<unsigned>(node_rank));
@@ -103,7 +117,7 @@ void add_size(PmixInfos& facts, const PmixOrder& order) {
   for (const char* key : {"pmix.job.size", "pmix.univ.size", "pmix.max.size", "pmix.app.size"}) {
     facts.add_uint32(key, size);
   }
-  facts.add_uint32("pmix.job.napps", 1);
+  facts.add_uint32("pmix.job.napps", std::max(1u, static_cast<unsigned>(order.programs.size())));
   facts.add_uint32("pmix.num.nodes", static_cast<unsigned>(order.nodes));
   facts.add_uint32("pmix.local.size", static_cast<unsigned>(order.ranks.size()));
   facts.add_uint32("pmix.node.size", static_cast<unsigned>(order.ranks.size()));
@@ -262,7 +276,7 @@ Result<void> PmixProgram::register_ranks() {
   facts.add_flag("pmix.spawned", false);
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     for (std::size_t i = 0; i < nodes_[node].ranks.size(); ++i) {
-      facts.add_list("pmix.pdata", facts_of_rank(nodes_[node], static_cast<int>(node), i));
+      facts.add_list("pmix.pdata", facts_of_rank(order_, nodes_[node], static_cast<int>(node), i));
     }
   }
   auto ok = library_.check(

@@ -18,12 +18,6 @@ namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-std::string command_line(const Plan& plan) {
-  std::string out;
-  for (const auto& word : plan.argv) out += (out.empty() ? "" : " ") + shell_quoted(word);
-  return out;
-}
-
 const char* mode_name(OutputMode mode) {
   static constexpr std::array kNames = {"prefix", "merged", "raw", "files", "none"};
   return kNames[static_cast<std::size_t>(mode)];
@@ -50,6 +44,23 @@ const char* mode_name(StragglerMode mode) {
 }
 
 std::string way_to(const NodesPlan& nodes) { return fmt::format("{}", fmt::join(nodes.ssh, " ")); }
+
+Facts about_programs(const Plan& plan) {
+  Facts lines;
+  for (std::size_t number = 0; number < plan.programs.size(); ++number) {
+    const Program& program = plan.programs[number];
+    const std::string name = fmt::format("program {}", number);
+    Plan alone;
+    alone.argv = program.argv;
+    lines.emplace_back(name, fmt::format("{} {}: {}", program.ranks.size() == 1 ? "rank" : "ranks",
+                                         format_rank_set(program.ranks), command_line(alone)));
+    if (!program.chdir.empty()) lines.emplace_back(name + " folder", program.chdir);
+    for (const auto& [key, value] : program.env) {
+      lines.emplace_back(name + " env", key + "=" + shell_quoted(value));
+    }
+  }
+  return lines;
+}
 
 Facts about_workers(const Plan& plan) {
   const NodesPlan& nodes = plan.nodes;
@@ -231,8 +242,9 @@ Facts about_job(const Plan& plan) {
 
 std::string describe(const Plan& plan) {
   std::string out = "command: " + command_line(plan) + "\n";
-  for (const auto part : {about_workers, about_hosts, about_job, about_connections, about_restarts,
-                          about_watch, about_times, about_output, about_placement}) {
+  for (const auto part :
+       {about_programs, about_workers, about_hosts, about_job, about_connections, about_restarts,
+        about_watch, about_times, about_output, about_placement}) {
     for (const auto& [key, value] : part(plan)) out += fmt::format("{}: {}\n", key, value);
   }
   return out;

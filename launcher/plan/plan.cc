@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "base/version.h"
 
@@ -21,13 +22,58 @@ std::string stdin_of(const Plan& plan) {
   return plan.stdin_to == StdinPlan::all ? "all" : std::to_string(plan.stdin_rank);
 }
 
+int Plan::program_of(int rank) const {
+  for (std::size_t number = 0; number < programs.size(); ++number) {
+    if (programs[number].ranks.contains(rank)) return static_cast<int>(number);
+  }
+  return 0;
+}
+
+const std::vector<std::string>& Plan::argv_of(int rank) const {
+  return programs.empty() ? argv : programs[static_cast<std::size_t>(program_of(rank))].argv;
+}
+
+const std::string& Plan::chdir_of(int rank) const {
+  if (programs.empty()) return chdir;
+  const auto& own = programs[static_cast<std::size_t>(program_of(rank))].chdir;
+  return own.empty() ? chdir : own;
+}
+
+namespace {
+
+std::string quoted_words(const std::vector<std::string>& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : " ") + shell_quoted(word);
+  return out;
+}
+
+// Which ranks run which program, for hosts to compare: the paths may differ.
+std::string shares_of(const Plan& plan) {
+  std::string text;
+  for (const Program& program : plan.programs) {
+    text += (text.empty() ? ", programs of ranks " : " : ") + format_rank_set(program.ranks);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string command_line(const Plan& plan) {
+  if (plan.programs.empty()) return quoted_words(plan.argv);
+  std::string text;
+  for (const Program& program : plan.programs) {
+    text += (text.empty() ? "" : " : ") + quoted_words(program.argv);
+  }
+  return text;
+}
+
 std::string what_must_agree(const Plan& plan) {
   const auto& nodes = plan.nodes;
   const std::string patience = nodes.host_timeout == NodesPlan().host_timeout
                                    ? ""
                                    : ", --host-timeout " + format_duration(nodes.host_timeout);
-  return fmt::format("dlaunch {}, --nnodes {}:{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
-                     patience);
+  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
+                     patience, shares_of(plan));
 }
 
 }  // namespace dlaunch

@@ -102,16 +102,29 @@ struct NodesPlan {
   }
 };
 
+using EnvVariables = std::vector<std::pair<std::string, std::string>>;
+
+// One of several programs of a job.
+struct Program {
+  std::vector<std::string> argv;  // as Plan::argv
+  EnvVariables env;               // applied after the plan's
+  std::string chdir;              // "": the plan's
+  RankSet ranks;                  // that run it
+  std::size_t segment = 0;        // its place on the command line, or in the file
+};
+
 struct Plan {
   std::vector<std::string> argv;  // program and arguments, macros not yet expanded
-  int nproc = 1;                  // workers on this node
+  // In place of it where ranks run different ones, by number (MPI_APPNUM); `argv` is the first's.
+  std::vector<Program> programs;
+  int nproc = 1;  // workers on this node
   NodesPlan nodes;
-  std::string job_id;  // never empty
-  std::string host;    // this node's name, for prefixes and the report
-  std::vector<std::pair<std::string, std::string>> env;  // --env, in order, applied last
-  std::string chdir;                                     // "": stay
-  std::string role = "default";                          // ROLE_NAME of the workers
-  std::string health_check;  // before a host joins a job that has begun: a command; "": none
+  std::string job_id;            // never empty
+  std::string host;              // this node's name, for prefixes and the report
+  EnvVariables env;              // --env, in order, applied last
+  std::string chdir;             // "": stay
+  std::string role = "default";  // ROLE_NAME of the workers
+  std::string health_check;      // before a host joins a job that has begun: a command; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
@@ -156,12 +169,21 @@ struct Plan {
   bool quiet = false;
   bool says_all = false;  // the program does: where it exits with 1 there is no report
 
+  // The number of the program that a rank runs; 0 where there is one for all.
+  int program_of(int rank) const;
+  // Words of the command that a rank runs, and where.
+  const std::vector<std::string>& argv_of(int rank) const;
+  const std::string& chdir_of(int rank) const;
+
   // After the loss of a worker or a host: with new ones, or with fewer hosts.
   bool survives_losses() const { return max_restarts.restarts > 0 || nodes.min < nodes.max; }
 };
 
 // Who gets our stdin, as --stdin says it.
 std::string stdin_of(const Plan& plan);
+
+// The command, with " : " between those of several programs.
+std::string command_line(const Plan& plan);
 
 // What must be alike on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);

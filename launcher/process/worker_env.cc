@@ -56,8 +56,16 @@ bool stale(std::string_view name) {
 
 using Macro = std::pair<std::string_view, std::string>;
 
+// Counted from 0 among the ranks that run the same program.
+int rank_within_program(const Plan& plan, int rank) {
+  if (plan.programs.empty()) return rank;
+  const RankSet& ranks = plan.programs[static_cast<std::size_t>(plan.program_of(rank))].ranks;
+  return static_cast<int>(std::distance(ranks.begin(), ranks.lower_bound(rank)));
+}
+
 std::vector<Macro> macros_of(const Plan& plan, const WorkerPlace& place) {
   return {{"${rank}", std::to_string(place.rank)},
+          {"${program_rank}", std::to_string(rank_within_program(plan, place.rank))},
           {"${local_rank}", std::to_string(place.local_rank)},
           {"${world_size}", std::to_string(place.size)},
           {"${local_world_size}", std::to_string(place.local_size)},
@@ -221,6 +229,10 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
   set_mpi(env, place);
   set_own(env, plan, place);
   for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
+  if (!plan.programs.empty()) {
+    const Program& own = plan.programs[static_cast<std::size_t>(plan.program_of(place.rank))];
+    for (const auto& [name, value] : own.env) env[name] = expand(value, plan, place);
+  }
   std::vector<std::string> out;
   for (const auto& [name, value] : env) out.push_back(name + "=" + value);
   return out;
@@ -228,7 +240,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
 
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place) {
   std::vector<std::string> argv;
-  for (const auto& word : plan.argv) argv.push_back(expand(word, plan, place));
+  for (const auto& word : plan.argv_of(place.rank)) argv.push_back(expand(word, plan, place));
   return argv;
 }
 

@@ -31,6 +31,7 @@ struct WorkerPlace {
   // For MPI libraries:
   int pmi_fd = -1;                                        // inherited; -1: none
   std::vector<std::pair<std::string, std::string>> pmix;  // variables
+  int appnum = 0;                                         // the number of its program
 };
 
 // `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would
@@ -38,7 +39,8 @@ struct WorkerPlace {
 std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
                                             const std::vector<std::string>& inherited);
 
-// plan.argv with ${rank}, ${local_rank}, ${world_size}, ${local_world_size}, ${node_rank}, ${host},
+// The rank's command with ${rank}, ${program_rank}, ${local_rank}, ${world_size},
+// ${local_world_size}, ${node_rank}, ${host},
 // ${job_id}, ${round}, ${master_addr} and ${master_port} filled in; an IPv6 address that a colon
 // follows gets brackets. $${rank} is ${rank}. Anything else in ${…} stays as it is.
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -59,30 +60,42 @@ Result<WorkerStarter> WorkerStarter::make(const Plan& plan, const OriginalSignal
   return starter;
 }
 
-Result<std::string> WorkerStarter::resolve(const std::string& program,
-                                           const std::vector<std::string>& env) {
-  const auto known = programs_.find(program);
+Result<std::string> WorkerStarter::resolve(const SpawnRequest& request) {
+  const auto key = std::tuple(request.argv.at(0), request.chdir, path_of(request.env));
+  const auto known = programs_.find(key);
   if (known != programs_.end()) return known->second;
-  auto found = find_program(program, path_of(env), plan_->chdir);
-  if (found) programs_[program] = *found;
+  auto found = find_program(request.argv[0], std::get<2>(key), request.chdir);
+  if (found) programs_[key] = *found;
   return found;
 }
 
 SpawnRequest WorkerStarter::request_for(const WorkerPlace& place) const {
   SpawnRequest request;
   request.argv = worker_arguments(*plan_, place);
-  request.chdir = plan_->chdir;
+  request.chdir = plan_->chdir_of(place.rank);
   const auto index = static_cast<std::size_t>(std::max(place.local_rank, 0));
   if (place.local_rank >= 0 && index < plan_->cpusets.size()) request.cpus = plan_->cpusets[index];
   return request;
 }
 
 SpawnError WorkerStarter::foresee_failure(const Plan& plan) {
+  if (plan.programs.empty()) return WorkerStarter(plan).foresee_failure_of(0);
+  // Which of them run here is only known when they start.
+  if (plan.nodes.several()) return {};
+  for (const Program& program : plan.programs) {
+    const auto error = WorkerStarter(plan).foresee_failure_of(*program.ranks.begin());
+    if (error.stage != Stage::none) return error;
+  }
+  return {};
+}
+
+SpawnError WorkerStarter::foresee_failure_of(int rank) {
   // A program that is another one for each rank is only known when it starts.
-  if (plan.argv.at(0).find("${") != std::string::npos) return {};
-  WorkerStarter starter(plan);
-  SpawnRequest request = starter.request_for({});
-  auto program = starter.resolve(request.argv[0], worker_environment(plan, {}, starter.inherited_));
+  if (plan_->argv_of(rank).at(0).find("${") != std::string::npos) return {};
+  const WorkerPlace place{.rank = rank};
+  SpawnRequest request = request_for(place);
+  request.env = worker_environment(*plan_, place, inherited_);
+  auto program = resolve(request);
   request.path = program ? *program : request.argv[0];
   const SpawnError error = dlaunch::foresee_failure(request);
   if (program || error.stage == Stage::chdir) return error;
@@ -97,7 +110,7 @@ SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::Worke
   for (const std::string& item : request.env) {
     if (item.starts_with(kGpus)) worker.gpus = item.substr(kGpus.size());
   }
-  auto program = resolve(request.argv.at(0), request.env);
+  auto program = resolve(request);
   if (!program) return {Stage::exec, program.error().os_errno, program.error().what};
   request.path = *program;
   request.in = stdio.in.get();
@@ -120,7 +133,8 @@ std::optional<SpawnError> WorkerStarter::failure_of(const WorkerPlace& place) {
   const auto found = failures_.find(place.worker);
   if (found == failures_.end()) return std::nullopt;
   SpawnRequest request = request_for(place);
-  request.path = programs_[request.argv.at(0)];
+  request.env = worker_environment(*plan_, place, inherited_);
+  if (auto program = resolve(request)) request.path = *program;
   return explain_failure(request, found->second.stage, found->second.os_errno);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "launcher/output/output_hub.h"
@@ -33,6 +34,9 @@ class WorkerStarter {
   // as its program.
   SpawnError start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio, Spawned& worker);
 
+  // The number of the program that the rank runs.
+  int program_of(int rank) const { return plan_->program_of(rank); }
+
   // Why a worker that start() had started ended before its program ran; none if it did run. To be
   // asked once it was reaped.
   std::optional<SpawnError> failure_of(const WorkerPlace& place);
@@ -40,13 +44,15 @@ class WorkerStarter {
  private:
   explicit WorkerStarter(const Plan& plan);
   SpawnRequest request_for(const WorkerPlace& place) const;
-  Result<std::string> resolve(const std::string& program, const std::vector<std::string>& env);
+  Result<std::string> resolve(const SpawnRequest& request);
+  SpawnError foresee_failure_of(int rank);
 
   const Plan* plan_;
   rlimit open_files_{};
   bool ignore_hangup_ = false;
   std::vector<std::string> inherited_;
-  std::map<std::string, std::string> programs_;  // by argv[0]: where it was found
+  // By name, folder and PATH: where it was found.
+  std::map<std::tuple<std::string, std::string, std::string>, std::string> programs_;
   UniqueFd failures_reading_, failures_writing_;
   std::map<int, SpawnFailure> failures_;  // by worker
 };

@@ -68,7 +68,8 @@ struct JobFacts {
   JobEnd end = JobEnd::succeeded;
   std::string job_id;
   std::string host;
-  std::string program;  // argv[0]
+  std::string program;                // argv[0]
+  std::vector<std::string> programs;  // by rank, where they run different ones
   int nproc = 1;
   int round = 1;
   int restarts_used = 0;
@@ -92,6 +93,9 @@ struct JobFacts {
   std::size_t ended_before_loss = 0;
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
 };
+
+// What the rank runs, of a job of several programs; "" of others.
+std::string program_of(const JobFacts& facts, int rank);
 
 struct Verdict {
   int exit_code = 0;                      // of dlaunch

@@ -59,6 +59,8 @@ json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* rol
               {"pid", worker.pid},
               {"ended_ns", (worker.ended - facts.started).count()},
               {"ran_s", to_seconds(worker.ended - worker.started)}};
+  const std::string program = program_of(facts, worker.rank);
+  if (!program.empty()) out["program"] = program;
   if (worker.signal != 0) {
     out["signal"] = worker.signal;
     out["signal_name"] = describe_signal(worker.signal);

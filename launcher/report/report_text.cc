@@ -47,7 +47,9 @@ std::string how_it_ended(const WorkerEnd& worker) {
 }
 
 std::string who(const JobFacts& facts, const WorkerEnd& worker) {
-  return fmt::format("rank {} (pid {} on host {})", worker.rank, worker.pid,
+  std::string program = program_of(facts, worker.rank);
+  if (!program.empty()) program = escaped(program) + ", ";
+  return fmt::format("rank {} ({}pid {} on host {})", worker.rank, program, worker.pid,
                      worker.host.empty() ? facts.host : worker.host);
 }
 
@@ -185,6 +187,11 @@ std::string clocks(const Verdict& verdict, std::size_t index, const WorkerEnd& w
                      format_duration(error), doubt ? ", so this may have been the first" : "");
 }
 
+std::string runs(const JobFacts& facts, int rank) {
+  const std::string program = program_of(facts, rank);
+  return program.empty() ? "" : ", " + escaped(program);
+}
+
 void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdict,
                         const WorkerEnd* root) {
   const auto& failures = verdict.own_failures;
@@ -192,13 +199,13 @@ void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdic
     const auto& worker = facts.workers[failures[i]];
     const auto since = root != nullptr ? root->ended : facts.started;
     const auto gap = worker.ended - since;
-    out.push_back(fmt::format("  {} {}: rank {} (pid {}{}): {}{}",
-                              format_duration(gap < Duration::zero() ? -gap : gap),
-                              gap < Duration::zero() ? "before that"
-                              : root != nullptr      ? "later"
-                                                     : "after the start",
-                              worker.rank, worker.pid, on_other_host(worker, root),
-                              how_it_ended(worker), clocks(verdict, failures[i], worker, root)));
+    out.push_back(fmt::format(
+        "  {} {}: rank {} (pid {}{}): {}{}", format_duration(gap < Duration::zero() ? -gap : gap),
+        gap < Duration::zero() ? "before that"
+        : root != nullptr      ? "later"
+                               : "after the start",
+        worker.rank, worker.pid, on_other_host(worker, root) + runs(facts, worker.rank),
+        how_it_ended(worker), clocks(verdict, failures[i], worker, root)));
   }
   if (failures.size() > kShownFailures) {
     const std::vector<std::size_t> rest(failures.begin() + kShownFailures, failures.end());
@@ -260,6 +267,11 @@ void add_what_was_done(Lines& out, const JobFacts& facts, const WorkerEnd* root)
 }
 
 }  // namespace
+
+std::string program_of(const JobFacts& facts, int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  return rank < 0 || at >= facts.programs.size() ? "" : facts.programs[at];
+}
 
 std::string describe_signal(int signal) {
   const char* text = ::sigabbrev_np(signal) != nullptr ? ::sigdescr_np(signal) : nullptr;

@@ -10,6 +10,13 @@ start_job "3 2 1" --nnodes 3 --nproc 2 bash -c \
 wait_job 20 0
 grep -qx '\[1\] 1/6 1/2 0/3 10.77.0.1 host1' out.1 || job_fails "rank 1"
 cat out.2 out.3 | grep -qE '^\[4\] 4/6 0/2 2/3 10.77.0.1 host[23]$' || job_fails "rank 4"
+# Several programs; a host with others is refused.
+start_job "2 1" --nnodes 2 -n 1 bash -c 'echo a $RANK $(hostname)' : -n 3 bash -c 'echo b $RANK $(hostname)'
+wait_job 20 0
+[ "$(cat out.1 out.2 | sort | tr '\n' ';')" = "[0] a 0 host1;[1] b 1 host1;[2] b 2 host2;[3] b 3 host2;" ] || job_fails "other programs"
+start_job "1" --nnodes 2 -n 1 true : -n 3 true; start_dlaunch 2 --nnodes 2 -n 2 true : -n 2 true; wait_host 10 2 69
+grep -q 'was started with dlaunch .* programs of ranks 0-1 : 2-3; here it is' err.2 || job_fails "other programs are taken"
+start_dlaunch 2 --nnodes 2 -n 1 true : -n 3 true; wait_host 10 2 0; wait_host 10 1 0
 # The coordinator's address is the same on all hosts.
 start_job "2 1" --nnodes 2 --nproc 2 -x AT='${master_addr}:${master_port}' bash -c \
   '[ "$AT" = "$MASTER_ADDR:$MASTER_PORT" ] && echo at $AT ${AT##*:}'

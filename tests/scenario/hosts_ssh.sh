@@ -21,6 +21,13 @@ launch 1 --hostfile list -n 4 bash -c "$where"; expect_code 0
 expect_out '^\[2\] 2/4 2/3 0/2 10.77.0.2 host2 '; expect_out '^\[3\] 3/4 0/1 1/2 10.77.0.2 host3 '
 launch 1 --hosts host2 --nproc 2 bash -c "$where"; expect_code 0; expect_out '^\[1\] 1/2 1/2 0/1 10.77.0.2 host2 '
 
+# Several programs fill the hosts in order, and each rank runs its own.
+launch 1 --hosts 'host[1-3]:2' -n 1 bash -c 'echo a $RANK $(hostname) $V.' \
+  : -n 3 -x V=w --chdir / bash -c 'echo b ${program_rank} $RANK $(hostname) $V $PWD'; expect_code 0
+expect_out '^\[0\] a 0 host1 \.$'; expect_out '^\[1\] b 0 1 host1 w /$'
+expect_out '^\[2\] b 1 2 host2 w /$'; expect_out '^\[3\] b 2 3 host2 w /$'
+launch 1 --hosts 'host[2-3]:1' true : bash -c 'exit 7'; expect_code 7; expect_err 'rank 1 \(bash, pid [0-9]* on host host3\) failed first'
+
 # They meet.
 launch 1 --hosts "host[2-4]:2" hello; expect_code 0
 

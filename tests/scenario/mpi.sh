@@ -14,6 +14,12 @@ for library in mpich openmpi; do
   run dlaunch --nproc 3 sh -c './program; exit 0'
   expect_code 0; sums 3 6 3
 
+  # Several programs are one world, and know which one they are.
+  run dlaunch -n 2 ./program appnum : -n 1 ./program appnum
+  expect_code 0; sums 3 6 3
+  expect_out '^\[0\] rank 0 is of program 0$'; expect_out '^\[1\] rank 1 is of program 0$'
+  expect_out '^\[2\] rank 2 is of program 1$'
+
   run dlaunch --nproc 3 ./program abort
   expect_code 7; expect_under 20000
   expect_err 'rank 1 .* failed first: exit code 7'; expect_err 'the other 2 workers were sent SIGTERM'

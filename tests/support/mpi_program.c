@@ -1,4 +1,4 @@
-/* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE]
+/* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE | appnum]
  * Adds up ranks, and says what came out. Then rank 1 calls MPI_Abort(7), or kills itself; once, if
  * there is a MARK to leave; or all wait until there is a FILE. With LEAVE in its environment it
  * ends without MPI_Finalize(), in which MPICH 4.0 may hang where ranks are on several hosts,
@@ -23,6 +23,12 @@ int main(int argc, char** argv) {
   MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
   printf("rank %d of %d on %s: sum %ld\n", rank, size, host, sum);
   fflush(stdout);
+  if (argc > 1 && strcmp(argv[1], "appnum") == 0) {
+    int found = 0, *appnum = NULL;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &appnum, &found);
+    printf("rank %d is of program %d\n", rank, found ? *appnum : -1);
+    fflush(stdout);
+  }
   MPI_Barrier(MPI_COMM_WORLD);
   const char* fault = rank == 1 && argc > 1 ? argv[1] : "";
   if (strcmp(fault, "abort") == 0) MPI_Abort(MPI_COMM_WORLD, 7);

@@ -117,6 +117,8 @@ const std::map<std::string, Case> kCases = {
 const std::set<std::string> kOthers = {"no-python",  // in the command
                                        "check-build",
                                        "multi-gpu",
+                                       "app",
+                                       "multi-prog",  // segments_test.cc
                                        "end-signal",  // of Slurm's jobs, below
                                        "report-bindings",
                                        "standalone",

@@ -157,3 +157,38 @@ TEST_CASE("what contradicts it is refused") {
   CHECK(check_emit(*alone).error().what == "--gpus has no effect without --emit");
   CHECK(check_emit(*read_options({"--gpus", "1", "--emit", "jobset", "p"})));
 }
+
+TEST_CASE("several programs are written as they stand on a command line") {
+  FakeMachine fake;
+  fake.files["apps"] = "-n 1 -x A=1 ./srv x\n-n 3 --chdir d -m cli ':'\n";
+  fake.files["wrong"] = "-n 1 ./srv ':'\n-n 3 cli\n";
+  fake.files["multi"] = "0-3 cli\n";
+  const auto command = [&](const Words& words) -> Result<KubernetesJob> {
+    auto options = read_options(words);
+    REQUIRE(options);
+    const auto built = build_plan(*options, fake.machine());
+    REQUIRE_MESSAGE(built, (built ? "" : built.error().what));
+    options->segments = built->segments;
+    return kubernetes_job(*options, built->plan);
+  };
+  const Words start{"--emit", "kubernetes", "--image", "i"};
+  const auto with = [&](const Words& more) {
+    Words words = start;
+    words.insert(words.end(), more.begin(), more.end());
+    return command(words);
+  };
+  const Words programs{"-n", "1",       "--env", "A=1",      "./srv", "x",   ":", "-n",
+                       "3",  "--chdir", "d",     "--module", "--",    "cli", ":"};
+  const auto job = with({"--app", "apps"});
+  REQUIRE(job);
+  CHECK(job->name == "srv");
+  CHECK(Words(job->command.end() - 15, job->command.end()) == programs);
+  const auto again = read_options({job->command.begin() + 1, job->command.end()});
+  REQUIRE(again);
+  REQUIRE(again->segments.size() == 2);
+  CHECK(again->segments[1].program == Words{"cli", ":"});
+  CHECK(with({"--app", "wrong"}).error().what ==
+        "--emit: ./srv has an argument ':', so it must be the last of the programs");
+  CHECK(with({"--multi-prog", "multi"}).error().what ==
+        "--emit: --multi-prog cannot be written so: give the programs with ':' between them");
+}

@@ -87,15 +87,6 @@ TEST_CASE("Python: modules, and scripts that the system could not execute") {
   CHECK(fake.refused({"-m", "--no-python", "x"}) == "64 -m and --no-python contradict each other");
 }
 
-TEST_CASE("who means several programs, as mpirun has them, is told that there is one") {
-  FakeMachine fake;
-  const auto built = fake.built({"-np", "2", "a", ":", "-np", "1", "b"});
-  CHECK(built.plan.argv == Words{"a", ":", "-np", "1", "b"});
-  REQUIRE(built.warnings.size() == 1);
-  CHECK(built.warnings[0].starts_with("':' and what follows are arguments of the program"));
-  CHECK(fake.built({"a", ":", "b", ":"}).warnings.empty());
-}
-
 TEST_CASE("variables are set or passed on") {
   FakeMachine fake;
   fake.env.insert_or_assign("HOME", "/home/me");

@@ -38,6 +38,9 @@ TEST_CASE("pmi: what a rank has put the others get after the barrier") {
   CHECK(say(core, 0, "cmd=get_maxes") ==
         "0: cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
   CHECK(say(core, 1, "cmd=get_appnum") == "1: cmd=appnum rc=0 appnum=0\n");
+  core.add(1, {.round = 1, .size = 2, .local_size = 2, .appnum = 3});  // of another program
+  CHECK(say(core, 1, "cmd=get_appnum") == "1: cmd=appnum rc=0 appnum=3\n");
+  CHECK(say(core, 0, "cmd=get_appnum") == "0: cmd=appnum rc=0 appnum=0\n");
   CHECK(say(core, 1, "cmd=get_my_kvsname") == "1: cmd=my_kvsname rc=0 kvsname=dlaunch\n");
   CHECK(say(core, 1, "cmd=get_universe_size") == "1: cmd=universe_size rc=0 size=2\n");
   CHECK(say(core, 1, "cmd=get kvsname=dlaunch key=a") ==
