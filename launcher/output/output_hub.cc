@@ -152,7 +152,7 @@ bool OutputHub::shown_last(int rank, const std::vector<std::string>& lines) cons
   return impl_->target(true).printer.shown_last(rank, lines);
 }
 
-void OutputHub::close_stdin() { impl_->stdin_pump.close(); }
+void OutputHub::close_stdin() { impl_->close_stdin(); }
 
 StdinPump& OutputHub::stdin_pump() { return impl_->stdin_pump; }
 

@@ -57,6 +57,7 @@ struct OutputHub::Impl {
   Result<UniqueFd> open_stdin(int rank);
   bool shows(int rank, bool error) const;
   bool takes_stdin(int rank) const;
+  void close_stdin();
   bool may_ask(int rank, bool error);
   void rename(WorkerStream& stream, int rank);
 

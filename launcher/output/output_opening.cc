@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "launcher/output/output_hub_impl.h"
 
@@ -74,7 +76,21 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
 }
 
 Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
-  return takes_stdin(rank) ? stdin_pump.add_taker() : open_null(O_RDONLY);
+  if (!takes_stdin(rank)) return open_null(O_RDONLY);
+  const bool alone = plan.stdin_to == StdinPlan::one_rank;
+  return alone && stdin_pump.can_hand_over() ? stdin_pump.hand_over() : stdin_pump.add_taker();
+}
+
+// A shell's loop over the same input, or a script that the shell reads there, misses those bytes.
+void OutputHub::Impl::close_stdin() {
+  stdin_pump.close();
+  const bool elsewhere_perhaps = plan.nodes.lifeline >= 0 && plan.stdin_to == StdinPlan::all;
+  const auto unread = elsewhere_perhaps ? 0 : stdin_pump.unread();
+  if (unread == 0) return;
+  log_warn(
+      "dlaunch read {} of stdin that no worker consumed; use --stdin none (or </dev/null) "
+      "in loops and scripts",
+      unread == 1 ? "1 byte" : fmt::format("{} bytes", unread));
 }
 
 void OutputHub::Impl::rename(WorkerStream& stream, int rank) {

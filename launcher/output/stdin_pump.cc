@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,16 +17,36 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kChunk = 64 << 10;
 constexpr Duration kForegroundLook = std::chrono::milliseconds(250);
+
+// Bytes that a pipe holds, also one whose reader has left.
+std::size_t held_by(int pipe) {
+  int bytes = 0;
+  return ::ioctl(pipe, FIONREAD, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
+// How much of the numbers these ranges cover together.
+std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::uint64_t sum = 0, end = 0;
+  for (const auto& [from, to] : ranges) {
+    if (to <= end) continue;
+    sum += to - std::max(from, end);
+    end = to;
+  }
+  return sum;
+}
 
 }  // namespace
 
 StdinPump::StdinPump(asio::io_context& loop, int source)
-    : loop_(loop), source_(source), descriptor_(loop), again_(loop) {
+    : loop_(loop), given_(source), source_(source), descriptor_(loop), again_(loop) {
   if (fed()) return;
   struct stat st {};
-  ended_ = ::fstat(source, &st) != 0;
+  const int flags = ::fcntl(source, F_GETFL);
+  ended_ = flags < 0 || ::fstat(source, &st) != 0;
+  // nohup leaves a stdin that can only be written: its workers are to find an empty one.
+  can_hand_over_ = !ended_ && (flags & O_ACCMODE) != O_WRONLY && ::isatty(source) == 0;
   // /dev/null and files cannot be waited for and need not be.
   pollable_ = !ended_ && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || ::isatty(source));
   if (!pollable_) return;
@@ -37,18 +58,27 @@ StdinPump::StdinPump(asio::io_context& loop, int source)
   if (!ended_) source_ = own.release();
 }
 
+Result<UniqueFd> StdinPump::hand_over() const {
+  UniqueFd copy(::fcntl(given_, F_DUPFD_CLOEXEC, 3));
+  if (!copy) return errno_error("copy our stdin for a worker", errno);
+  return copy;
+}
+
 Result<UniqueFd> StdinPump::add_taker() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a worker's stdin", errno);
   UniqueFd reading(ends[0]), writing(ends[1]);
   if (ended_) return reading;  // an empty stdin
   ::fcntl(writing.get(), F_SETFL, O_NONBLOCK);
+  // A pipe of one page has room again only when its reader has taken all that was in it.
+  ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(kFirstPiece));
   auto taker = std::make_shared<Taker>(loop_);
   asio::error_code ec;
   taker->pipe.assign(writing.get(), ec);
   if (ec) return errno_error("watch a worker's stdin", ec.value());
   writing.release();
   taker->sent = chunk_.size();
+  taker->begun = read_;
   takers_.push_back(std::move(taker));
   // Not at once: the other workers that are being started are to get the same.
   if (takers_.size() == 1) asio::post(loop_, [this] { read_more(); });
@@ -56,6 +86,11 @@ Result<UniqueFd> StdinPump::add_taker() {
 }
 
 void StdinPump::close() {
+  if (!ended_) settle_accounts();
+  end();
+}
+
+void StdinPump::end() {
   ended_ = true;
   asio::error_code ec;
   descriptor_.close(ec);
@@ -63,6 +98,30 @@ void StdinPump::close() {
   for (const auto& taker : takers_) taker->pipe.close(ec);
   takers_.clear();
   for (const auto& [host, asked] : std::exchange(hosts_, {})) give_(host, "");
+}
+
+void StdinPump::note_taken(Taker& taker) {
+  const std::uint64_t given = read_ - (chunk_.size() - taker.sent);
+  note_taken(taker.begun, given - held_by(taker.pipe.native_handle()));
+}
+
+void StdinPump::note_taken(std::uint64_t from, std::uint64_t to) {
+  if (!taken_.empty() && taken_.back().second == from) {
+    taken_.back().second = to;
+  } else {
+    taken_.emplace_back(from, to);
+  }
+}
+
+// Where the job ends before its input. What we have read ahead of a file is given back.
+void StdinPump::settle_accounts() {
+  for (const auto& taker : takers_) note_taken(*taker);
+  std::uint64_t end = 0;
+  for (const auto& [from, to] : taken_) end = std::max(end, to);
+  unread_ = read_ - covered(taken_);
+  const auto ahead = read_ - end;
+  if (fed() || ahead == 0 || ::lseek(given_, 0, SEEK_CUR) < 0) return;
+  if (::lseek(given_, -static_cast<off_t>(ahead), SEEK_CUR) >= 0) unread_ -= ahead;
 }
 
 // -- Other hosts
@@ -96,9 +155,10 @@ void StdinPump::ask() {
 void StdinPump::feed(std::string bytes) {
   asked_ = false;
   if (ended_) return;
-  if (bytes.empty()) return close();
+  if (bytes.empty()) return end();
   drop_takers_that_left();
   chunk_ = std::move(bytes);
+  read_ += chunk_.size();
   for (const auto& taker : takers_) taker->sent = 0;
   takers_.empty() ? ask_(false) : hand_out();
 }
@@ -119,9 +179,11 @@ void StdinPump::read_more() {
 }
 
 void StdinPump::drop_takers_that_left() {
-  takers_.remove_if([](const TakerPtr& taker) {
+  std::erase_if(takers_, [this](const TakerPtr& taker) {
     pollfd p{taker->pipe.native_handle(), 0, 0};
-    return ::poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+    const bool left = ::poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+    if (left) note_taken(*taker);
+    return left;
   });
 }
 
@@ -129,10 +191,12 @@ void StdinPump::on_readable() {
   if (ended_) return;
   drop_takers_that_left();
   if (nobody()) return;
-  chunk_.resize(kChunk);
+  if (chunk_.size() == piece_) grow();
+  chunk_.resize(piece_);
   const ssize_t n = ::read(source_, chunk_.data(), chunk_.size());
   const int err = errno;
   chunk_.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  read_ += chunk_.size();
   for (const auto& taker : takers_) taker->sent = 0;
   if (n > 0) {
     on_read_();
@@ -140,12 +204,16 @@ void StdinPump::on_readable() {
   }
   if (n < 0 && (err == EAGAIN || err == EINTR)) return read_more();
   if (n < 0 && err == EIO && ::isatty(source_)) return wait_for_foreground();
-  close();
+  end();
 }
 
+// All have taken a whole piece: they go on reading.
+void StdinPump::grow() { piece_ = std::min(2 * piece_, kLargestPiece); }
+
 bool StdinPump::all_served() const {
-  return std::all_of(takers_.begin(), takers_.end(),
-                     [&](const auto& taker) { return taker->sent == chunk_.size(); }) &&
+  return std::all_of(
+             takers_.begin(), takers_.end(),
+             [&](const auto& taker) { return taker->sent == chunk_.size() && taker->ready; }) &&
          std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second; });
 }
 
@@ -163,6 +231,7 @@ void StdinPump::wait_for_foreground() {
 void StdinPump::hand_out() {
   for (auto& [host, asked] : hosts_) {
     asked = false;
+    note_taken(read_ - chunk_.size(), read_);
     give_(host, chunk_);
   }
   const auto now = takers_;  // a taker that fails leaves the list
@@ -170,22 +239,43 @@ void StdinPump::hand_out() {
 }
 
 void StdinPump::hand_out_to(const TakerPtr& taker) {
+  const int pipe = taker->pipe.native_handle();
+  const std::size_t room = std::min(chunk_.size(), kLargestPiece);
+  if (room > taker->room) {
+    ::fcntl(pipe, F_SETPIPE_SZ, static_cast<int>(room));  // a smaller pipe works, too
+    taker->room = room;
+  }
   while (taker->sent < chunk_.size()) {
-    const ssize_t n = ::write(taker->pipe.native_handle(), chunk_.data() + taker->sent,
-                              chunk_.size() - taker->sent);
+    const ssize_t n = ::write(pipe, chunk_.data() + taker->sent, chunk_.size() - taker->sent);
     if (n > 0) {
       taker->sent += static_cast<std::size_t>(n);
     } else if (errno == EAGAIN) {
-      taker->pipe.async_wait(asio::posix::stream_descriptor::wait_write,
-                             [this, taker](asio::error_code ec) {
-                               if (!ec && taker->pipe.is_open()) hand_out_to(taker);
-                             });
-      return;
+      return await_room(taker, [this, taker] { hand_out_to(taker); });
     } else if (errno != EINTR) {
-      takers_.remove(taker);  // it has closed its stdin or has ended
-      break;
+      leave(taker);  // it has closed its stdin or has ended
+      return read_soon();
     }
   }
+  taker->ready = false;
+  await_room(taker, [this, taker] {
+    taker->ready = true;
+    read_soon();
+  });
+}
+
+void StdinPump::await_room(const TakerPtr& taker, std::function<void()> then) {
+  taker->pipe.async_wait(asio::posix::stream_descriptor::wait_write,
+                         [taker, then = std::move(then)](asio::error_code ec) {
+                           if (!ec && taker->pipe.is_open()) then();
+                         });
+}
+
+void StdinPump::leave(const TakerPtr& taker) {
+  note_taken(*taker);
+  takers_.remove(taker);
+}
+
+void StdinPump::read_soon() {
   if (all_served()) asio::post(loop_, [this] { read_more(); });
 }
 

@@ -1,20 +1,30 @@
-// StdinPump hands our standard input to the workers that are to have it. It reads only while
-// somebody takes, and no faster than the slowest taker; its end is theirs. A worker that has closed
-// its stdin, or has ended, is no taker any more: then nothing is read that nobody gets.
+// StdinPump hands our standard input to the workers that are to have it.
+//
+// One worker of this host gets a pipe or a file itself (hand_over): we read nothing, and what the
+// worker does not read is left for whoever shares our stdin, such as the loop of a shell. A worker
+// that takes its place goes on where it stopped.
+//
+// Where that is impossible (a terminal, several workers, a worker of another host), the pump reads
+// and copies. It reads a line or at most kFirstPiece ahead, and the next piece only when all takers
+// have taken the last one. For takers that go on reading, pieces grow to kLargestPiece. A worker
+// that has closed its stdin, or has ended, is no taker any more. At the end the pump sets a file
+// back to where the workers have read it, and warns of what else it has read that no worker took.
 //
 // Workers of other hosts take it through the dlaunch there, which asks for one piece after the
-// other: it is a taker like others here, and there a pump that is fed. So nothing is on its way
-// that is not wanted, and the slowest taker of all hosts is the measure.
+// other: it is a taker like others here, and there a pump that is fed.
 //
 // In a terminal's background a job may not read the terminal. With SIGTTIN ignored that read fails
 // with EIO; we then try again every 250 ms.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -28,13 +38,24 @@ namespace dlaunch {
 
 class StdinPump {
  public:
+  static constexpr std::size_t kFirstPiece = 4 << 10;
+  static constexpr std::size_t kLargestPiece = 64 << 10;
+
   // `source` stays open and keeps its flags. -1: another dlaunch feeds it.
   StdinPump(asio::io_context& loop, int source);
+
+  // Whether the source is something that one worker can read itself: no terminal, and here.
+  bool can_hand_over() const { return can_hand_over_; }
+  // The source itself, for a worker's descriptor 0.
+  Result<UniqueFd> hand_over() const;
 
   // The reading end for a worker's descriptor 0. A newcomer starts with what is read next.
   Result<UniqueFd> add_taker();
   // The end for all takers; nothing is read any more.
   void close();
+  // After close(): how many bytes were read that no worker has taken. Bytes that went to another
+  // host count as taken: the dlaunch there knows better.
+  std::uint64_t unread() const { return unread_; }
   // Called after each piece that was read.
   void on_read(std::function<void()> call) { on_read_ = std::move(call); }
 
@@ -57,7 +78,10 @@ class StdinPump {
   struct Taker {
     explicit Taker(asio::io_context& loop) : pipe(loop) {}
     asio::posix::stream_descriptor pipe;
-    std::size_t sent = 0;  // of chunk_
+    std::uint64_t begun = 0;         // how much had been read when it came
+    std::size_t sent = 0;            // of chunk_
+    std::size_t room = kFirstPiece;  // of its pipe
+    bool ready = true;               // it has taken what it was given
   };
   using TakerPtr = std::shared_ptr<Taker>;
 
@@ -71,9 +95,19 @@ class StdinPump {
   void wait_for_foreground();
   void hand_out();
   void hand_out_to(const TakerPtr& taker);
+  void await_room(const TakerPtr& taker, std::function<void()> then);
+  void leave(const TakerPtr& taker);
+  void read_soon();
+  void grow();
+  void note_taken(Taker& taker);
+  void note_taken(std::uint64_t from, std::uint64_t to);
+  void settle_accounts();
+  void end();
 
   asio::io_context& loop_;
-  int source_;
+  const int given_;  // the source as it was given to us
+  int source_;       // the same, or opened anew
+  bool can_hand_over_ = false;
   bool pollable_ = false;  // terminals and pipes; files are always ready
   bool reading_ = false;
   bool ended_ = false;
@@ -81,6 +115,10 @@ class StdinPump {
   asio::steady_timer again_;
   std::list<TakerPtr> takers_;
   std::string chunk_;
+  std::size_t piece_ = kFirstPiece;
+  std::uint64_t read_ = 0;                                      // bytes of the source so far
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_;  // from, to
+  std::uint64_t unread_ = 0;
   std::map<int, bool> hosts_;  // with takers: whether it has asked
   std::function<void()> on_read_ = [] {};
   std::function<void(int, const std::string&)> give_;

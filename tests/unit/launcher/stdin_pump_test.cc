@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <string>
@@ -74,10 +76,10 @@ TEST_CASE("stdin goes to hosts as they ask, and no faster than the slowest of al
   settle(loop);
   CHECK(given.back() == "1:two");
   own.writing.reset();
+  CHECK(got(*taker) == "two");
   pump.host_asks(1, true);
   settle(loop);
   CHECK(given.back() == "1:");
-  CHECK(got(*taker) == "two");
   CHECK(got(*taker) == "<end>");
   pump.host_asks(2, true);  // it starts one anew
   CHECK(given.back() == "2:");
@@ -97,8 +99,10 @@ TEST_CASE("a pump that is fed asks for a piece when the last one is taken") {
   CHECK(asked == "+");
   pump.feed("one");
   settle(loop);
-  CHECK(asked == "++");
+  CHECK(asked == "+");  // it has not been taken yet
   CHECK(got(*taker) == "one");
+  settle(loop);
+  CHECK(asked == "++");
   pump.ask_again();  // another dlaunch leads
   CHECK(asked == "+++");
   pump.feed(std::string(1 << 20, 'x'));  // more than a pipe holds
@@ -132,4 +136,85 @@ TEST_CASE("what comes for a taker that has left is not wanted") {
   pump.feed("one");
   settle(loop);
   CHECK(asked == "+-");
+}
+
+TEST_CASE("a pipe or file is handed to one worker itself, a terminal is not") {
+  asio::io_context loop;
+  Ends own;
+  StdinPump pump(loop, own.reading.get());
+  REQUIRE(pump.can_hand_over());
+  auto worker = pump.hand_over();
+  REQUIRE(worker);
+  put(own.writing, "one");
+  settle(loop);
+  char byte = 0;
+  CHECK(::read(worker->get(), &byte, 1) == 1);
+  worker->reset();
+  const auto next = pump.hand_over();  // a worker in its place
+  CHECK(::read(next->get(), &byte, 1) == 1);
+  CHECK(byte == 'n');
+  CHECK(got(own.reading) == "e");
+  pump.close();
+  CHECK(pump.unread() == 0);
+
+  const UniqueFd written_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));  // as nohup leaves it
+  CHECK_FALSE(StdinPump(loop, written_only.get()).can_hand_over());
+  const UniqueFd terminal(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  REQUIRE(terminal);
+  CHECK_FALSE(StdinPump(loop, terminal.get()).can_hand_over());
+  CHECK_FALSE(StdinPump(loop, -1).can_hand_over());
+}
+
+TEST_CASE("the pump reads one piece ahead, larger ones for a worker that goes on reading") {
+  asio::io_context loop;
+  Ends own;
+  ::fcntl(own.writing.get(), F_SETPIPE_SZ, 1 << 20);
+  StdinPump pump(loop, own.reading.get());
+  const auto taker = pump.add_taker();
+  REQUIRE(taker);
+  put(own.writing, std::string(200 << 10, 'x'));
+  settle(loop);
+  const auto left = [&] {
+    int bytes = 0;
+    REQUIRE(::ioctl(own.reading.get(), FIONREAD, &bytes) == 0);
+    return static_cast<std::size_t>(bytes);
+  };
+  CHECK(left() == (200 << 10) - StdinPump::kFirstPiece);
+  CHECK(got(*taker).size() == StdinPump::kFirstPiece);
+  settle(loop);
+  CHECK(left() == (200 << 10) - 3 * StdinPump::kFirstPiece);
+  pump.close();
+  CHECK(pump.unread() == 2 * StdinPump::kFirstPiece);
+}
+
+TEST_CASE("what no worker took is counted once, and what one of several took is not") {
+  ::signal(SIGPIPE, SIG_IGN);
+  asio::io_context loop;
+  Ends own;
+  StdinPump pump(loop, own.reading.get());
+  auto reads = pump.add_taker(), leaves = pump.add_taker();
+  put(own.writing, "0123456789");
+  settle(loop);
+  char bytes[4];
+  CHECK(::read(reads->get(), bytes, 4) == 4);
+  leaves->reset();
+  pump.close();
+  CHECK(pump.unread() == 6);
+}
+
+TEST_CASE("a file is set back to where the workers have read it") {
+  asio::io_context loop;
+  const UniqueFd file(::open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  put(file, "one\ntwo\nthree\n");
+  REQUIRE(::lseek(file.get(), 4, SEEK_SET) == 4);
+  StdinPump pump(loop, file.get());
+  const auto taker = pump.add_taker();
+  settle(loop);
+  char bytes[4];
+  CHECK(::read(taker->get(), bytes, 4) == 4);
+  CHECK(std::string(bytes, 4) == "two\n");
+  pump.close();
+  CHECK(pump.unread() == 0);
+  CHECK(::lseek(file.get(), 0, SEEK_CUR) == 8);
 }
