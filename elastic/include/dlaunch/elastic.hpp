@@ -21,6 +21,10 @@
 // communicator must outlive the state; both are for one thread at a time.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "<dlaunch/elastic.hpp> needs C++20: compile with -std=c++20"
+#else
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -253,3 +257,5 @@ class ElasticSampler {
 };
 
 }  // namespace dl
+
+#endif  // C++20

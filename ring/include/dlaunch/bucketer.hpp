@@ -20,6 +20,10 @@
 // step is given up for another reason, reset() drops it.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "<dlaunch/bucketer.hpp> needs C++20: compile with -std=c++20"
+#else
+
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -124,3 +128,5 @@ class GradientBucketer {
 };
 
 }  // namespace dl
+
+#endif  // C++20

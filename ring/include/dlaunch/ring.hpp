@@ -6,6 +6,10 @@
 // program may want to treat differently.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "<dlaunch/ring.hpp> needs C++20: compile with -std=c++20"
+#else
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -440,3 +444,5 @@ class Communicator {
 };
 
 }  // namespace dl
+
+#endif  // C++20
