@@ -9,6 +9,7 @@
 #include "base/print.h"
 #include "base/secret.h"
 #include "base/version.h"
+#include "cli/build_flags.h"
 #include "cli/check_build.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/gpu_facts.h"
@@ -80,6 +81,10 @@ int run(const std::vector<std::string>& given) {
   if (options->help) return print(help_text());
   if (options->check_build) return print(build_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");
+  if (options->cflags || options->libs) {
+    const auto flags = own_build_flags(*options);
+    return flags ? print(*flags + "\n") : give_up(flags.error());
+  }
 
   if (doctor) {
     if (auto ok = check_doctor(*options); !ok) return give_up(ok.error());

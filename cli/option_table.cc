@@ -270,6 +270,12 @@ constexpr OptionRow kTable[] = {
      &Options::allow_run_as_root, kHidden},
     {"oversubscribe", "", "", "", "", Group::general, "more workers than CPUs are no error anyway",
      &Options::oversubscribe, kHidden},
+    {"cflags", "", "", "", "", Group::general,
+     "print what compilers need to find the headers, as pkg-config does. 'dlaunch --cflags --libs "
+     "dlelastic' is for libdlelastic",
+     &Options::cflags, kNoEnv | kNoFile},
+    {"libs", "", "", "", "", Group::general, "print what the linker needs to find the libraries",
+     &Options::libs, kNoEnv | kNoFile},
     {"help", "h", "", "", "", Group::general, "print this", &Options::help, kNoEnv | kNoFile},
     {"version", "V", "", "", "", Group::general, "print the version", &Options::version,
      kNoEnv | kNoFile},

@@ -130,6 +130,8 @@ struct Options {
   Switch check_build;
   Switch allow_run_as_root;
   Switch oversubscribe;
+  Switch cflags;
+  Switch libs;
   Switch help;
   Switch version;
 
@@ -142,7 +144,8 @@ struct Options {
 };
 
 // From the words after argv[0]; reads the environment and the --config file. Precedence: flag,
-// environment, file, default. Where --help or --version is among the flags nothing else is judged.
+// environment, file, default. Where --help, --version, --cflags or --libs is among the flags,
+// nothing else is judged.
 // Errors: usage (unknown flag, missing value …), not_found (config file unreadable), protocol
 // (config file malformed).
 Result<Options> read_options(const std::vector<std::string>& words);

@@ -1,14 +1,22 @@
-# A user's own program: dlaunch is installed, pkg-config says how to build, and the README's programs
-# in C++ and in C run as the README says, with the installed launcher, without it, and alone.
+# A user's own program: dlaunch is installed and says how to build, and the README's programs in C++ and in C
+# run with the installed launcher, without it, and alone. A compiler in an older mode is told what it lacks.
 source "$SOURCE/tests/scenario/common.sh"
-command -v pkg-config >/dev/null || skip "pkg-config is not installed"
+unset LD_LIBRARY_PATH
 
 meson install -C "$BUILD" --no-rebuild --destdir "$tmp/root" >install.log 2>&1 || fail "$(tail -n 5 install.log)"
-pc=$(find root -name dlring.pc); prefix=$(sed -n 's/^prefix=//p' "$pc")
-bin=$tmp/root$prefix/bin
-export PKG_CONFIG_PATH=$tmp/${pc%/*} PKG_CONFIG_SYSROOT_DIR=$tmp/root
-export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(dirname "$(find "$tmp/root" -name libdlring.so)")
-read -ra flags <<<"$(pkg-config --cflags --libs dlring)"
+bin=$(dirname "$(find "$tmp/root" -name dlaunch -path '*/bin/*')")
+read -ra flags <<<"$("$bin/dlaunch" --cflags --libs)"
+
+# Each header needs C++20, and says no more than that.
+for header in ring bucketer elastic; do
+  echo "#include <dlaunch/$header.hpp>" >old.cc
+  run c++ -std=c++20 "${flags[@]}" -fsyntax-only old.cc; expect_code 0
+  run c++ -std=c++17 "${flags[@]}" -fsyntax-only old.cc
+  [ "$code" != 0 ] || fail "$header.hpp compiles as C++17"
+  expect_err "error: .*<dlaunch/$header.hpp> needs C\+\+20: compile with -std=c\+\+20"
+  [ "$(grep -c 'error:' err)" = 1 ] || fail "$header.hpp has more to say"
+  [ "$(wc -l <err)" -le 5 ] || fail "$header.hpp has more to say"
+done
 
 # block LANGUAGE: the README's first block of it.
 block() { awk -v start="\`\`\`$1" '$0 == "```" && on { exit } on { print } $0 == start { on = 1 }' "$SOURCE/README.md"; }

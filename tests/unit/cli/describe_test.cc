@@ -115,7 +115,9 @@ const std::map<std::string, Case> kCases = {
 
 // What they say is seen elsewhere, or is not of the job; or they say what is so in any case.
 const std::set<std::string> kOthers = {"no-python",  // in the command
+                                       "cflags",
                                        "check-build",
+                                       "libs",
                                        "multi-gpu",
                                        "app",
                                        "multi-prog",  // segments_test.cc

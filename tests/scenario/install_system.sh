@@ -1,0 +1,82 @@
+# Installed into an empty /usr/local by root: the README's C, C++ and Python programs build and run with no
+# variable set, CMake finds the libraries, the modulefile names the folders; uninstalled, nothing is left.
+source "$SOURCE/tests/scenario/installed.sh" || exit 1
+root || skip "only root installs there"
+option() { python3 -c 'import json, sys
+print(next(o["value"] for o in json.load(open(sys.argv[1])) if o["name"] == sys.argv[2]))' "$BUILD/meson-info/intro-buildoptions.json" "$1"; }
+[ "$(option prefix)" = /usr/local ] || skip "this build is for another prefix"
+for folder in /usr/local /var/cache/ldconfig; do
+  [ ! -d $folder ] || mount -t tmpfs empty $folder || fail "no empty $folder"
+done
+cp -a /etc etc && mount --bind etc /etc || fail "no /etc of its own"  # ldconfig writes there
+command -v meson ninja >/dev/null || skip "Meson is in /usr/local itself"
+clean() { env -i HOME="$tmp" PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
+
+run env PATH="/usr/local/bin:/usr/sbin:$PATH" bash -o pipefail -c 'meson install -C "$BUILD" --no-rebuild | cat'; expect_code 0
+grep -E 'PYTHONPATH|not in PATH' out && fail "the installation asks for a variable"
+mkdir no-build && mount --bind no-build "$BUILD" || fail "the build folder is not hidden"
+expect_installed_well /usr/local
+
+readme_programs
+run clean bash -euxc "$(cat commands)"; programs_said
+# Linked without pkg-config's flags: the loader knows the folder.
+run clean c++ -std=c++20 hello.cc -ldlring -o by-hand; expect_code 0
+run clean ./by-hand; expect_code 0; expect_out '^rank 0 of 1: 0$'
+run clean dlaunch --nproc 2 dlaunch-bench all_reduce -b 8; expect_code 0
+if [ $has_torch = 1 ]; then
+  run clean python3 -c 'import dlelastic_torch; print(dlelastic_torch.__file__)'
+  expect_code 0; expect_out '^/usr/local/lib/python3.*/dlelastic_torch.py$'
+fi
+
+if command -v cmake >/dev/null; then
+  mkdir cmake && cp hello.c hello.cc cmake
+  cat >cmake/CMakeLists.txt <<'C'
+cmake_minimum_required(VERSION 3.13)
+project(hello LANGUAGES C)
+find_package(dlring 0.1 REQUIRED CONFIG)
+add_executable(hello-c hello.c)
+target_link_libraries(hello-c dlring::dlring)
+enable_language(CXX)
+find_package(dlelastic REQUIRED CONFIG)
+add_executable(hello hello.cc)
+target_link_libraries(hello dlelastic::dlelastic)
+target_compile_features(hello PRIVATE cxx_std_20)
+find_package(dlring 0.9 QUIET CONFIG)
+if(dlring_FOUND)
+  message(FATAL_ERROR "0.9 was found")
+endif()
+C
+  run clean sh -c 'cmake -S cmake -B cmake/build && cmake --build cmake/build'; expect_code 0
+  for program in hello hello-c; do
+    run clean dlaunch --nproc 2 cmake/build/$program; expect_code 0; expect_out '^\[1\] rank 1 of 2: 1$'
+  done
+fi
+if command -v tclsh >/dev/null; then
+  cat >load.tcl <<'T'
+proc prepend-path {name folder} { puts "$name $folder" }
+foreach ignored {module-whatis conflict} { proc $ignored args {} }
+set ModulesCurrentModulefile [lindex $argv 0]
+source $ModulesCurrentModulefile
+T
+  run tclsh load.tcl /usr/local/share/modulefiles/dlaunch/*; expect_code 0
+  expect_out '^PATH /usr/local/bin$'; expect_out '^PKG_CONFIG_PATH /usr/local/lib/.*pkgconfig$'
+  while read -r name folder; do [ -d "$folder" ] || fail "the modulefile's $name names no folder: $folder"; done <out
+fi
+
+# Moved as a whole: each part finds the others.
+mkdir moved && cp -a /usr/local/. moved && mount -t tmpfs gone /usr/local || fail "not moved"
+pc=$(dirname "$(find moved -name dlring.pc)")
+for flags in "$(moved/bin/dlaunch --cflags --libs)" "$(PKG_CONFIG_PATH=$tmp/$pc pkg-config --cflags --libs dlring)" \
+  "$(PKG_CONFIG_PATH=$tmp/$pc pkg-config --define-prefix --cflags --libs dlring)"; do
+  rm -f hello
+  run clean bash -c "c++ -std=c++20 hello.cc $flags -o hello && moved/bin/dlaunch --nproc 4 ./hello"
+  expect_code 0; expect_out '^\[3\] rank 3 of 4: 6$'
+done
+umount /usr/local && umount "$BUILD" || fail "still hidden"
+
+if [ "$(option optimization)" != 0 ]; then
+  size=$(stat -c %s /usr/local/bin/dlaunch)
+  [ "$size" -lt $((8 << 20)) ] || fail "dlaunch has $size bytes"
+fi
+run ninja -C "$BUILD" uninstall; expect_code 0
+[ -z "$(ls -A /usr/local)" ] || fail "left behind: $(find /usr/local)"

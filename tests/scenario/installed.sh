@@ -1,0 +1,86 @@
+# Sourced in place of common.sh by scenarios that install dlaunch and use it as the README says, with the
+# README's own words. Root runs them in mounts of their own: the build folder is hidden from what was
+# installed, and the ordinary user is another user. Everybody else installs as himself.
+# Nothing from outside is ever mounted below $tmp, which is removed at the end.
+set -u
+root() { [ "$(id -u)" = 0 ]; }
+if root && [ "${DL_OWN_MOUNTS:-}" != inside ]; then
+  unshare --mount true 2>/dev/null || { echo "SKIP: mounts are not allowed here"; exit 77; }
+  DL_OWN_MOUNTS=inside exec unshare --mount --fork --kill-child bash "$0" "$@"
+fi
+unset DL_OWN_MOUNTS
+source "$SOURCE/tests/scenario/common.sh"
+for tool in pkg-config readelf; do command -v $tool >/dev/null || skip "$tool is not installed"; done
+export LIBMOUNT_UTAB=/dev/null  # so that mount(8) leaves no /run/mount
+compgen -G "$BUILD/ring/torch/dlring_torch*.so" >/dev/null && has_torch=1 || has_torch=0
+
+# The README's commands that match, one a line.
+readme_lines() { sed -n 's/^    //p' "$SOURCE/README.md" | grep -E -- "$1"; }
+# The README's programs hello.cc, hello.c and hello.py, and in ./commands how it builds and runs them.
+readme_programs() {
+  awk 'match($0, /`examples\/hello\.[a-z]+`\):$/) { name = substr($0, RSTART + 10); sub(/`.*/, "", name) }
+    name && /^```/ { if (inside) name = ""; inside = !inside; next }
+    name && inside { print > name }' "$SOURCE/README.md"
+  for name in hello.cc hello.c hello.py; do [ -s $name ] || fail "the README does not show $name"; done
+  readme_lines '^(c\+\+|cc) .*pkg-config|^dlaunch --nproc 4 (\./hello|hello\.py)' >commands
+  [ "$(wc -l <commands)" = 5 ] || fail "the README builds and runs its programs otherwise: $(cat commands)"
+  [ $has_torch = 1 ] || { echo "without PyTorch's back end: hello.py is not tried"; sed -i '/hello\.py/d' commands; }
+}
+# They said what they should.
+programs_said() {
+  expect_code 0
+  local r programs=$((2 + has_torch))
+  for r in 0 1 2 3; do
+    [ "$(grep -c "^\[$r\] rank $r of 4: 6\$" out)" = $programs ] || fail "rank $r did not speak $programs times"
+  done
+}
+
+# What was installed below $1 is stripped, finds nothing in the build folder, and has its debug files.
+expect_installed_well() {
+  local file files=0
+  while read -r file; do
+    files=$((files + 1))
+    readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -qF "$BUILD" && fail "$file looks into the build folder"
+    readelf -SW "$file" | grep -q '\.debug_info' && fail "$file is not stripped; a build folder from before has strip=false"
+  done < <(find "$1" -type f \( -path '*/bin/dlaunch*' -o -name '*dl*.so*' \))
+  [ "$files" -ge 5 ] || fail "only $files programs and libraries below $1"
+  [ "$(find "$1" -path '*/lib/debug/.build-id/*.debug' | wc -l)" = "$files" ] || fail "not $files debug files below $1"
+}
+
+# as_user COMMAND…: with an ordinary user's rights, and with no variable but HOME and PATH.
+as_user() {
+  local other=()
+  ! root || other=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  "${other[@]}" env -i HOME="$tmp/home" PATH=/usr/bin:/bin "$@"
+}
+# user_copy: copies of the source and of what an installation needs of the build, in the user's home, which
+# becomes the current folder.
+user_copy() {
+  chmod 711 "$tmp" && mkdir home || fail "no home"
+  python3 - "$SOURCE" "$BUILD" home <<'P' || fail "the build could not be copied"
+import json, os, shutil, sys
+source, build, home = sys.argv[1:]
+def is_build_or_git(folder, names):
+    return [n for n in names if n == ".git" or os.path.exists(f"{folder}/{n}/meson-private")]
+shutil.copytree(source, f"{home}/source", ignore=is_build_or_git, symlinks=True)
+with open(f"{build}/meson-info/intro-install_plan.json") as file:
+    plan = json.load(file)
+for name in ("meson-private", "meson-info"):
+    shutil.copytree(f"{build}/{name}", f"{home}/build/{name}")
+for path in (path for kind in plan.values() for path in kind if path.startswith(build + "/")):
+    target = f"{home}/build{path.removeprefix(build)}"
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    (shutil.copytree if os.path.isdir(path) else shutil.copy2)(path, target)
+P
+  ! root || { chown -R 65534:65534 home && mount -t tmpfs hidden "$BUILD"; } || fail "the build is not hidden"
+  cd home || exit 1
+}
+# Before commands of the README: what `meson configure build …` and `meson install -C build` are for a copy,
+# which cannot be configured but together with where its source is now, and is built already.
+meson_of_a_copy='meson() {
+  case $1 in
+    configure) shift 2; command meson setup --reconfigure build source "$@" >setup.log 2>&1 || { cat setup.log; return 1; } ;;
+    *) command meson "$@" --no-rebuild ;;
+  esac
+}
+'
