@@ -283,10 +283,13 @@ Result<void> add_programs(const Options& given, const Plan& plan, std::vector<st
 }  // namespace
 
 Result<void> check_emit(const Options& options) {
-  for (const Text* option : {&options.image, &options.gpus}) {
-    if (is_mistaken(*option) && !options.emit) {
-      return refuse("{} has no effect without --emit", option->source);
-    }
+  if (is_mistaken(options.gpus) && !options.emit) {
+    return refuse(
+        "{} has no effect without --emit; did you mean --nproc {}, a worker for each GPU?",
+        options.gpus.source, *options.gpus);
+  }
+  if (is_mistaken(options.image) && !options.emit) {
+    return refuse("{} has no effect without --emit", options.image.source);
   }
   if (const auto gpus = gpus_of(options); !gpus) return gpus.error();
   if (!options.emit || options.gpus) return {};

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
+#include "base/nearest.h"
 #include "base/socket.h"
 #include "cli/ctl/options.h"
 #include "launcher/job_dir.h"
@@ -81,6 +82,12 @@ std::string names(const std::vector<RunningJob>& jobs) {
   return text;
 }
 
+std::string similar_id(const std::vector<RunningJob>& jobs, const std::string& id) {
+  std::vector<std::string> ids;
+  for (const auto& job : jobs) ids.push_back(id_of(job));
+  return did_you_mean(id, std::vector<std::string_view>(ids.begin(), ids.end()));
+}
+
 }  // namespace
 
 std::string id_of(const RunningJob& job) {
@@ -127,9 +134,10 @@ const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string&
                               folder_for_jobs())};
   }
   if (id.empty()) throw Failure{kExitUsage, "which job? Choose by --job: " + names(jobs)};
-  throw Failure{kExitRendezvous,
-                fmt::format("{} job has the id {}; running: {}",
-                            fitting.empty() ? "no" : "more than one", id, names(jobs))};
+  throw Failure{
+      kExitRendezvous,
+      fmt::format("{} job has the id {}; running: {}{}", fitting.empty() ? "no" : "more than one",
+                  id, names(jobs), fitting.empty() ? similar_id(jobs, id) : "")};
 }
 
 }  // namespace dlaunch::ctl

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
+#include "base/nearest.h"
 #include "base/version.h"
 
 namespace dlaunch::ctl {
@@ -61,6 +62,23 @@ void declare_all(CLI::App& app, Words& words) {
   sends(declare(app, "stop", "end the job, as SIGTERM to dlaunch does"), Command::stop);
 }
 
+// The nearest of what may stand there: a command's options behind it, else a command.
+std::string suggestion(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  const auto add_options = [&](const CLI::App& of) {
+    for (const CLI::Option* option : of.get_options()) {
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  };
+  if (word.starts_with('-')) {
+    add_options(app);
+    for (const CLI::App* command : app.get_subcommands()) add_options(*command);
+  } else if (app.get_subcommands().empty()) {
+    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  }
+  return did_you_mean(word, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 }  // namespace
 
 Options read_options(const std::vector<std::string>& words) {
@@ -77,9 +95,11 @@ Options read_options(const std::vector<std::string>& words) {
   } catch (const CLI::CallForVersion& e) {
     found.options.say = std::string(e.what()) + "\n";
   } catch (const CLI::ParseError& e) {
-    const auto strange = app.remaining();
-    if (app.get_subcommands().empty() && !strange.empty()) {
-      throw Failure{kExitUsage, "there is no '" + strange.front() + "'; see --help"};
+    const auto strange = app.remaining(true);
+    const bool no_command = app.get_subcommands().empty();
+    if (!strange.empty() && (no_command || strange.front().starts_with('-'))) {
+      throw Failure{kExitUsage, "there is no '" + strange.front() + "'" +
+                                    suggestion(app, strange.front()) + "; see --help"};
     }
     throw Failure{kExitUsage, std::string(e.what()) + "; see --help"};
   }

@@ -13,6 +13,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "cli/doctor/findings.h"
+#include "cli/doctor/findings_json.h"
 #include "cli/doctor/host_facts.h"
 #include "cli/option_table.h"
 #include "dlaunch/ring.hpp"
@@ -20,7 +21,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";         // host and time by its clock
+constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";  // host and time by its clock
+constexpr const char* kAsJson = "DLAUNCH_DOCTOR_JSON";
 constexpr int kTries = 5;                                      // of a round trip
 constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;    // bytes
 constexpr double kSlow_s = 0.05;                               // for kFirst: no more is sent
@@ -58,7 +60,9 @@ class Examiner {
                       {true, "measuring the pairs failed: " + broken,
                        "a small packet passes and a large one does not: MTU; neither: a firewall"});
     }
-    std::fputs(report_of(facts, pairs, findings).c_str(), stdout);
+    const bool as_json = std::getenv(kAsJson) != nullptr;
+    const auto report = as_json ? json_report_of : report_of;
+    std::fputs(report(facts, pairs, findings).c_str(), stdout);
     std::fflush(stdout);
     return !findings.empty() && findings.front().bad ? 1 : kExitOk;
   }
@@ -236,7 +240,13 @@ std::vector<PairFacts> Examiner::measure_pairs() {
 std::vector<std::string> doctor_words(const std::vector<std::string>& words) {
   std::vector<std::string> all = {
       "--env", fmt::format("{}={} {:.6f}", kBegan, find_host_facts("").host, wall_s())};
-  all.insert(all.end(), words.begin(), words.end());
+  for (const auto& word : words) {
+    if (word == "--json") {
+      all.insert(all.end(), {"--env", fmt::format("{}=1", kAsJson)});
+    } else {
+      all.push_back(word);
+    }
+  }
   // Each host's own dlaunch, wherever it lies there.
   all.insert(all.end(), {"--", "/proc/self/exe", kDoctorWorkerWord});
   return all;

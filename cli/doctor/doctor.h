@@ -15,7 +15,8 @@ namespace dlaunch {
 inline constexpr const char* kDoctorWord = "doctor";
 inline constexpr const char* kDoctorWorkerWord = "doctor-worker";
 
-// The words of the command line that runs the job, for those behind "doctor".
+// The words of the command line that runs the job, for those behind "doctor". "--json" is the
+// doctor's own: rank 0 prints JSON.
 std::vector<std::string> doctor_words(const std::vector<std::string>& words);
 // What of them is about the hosts: how a job shows its output, how it goes on after failures, and
 // how its program is started is not the doctor's, who looks once.

@@ -11,15 +11,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
 
+#include "base/nearest.h"
 #include "base/rank_set.h"
 
 namespace dlaunch {
 namespace {
+
+constexpr const char* kScriptEndings[] = {".py", ".sh", ".bash", ".pl", ".rb", ".jl", ".lua", ".R"};
 
 constexpr std::size_t kStackBytes = 64 << 10;
 
@@ -114,21 +118,36 @@ std::string interpreter_of(const std::string& path) {
   return line.substr(from, line.find_first_of(" \t", from) - from);
 }
 
+bool begins_like_script(const std::string& path) {
+  char text[2] = "";
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return fd && ::read(fd.get(), text, sizeof text) == 2 && text[0] == '#' && text[1] == '!';
+}
+
 std::string explain_exec(const SpawnRequest& request, int err) {
   const std::string what = "exec '" + request.argv[0] + "': ";
   const std::string path = seen_from_here(request.path, request.chdir);
   struct stat st {};
   const bool exists = ::stat(path.c_str(), &st) == 0;
+  const auto interpreter = exists && S_ISREG(st.st_mode) ? interpreter_of(path) : "";
   if (err == ENOENT && exists) {
-    const auto interpreter = interpreter_of(path);
     if (interpreter.ends_with('\r'))
       return what + "its lines end as on Windows, with CR LF: convert it, as dos2unix does";
+    if (!interpreter.empty() && interpreter[0] != '/')
+      return what + "its interpreter '" + interpreter + "' is no path: write #!/usr/bin/env " +
+             interpreter;
     if (!interpreter.empty()) return what + "its interpreter '" + interpreter + "' does not exist";
     return what + "the loader it needs does not exist; was it built for another system?";
   }
   if (err == EACCES && exists && S_ISDIR(st.st_mode)) return what + "it is a folder";
+  if (err == EACCES && exists && ::access(path.c_str(), X_OK) == 0 && !interpreter.empty())
+    return what + "its interpreter '" + interpreter + "' cannot be executed";
   if (err == EACCES && exists)
     return what + "permission denied: chmod +x it, or name its interpreter";
+  if (err == ENOEXEC && begins_like_script(path))
+    return what + "its first line, '#!', names no interpreter";
+  if (err == ENOENT && ::lstat(path.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
+    return what + "it is a link to a file that does not exist";
   if (err == ENOEXEC)
     return what + "not a program: a script must begin with '#!' and its interpreter";
   return errno_error("exec '" + request.argv[0] + "'", err).what;
@@ -244,6 +263,40 @@ SpawnError foresee_failure(const SpawnRequest& request) {
   return err == 0 ? SpawnError() : explain_failure(request, Stage::exec, err);
 }
 
+namespace {
+
+bool is_script_name(const std::string& name) {
+  return std::any_of(std::begin(kScriptEndings), std::end(kScriptEndings),
+                     [&](const char* ending) { return name.ends_with(ending); });
+}
+
+// A name of a file in the folder that is like this one.
+std::string similar_file(const std::string& name, const std::string& folder) {
+  constexpr std::size_t kMost = 1000;
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (names.size() == kMost) break;
+    names.push_back(entry.path().filename().string());
+  }
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  return did_you_mean(name, candidates);
+}
+
+// A script's name is that of a file, which nobody looks for in PATH.
+std::string why_not_found(const std::string& name, const std::string& folder) {
+  const std::string here = seen_from_here(name, folder);
+  struct stat st {};
+  const bool exists = ::stat(here.c_str(), &st) == 0;
+  if (exists && S_ISDIR(st.st_mode)) return "it is a folder, and no program in PATH is called so";
+  if (exists) return "no such program in PATH; did you mean './" + name + "'?";
+  if (!is_script_name(name)) return "no such program in PATH";
+  const std::string where = folder.empty() ? "the working folder" : "'" + folder + "'";
+  return "no such file in " + where + similar_file(name, folder.empty() ? "." : folder);
+}
+
+}  // namespace
+
 Result<std::string> find_program(const std::string& name, const std::string& path_variable,
                                  const std::string& folder) {
   if (name.find('/') != std::string::npos) return name;  // exec itself tells what is wrong with it
@@ -262,9 +315,7 @@ Result<std::string> find_program(const std::string& name, const std::string& pat
     from = to + 1;
   }
   if (err == EACCES) return errno_error("exec '" + name + "'", EACCES);
-  std::string what = "exec '" + name + "': no such program in PATH";
-  if (::access(seen_from_here(name, folder).c_str(), F_OK) == 0)
-    what += "; did you mean './" + name + "'?";
+  std::string what = "exec '" + name + "': " + why_not_found(name, folder);
   return Error{.code = Errc::not_found, .what = std::move(what), .os_errno = ENOENT};
 }
 

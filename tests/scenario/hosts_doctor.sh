@@ -4,6 +4,12 @@ hosts_up 4
 sshd_up 1 2 3
 
 run dlaunch doctor; expect_code 0; expect_out '^host  +address'; expect_out '^0 problems, '
+run dlaunch doctor --json; expect_code 0
+python3 -c 'import json,sys; r = json.load(open("out")); assert r["format"] == 1 and r["problems"] == 0
+h, = r["hosts"]; assert h["cpus"] >= 1 and h["memory_bytes"] > 0 and not r["pairs"], r' || fail "doctor --json"
+run on 1 dlaunch doctor --json --ssh-command "$ssh_command" --hosts host1,host2; expect_code 0
+python3 -c 'import json; r = json.load(open("out"))
+assert [h["host"] for h in r["hosts"]] == ["host1", "host2"] and r["pairs"][0]["bytes_per_s"] > 0, r' || fail "two hosts in JSON"
 run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts host1,host2
 expect_code 0; expect_out '^host1  +10.77.0.1  +eth0'; expect_out '^host1  +host2  +[0-9.]+ .?s  +[0-9.]+ [MG]B/s'
 

@@ -61,7 +61,7 @@ CONFINED = {
     "cuda": r"ring/device/libraries\.h",
     "nccl": r"ring/device/libraries\.h",
     "curl": r"rendezvous/http_client\.cc",
-    "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|tests/)",
+    "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|cli/doctor/findings_json|tests/)",
     "pybind11": r"(ring|elastic)/torch/",
     "openssl": r"(rendezvous/openssl\.h|tests/)",
     "torch": r"ring/torch/",

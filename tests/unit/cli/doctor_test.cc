@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/doctor/findings.h"
+#include "cli/doctor/findings_json.h"
 #include "cli/doctor/host_facts.h"
 
 using namespace dlaunch;
@@ -208,4 +209,26 @@ TEST_CASE("what a job's options say of output, failures and its program is not f
   CHECK((*kept.hosts == "a,b" && *kept.timeout == "60" && *kept.output == "raw"));
   CHECK((!kept.log_dir && !kept.timestamps && !kept.max_restarts && !kept.chaos && !kept.module));
   CHECK(kept.program == options->program);
+}
+
+TEST_CASE("the JSON report has what the text has, and null where nothing is known") {
+  Cluster two(2);
+  two.hosts[0].mtu = 0;
+  two.hosts[0].started_s = -1;
+  two.hosts[1].host = "h\xff";
+  const std::string text =
+      json_report_of(two.hosts, two.pairs, {{true, "slow", "mend it"}, {false, "odd", "look"}});
+  const auto has = [&](const std::string& piece) {
+    CHECK_MESSAGE(text.find(piece) != std::string::npos, piece);
+  };
+  has("\"format\": 1");
+  has("\"problems\": 1");
+  has("\"warnings\": 1");
+  has("\"severity\": \"problem\"");
+  has("\"fix\": \"mend it\"");
+  has("\"mtu\": null");
+  has("\"started_s\": null");
+  has("\"from\": \"h0\"");
+  has("\"round_trip_s\": 0.0001");
+  CHECK(text.ends_with("}\n"));
 }

@@ -154,7 +154,8 @@ TEST_CASE("what contradicts it is refused") {
   CHECK(emit_refused({"--emit", "nomad", "--image", "i", "p"}) ==
         "--emit: 'nomad' is not one of kubernetes, jobset");
   const auto alone = read_options({"--gpus", "1", "p"});
-  CHECK(check_emit(*alone).error().what == "--gpus has no effect without --emit");
+  CHECK(check_emit(*alone).error().what ==
+        "--gpus has no effect without --emit; did you mean --nproc 1, a worker for each GPU?");
   CHECK(check_emit(*read_options({"--gpus", "1", "--emit", "jobset", "p"})));
 }
 

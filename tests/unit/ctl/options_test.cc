@@ -45,6 +45,11 @@ TEST_CASE("a command or option that is not there is named") {
     return std::string();
   };
   CHECK(what({"kill"}) == "there is no 'kill'; see --help");
+  CHECK(what({"stauts"}) == "there is no 'stauts'; did you mean 'status'?; see --help");
+  CHECK(what({"--jbo", "x", "status"}) == "there is no '--jbo'; did you mean '--job'?; see --help");
+  CHECK(what({"top", "--intreval", "1"}) ==
+        "there is no '--intreval'; did you mean '--interval'?; see --help");
+  CHECK(complaint(two_jobs(), "frist").ends_with("; did you mean 'first'?"));
   CHECK(what({"--job", "x", "--verbose"}) == "there is no '--verbose'; see --help");
   CHECK(what({}).find("required") != std::string::npos);
 }

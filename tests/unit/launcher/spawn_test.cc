@@ -177,6 +177,10 @@ TEST_CASE("each way of failing to start is told with its stage, errno and remedy
       {folder.file("text", "echo hi\n", 0755), ENOEXEC, "must begin with '#!'"},
       {folder.file("script", "#!/no/such/interpreter -x\n", 0755), ENOENT,
        "its interpreter '/no/such/interpreter' does not exist"},
+      {folder.file("relative", "#!python3\n", 0755), ENOENT, "write #!/usr/bin/env python3"},
+      {folder.file("nameless", "#!\necho hi\n", 0755), ENOEXEC, "names no interpreter"},
+      {folder.file("closed", "#!" + (folder.path / "plain").string() + "\n", 0755), EACCES,
+       "plain' cannot be executed"},
       {folder.file("windows", "#!/bin/sh\r\necho hi\r\n", 0755), ENOENT, "CR LF"},
   };
   for (const auto& c : cases) {
