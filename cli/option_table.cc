@@ -119,6 +119,11 @@ constexpr OptionRow kTable[] = {
      &Options::restart_scope},
     {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
      "exit codes of a worker that mean: do not start me again", &Options::no_restart_codes},
+    {"same-failure-limit", "", "", "N|off", "2", Group::failure,
+     "so many times the same failure at the same step end the job, though restarts are left; off: "
+     "only --max-restarts counts. Workers killed from outside and lost hosts are never the same "
+     "failure",
+     &Options::same_failure_limit},
     {"spares", "", "", "N", "0", Group::failure,
      "keep so many more processes of an elastic program waiting to replace a failed one; others "
      "start there if a host is lost",

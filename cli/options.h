@@ -104,6 +104,7 @@ struct Options {
   Text max_restarts;
   Text restart_scope;
   Text no_restart_codes;
+  Text same_failure_limit;
   Text spares;
   Text min_nproc;
   Text max_nproc;

@@ -58,6 +58,15 @@ Result<void> plan_restarts(PlanDraft& draft) {
     if (!codes) return refuse("{}: {}", options.no_restart_codes.source, codes.error().what);
     plan.final_exit_codes = std::set<int>(codes->begin(), codes->end());
   }
+  if (is_mistaken(options.same_failure_limit) && !options.max_restarts) {
+    return refuse("{} has no effect without --max-restarts", options.same_failure_limit.source);
+  }
+  if (options.same_failure_limit) {
+    auto limit =
+        parse_same_failures(*options.same_failure_limit, options.same_failure_limit.source);
+    if (!limit) return limit.error();
+    plan.same_failures = *limit;
+  }
   if (options.restart_scope) {
     using enum RestartScope;
     constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(

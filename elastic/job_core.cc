@@ -148,7 +148,9 @@ void JobCore::on(const Ended& event) {
 void JobCore::on(const Unkillable& event) {
   at(event.slot).life = Life::stuck;
   // Its place can't be filled: it may come back to life any time.
-  if (at(event.slot).wanted && state_ != JobState::ending) end(JobEnding::worker_failed, SIGTERM);
+  if (!at(event.slot).wanted || state_ == JobState::ending) return;
+  refuse("a worker cannot be ended, so that nobody can take its place", "");
+  end(JobEnding::worker_failed, SIGTERM);
 }
 
 void JobCore::on(const Ready& event) {
@@ -177,6 +179,7 @@ void JobCore::on(const Progress& event) {
 void JobCore::note_version(std::uint64_t version) {
   if (version <= version_) return;
   commits_ += version - version_;
+  committed_ = now_;
   version_ = version;
 }
 
@@ -232,7 +235,7 @@ void JobCore::on(const Clock&) {
   }
   for (const auto& process : processes_) {
     if (given_up_at(process) > now_) continue;
-    why_no_restart_ = "its host did not come back within --join-timeout";
+    refuse("its host did not come back within --join-timeout", "--join-timeout");
     return end(JobEnding::worker_failed, SIGTERM);
   }
   for (Slot slot = 0; slot < slots(config_); ++slot) {
@@ -257,7 +260,9 @@ Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
           .slot = slot,
           .node = node_of(slot),
           .kind = kind,
-          .version = commits_};
+          .version = commits_,
+          .after = since_start_or_commit(),
+          .dispensable = may_shrink() || at(slot).rank < 0};
 }
 
 Failure JobCore::failure_of(const Ended& event) const {
@@ -268,13 +273,22 @@ Failure JobCore::failure_of(const Ended& event) const {
   failure.signature = event.signature == 0 ? 0 : event.signature + whose;
   failure.exact = event.exact + whose;
   failure.second_hand = event.second_hand || event.consequence;
-  failure.ran = event.ran;
+  failure.after = std::min(failure.after, event.ran);
   return failure;
 }
 
 bool JobCore::is_refused(const RestartDecision& decision) {
-  if (!decision.restart) why_no_restart_ = decision.why;
+  if (decision.restart) {
+    refuse("", "");
+  } else {
+    refuse(decision.why, std::string(option_of(decision.reason)));
+  }
   return !decision.restart;
+}
+
+void JobCore::refuse(std::string why, std::string option) {
+  why_no_restart_ = std::move(why);
+  ended_by_ = std::move(option);
 }
 
 // Without a failure it costs no restart.
@@ -317,9 +331,9 @@ bool JobCore::hand_to_spare(int rank) {
   return true;
 }
 
-// The others can go on without one of them.
-bool JobCore::may_shrink() const {
-  if (size() <= config_.min_size || any_member_done() || are_tasks()) return false;
+// The others can go on without so many of them.
+bool JobCore::may_shrink(int by) const {
+  if (size() - by < config_.min_size || any_member_done() || are_tasks()) return false;
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }

@@ -139,7 +139,7 @@ class JobCore {
     int code = 1;
     std::uint64_t signature = 0, exact = 0;
     bool second_hand = false;
-    Duration ran{};
+    Duration ran{};          // since it was started
     bool by_itself = false;  // before any signal of ours
   };
   struct Unkillable {
@@ -217,6 +217,8 @@ class JobCore {
     bool all_reaped = true;
     std::string why;  // worker_failed, given_up: no restart was granted; empty: none was asked for
     std::string given_up = {};  // the members' words
+    std::string ended_by =
+        {};  // worker_failed, given_up: the option whose limit ended it, if one did
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
@@ -327,6 +329,7 @@ class JobCore {
   Failure failure_of(const Ended& event) const;
   void note_version(std::uint64_t version);
   bool is_refused(const RestartDecision& decision);
+  void refuse(std::string why, std::string option);
   void form(int lost_rank);
   void want(Slot slot, int rank, TimePoint start_at);
   void stop(Slot slot, int signal);
@@ -354,7 +357,8 @@ class JobCore {
     const TimePoint until = out_of_reach_until();
     return until != kNever && now_ < until;
   }
-  bool may_shrink() const;
+  bool may_shrink(int by = 1) const;
+  Duration since_start_or_commit() const { return now_ - std::max(live_since_, committed_); }
   bool stays(Slot slot) const;
   bool is_member(Slot slot) const {  // of the newest round that may have got on
     return std::find(members_.begin(), members_.end(), slot) != members_.end();
@@ -388,7 +392,8 @@ class JobCore {
   std::vector<Process> processes_;  // by slot
   std::vector<Slot> roster_;        // by rank: of the newest round
   int round_ = 0;
-  int live_ = 0;                         // the newest that may have got on
+  int live_ = 0;  // the newest that may have got on
+  TimePoint live_since_{};
   std::vector<Slot> members_;            // of that one
   std::set<Slot> cut_off_;               // those of them that were lost with their nodes
   bool announced_ = false;               // the round of the newest number
@@ -408,8 +413,9 @@ class JobCore {
   std::uint64_t commits_before_ = 0;
   std::uint64_t version_ = 0;  // the newest that a member holds
   std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again
+  TimePoint committed_{};      // the last
   JobEnding why_ = JobEnding::succeeded;
-  std::string why_no_restart_;
+  std::string why_no_restart_, ended_by_;
   int stop_signal_ = 0;  // the user's first
   TimePoint stopped_at_{};
   TimePoint job_deadline_ = kNever;

@@ -127,8 +127,14 @@ void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
   failed_node_ = node;
   keep_leavers();
   lost_ = true;
-  const auto refused = is_refused(policy_.failed(
-      now_, {.round = round_, .node = node, .kind = FailureKind::lost, .version = commits_}));
+  const auto ranks =
+      std::count_if(lost.begin(), lost.end(), [&](Slot slot) { return at(slot).rank >= 0; });
+  const bool dispensable = may_shrink(static_cast<int>(ranks));
+  const auto refused = is_refused(policy_.failed(now_, {.round = round_,
+                                                        .node = node,
+                                                        .kind = FailureKind::lost,
+                                                        .version = commits_,
+                                                        .dispensable = dispensable}));
   int lost_rank = -1;
   for (const Slot slot : lost) {
     Process& process = at(slot);

@@ -53,6 +53,7 @@ void JobCore::on(const Resume& event) {
     if (are_tasks() && process.rank >= 0 && process.life == Life::absent) process.life = Life::done;
   }
   commits_ = version_;
+  live_since_ = now_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
   if (all_members_are(Life::done)) return;
   // What was announced last may not have come to all. Where a round was being formed, somebody was

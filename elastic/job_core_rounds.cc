@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "elastic/job_core.h"
@@ -207,7 +208,13 @@ void JobCore::announce() {
 bool JobCore::ends_given_up() {
   const bool by_themselves = !std::exchange(lost_, false) && !given_up_.empty();
   const bool in_vain = by_themselves && commits_ == commits_before_;
-  if (!in_vain || !is_refused(policy_.given_up(now_, live_, commits_))) {
+  const auto words = std::hash<std::string>()(given_up_);
+  const Failure failure{.round = live_,
+                        .signature = words,
+                        .exact = words,
+                        .version = commits_,
+                        .after = since_start_or_commit()};
+  if (!in_vain || !is_refused(policy_.given_up(now_, failure))) {
     given_up_.clear();
     return false;
   }
@@ -218,6 +225,7 @@ bool JobCore::ends_given_up() {
 // From now on it may get on.
 void JobCore::enter_round() {
   live_ = round_;
+  live_since_ = now_;
   members_ = roster_;
   cut_off_.clear();
 }
@@ -235,7 +243,7 @@ void JobCore::finish() {
   state_ = JobState::ended;
   const bool stuck = std::any_of(processes_.begin(), processes_.end(),
                                  [](const Process& p) { return p.life == Life::stuck; });
-  act(Finish{why_, stop_signal_, !stuck, why_no_restart_, given_up_});
+  act(Finish{why_, stop_signal_, !stuck, why_no_restart_, given_up_, ended_by_});
 }
 
 JobRecord JobCore::record() const {

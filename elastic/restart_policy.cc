@@ -17,10 +17,10 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr double kCommitsPerRestart = 100;
-constexpr Duration kEarly = minutes(1);  // failures at the start of a worker are alike
+constexpr Duration kSameStep = minutes(1);
 constexpr Duration kTransient = seconds(10);
-constexpr Duration kGoodRun = minutes(10);  // ends a crash loop where commits are not reported
-constexpr int kLongestBackoff = 60;         // seconds
+constexpr Duration kGoodRun = minutes(10);
+constexpr int kLongestBackoff = 60;  // seconds
 constexpr std::size_t kHistory = 64;
 
 bool is_free(FailureKind kind) {
@@ -28,9 +28,33 @@ bool is_free(FailureKind kind) {
          kind == FailureKind::voluntary;
 }
 
-// The worker itself did it, not its host or the network.
-bool is_its_own(FailureKind kind) {
-  return kind == FailureKind::exit_code || kind == FailureKind::signal || kind == FailureKind::hung;
+// Of these the kernel sends a process for what it did itself.
+bool is_crash(int signal) {
+  static constexpr int kCrashes[] = {SIGSEGV, SIGABRT, SIGBUS,  SIGFPE,  SIGILL,
+                                     SIGTRAP, SIGSYS,  SIGPIPE, SIGXCPU, SIGXFSZ};
+  return std::find(std::begin(kCrashes), std::end(kCrashes), signal) != std::end(kCrashes);
+}
+
+// The program did it, and would do it again: nobody outside ended it, nor its host or a peer.
+bool is_its_own(const Failure& failure) {
+  switch (failure.kind) {
+    case FailureKind::exit_code:  // a shell says 128 + N of a command that signal N ended
+      return failure.code <= 128 || failure.code > 128 + SIGRTMAX || is_crash(failure.code - 128);
+    case FailureKind::signal:
+      return is_crash(failure.code);
+    case FailureKind::out_of_memory:
+    case FailureKind::gave_up:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// "rounds 1, 2 and 4"
+std::string round_words(const std::vector<int>& rounds) {
+  if (rounds.size() == 1) return fmt::format("round {}", rounds.front());
+  const std::vector<int> first(rounds.begin(), rounds.end() - 1);
+  return fmt::format("rounds {} and {}", fmt::join(first, ", "), rounds.back());
 }
 
 bool is_sigterm(const Failure& failure) {
@@ -80,6 +104,25 @@ std::string format_restart_limit(const RestartLimit& limit) {
   return fmt::format("{}/{}", limit.restarts, short_duration(*limit.window));
 }
 
+Result<int> parse_same_failures(std::string_view text, std::string_view name) {
+  if (text == "off") return 0;
+  return parse_int(text, 2, 1'000'000, name);
+}
+
+std::string_view option_of(StopReason reason) {
+  switch (reason) {
+    case StopReason::exit_code:
+      return "--no-restart-codes";
+    case StopReason::same_failure:
+      return "--same-failure-limit";
+    case StopReason::job_budget:
+    case StopReason::node_budget:
+    case StopReason::slot_budget:
+      break;
+  }
+  return "--max-restarts";
+}
+
 RestartPolicy::RestartPolicy(RestartPolicyConfig config)
     : config_(std::move(config)), random_(config_.seed) {}
 
@@ -88,7 +131,9 @@ RestartDecision RestartPolicy::failed(TimePoint now, const Failure& failure) {
   if (is_free(failure.kind)) return restart({}, "not charged: it was stopped from outside");
   if (const auto refusal = forbidden(now, failure)) return *refusal;
   remember(now, failure);
-  if (round_ == failure.round) {
+  const bool by_share = !decision_.restart && (decision_.reason == StopReason::node_budget ||
+                                               decision_.reason == StopReason::slot_budget);
+  if (round_ == failure.round && (failure.dispensable || !by_share)) {
     decision_.delay = std::max(Duration::zero(), restart_at_ - now);
     return decision_;
   }
@@ -109,22 +154,25 @@ std::optional<RestartDecision> RestartPolicy::forbidden(TimePoint now,
                                                         const Failure& failure) const {
   if (failure.kind == FailureKind::exit_code && config_.final_exit_codes.contains(failure.code)) {
     return stop(StopReason::exit_code,
-                fmt::format("exit code {} means that a restart is of no use", failure.code));
+                fmt::format("exit code {} means that a restart is of no use (--no-restart-codes)",
+                            failure.code));
   }
-  if (const Failure* earlier = twin(now, failure)) {
-    const std::string place = failure.version == 0
-                                  ? "within a minute of the start"
-                                  : fmt::format("after commit {}", failure.version);
-    return stop(StopReason::deterministic,
-                fmt::format("the same failure as in round {}, also {}: it would come again",
-                            earlier->round, place));
-  }
-  return std::nullopt;
+  std::vector<int> earlier = rounds_like(now, failure);
+  const auto enough = static_cast<std::size_t>(std::max(config_.same_failures, 1) - 1);
+  if (enough == 0 || earlier.size() < enough) return std::nullopt;
+  earlier.resize(enough);
+  const std::string place = failure.version == 0
+                                ? "within a minute of the start"
+                                : fmt::format("within a minute after commit {}", failure.version);
+  return stop(StopReason::same_failure,
+              fmt::format("the same failure as in {}, also {}: it would come again "
+                          "(--same-failure-limit {}; off: go on)",
+                          round_words(earlier), place, config_.same_failures));
 }
 
 void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
-  const bool long_run = version_ == 0 && round_ && now - restart_at_ >= kGoodRun;
-  if (version > version_ || long_run) streak_ = futile_ = 0;
+  const bool long_run = round_ && now - restart_at_ >= kGoodRun;
+  if (version > version_ || long_run) streak_ = 0;
   version_ = std::max(version_, version);
 }
 
@@ -135,7 +183,7 @@ void RestartPolicy::remember(TimePoint now, const Failure& failure) {
   std::erase_if(history_, [&](const Seen& seen) {
     return !failure.second_hand && seen.failure.second_hand && seen.failure.round == explained;
   });
-  if (failure.signature == 0 || !is_its_own(failure.kind)) return;
+  if (failure.signature == 0 || !is_its_own(failure) || failure.after >= kSameStep) return;
   const bool known = std::any_of(history_.begin(), history_.end(), [&](const Seen& seen) {
     return seen.failure.round == failure.round && seen.failure.exact == failure.exact &&
            seen.failure.signature == failure.signature;
@@ -145,60 +193,53 @@ void RestartPolicy::remember(TimePoint now, const Failure& failure) {
   if (history_.size() > kHistory) history_.pop_front();
 }
 
-// An earlier failure that is the same one.
-const Failure* RestartPolicy::twin(TimePoint now, const Failure& failure) const {
-  if (failure.signature == 0 || !is_its_own(failure.kind)) return nullptr;
-  const auto it = std::find_if(history_.begin(), history_.end(), [&](const Seen& seen) {
-    const Failure& earlier = seen.failure;
-    if (earlier.signature != failure.signature || earlier.version != failure.version) return false;
-    if (earlier.round == failure.round) return false;
-    return failure.version > 0 || (earlier.exact == failure.exact && now - seen.at >= kTransient &&
-                                   std::max(earlier.ran, failure.ran) < kEarly);
-  });
-  return it == history_.end() ? nullptr : &it->failure;
-}
-
-bool RestartPolicy::no_progress() const {
-  return config_.futile_restarts > 0 && version_ > 0 && futile_ >= config_.futile_restarts;
-}
-
-RestartDecision RestartPolicy::stop_futile() const {
-  return stop(StopReason::no_progress,
-              fmt::format("nothing was committed over {} restarts (the last commit is {})", futile_,
-                          version_));
+// Those of the earlier rounds that failed in the same way; none where it is too early to tell.
+std::vector<int> RestartPolicy::rounds_like(TimePoint now, const Failure& failure) const {
+  std::vector<int> rounds;
+  if (failure.signature == 0 || !is_its_own(failure) || failure.after >= kSameStep) return rounds;
+  TimePoint first = now;
+  for (const auto& [earlier, at] : history_) {
+    if (earlier.signature != failure.signature || earlier.version != failure.version) continue;
+    if (earlier.round == failure.round) continue;
+    if (failure.version == 0 && earlier.exact != failure.exact) continue;
+    if (std::find(rounds.begin(), rounds.end(), earlier.round) != rounds.end()) continue;
+    rounds.push_back(earlier.round);
+    first = std::min(first, at);
+  }
+  if (failure.version == 0 && now - first < kTransient) rounds.clear();
+  return rounds;
 }
 
 RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
-  const bool its_own = is_its_own(failure.kind);
-  if (its_own && no_progress()) return stop_futile();
   const auto charged = accounts(failure);
-  if (auto refusal = overdrawn(now, charged)) return *refusal;
+  const auto asked = failure.dispensable ? charged : std::vector<Account>{account_of_job()};
+  if (auto refusal = overdrawn(now, asked)) return *refusal;
   charge(now, charged);
   for_sigterm_ = is_sigterm(failure);
   ++streak_;
-  if (its_own) ++futile_;
   return granted(backoff());
 }
 
 // Its members have waited, or could not: the next one is for them to meet in at once.
-RestartDecision RestartPolicy::given_up(TimePoint now, int round, std::uint64_t version) {
-  note_progress(now, version);
-  if (round_ == round) return decision_;
-  round_ = round;
+RestartDecision RestartPolicy::given_up(TimePoint now, Failure failure) {
+  failure.kind = FailureKind::gave_up;
+  note_progress(now, failure.version);
+  if (round_ == failure.round) return decision_;
+  round_ = failure.round;
   restart_at_ = now;
-  if (no_progress()) return decision_ = stop_futile();
+  if (const auto refusal = forbidden(now, failure)) return decision_ = *refusal;
+  remember(now, failure);
   const std::vector<Account> charged = {account_of_job()};
   if (auto refusal = overdrawn(now, charged)) return decision_ = *refusal;
   charge(now, charged);
   for_sigterm_ = false;
-  ++futile_;
   return decision_ = granted(Duration::zero());
 }
 
 void RestartPolicy::charge(TimePoint now, const std::vector<Account>& accounts) {
   for (const Account& account : accounts) {
     Bucket bucket = refilled(*account.buckets, account.key, account.capacity, now);
-    bucket.tokens -= 1;
+    bucket.tokens = std::max(0.0, bucket.tokens - 1);
     (*account.buckets)[account.key] = bucket;
   }
   ++used_;

@@ -5,27 +5,29 @@
 // the scheduler chose to do itself (evicted, preempted, voluntary) is free: it is restarted at
 // once, whatever the budget says, and proves nothing. Of all else, in this order:
 // - An exit code in `final_exit_codes` means "do not restart me".
-// - The same failure twice (signature and committed version, not the round) would come once more.
-//   Before any commit it has to be the same to the last digit, within a minute of the worker's
-//   start and 10 s after it came first: a job that reports no progress has version 0 for ever, and
-//   what is transient had that time to pass. Words that are second-hand count as long as nothing
-//   else has failed in their round: who loses a peer is perhaps heard of before that peer.
+// - `same_failures` rounds that failed in the same way end the job: the next one would fail like
+//   them. That is judged by cause and time. The cause has to lie in the program: an exit code, a
+//   crash, its use of memory, or words with which all members gave up a round. A signal from
+//   outside (SIGKILL, SIGTERM …), a hang and a lost host never count. The signature and the
+//   committed version have to be equal, and each failure came within a minute after its round
+//   began, or after the last commit, so that it was at the same step. Before any commit the
+//   signatures are equal to the last digit, and 10 s lie between the first failure and the last: a
+//   job that reports no progress has version 0 for ever, and what is transient had that time to
+//   pass. Words about a lost peer count only while no other failure of their round is known, for
+//   that peer may be heard of later.
 // - Failures of one round are one incident: the first is charged, later ones share its decision.
-// - More than `futile_restarts` failures of workers in a row without a commit between them: the job
-//   does not get on. This counts only once it has committed anything, since a job that does not
-//   report progress cannot be told from one that makes none; nor does a lost host count.
 // - The budget. N: so many restarts in all, as torchrun counts. N/WINDOW: a bucket of N that
 //   refills evenly by N in each WINDOW (so one WINDOW may see up to 2N) and by one for each 100
 //   commits. A node may use half of it (2 at least) and a slot a quarter (2 at least), in buckets
-//   that refill at the same share, unless it is the job's only one; what these refuse may still be
-//   placed elsewhere.
+//   that refill at the same share, unless it is the job's only one. These shares decide only where
+//   the job can go on without the node or slot (`dispensable`): they never end a job.
 //
-// A round that its members gave up though nobody was lost is like a failure of workers, but begins
-// at once, and is charged to the job alone.
+// After a round that its members gave up, though nobody was lost, the next one begins at once. It
+// is charged to the job alone.
 //
 // The first restart is immediate; those of a crash loop wait a random part ("full jitter", Brooker,
-// AWS Architecture Blog, 2015) of 1, 2, 4 … 60 s. A commit begins anew, and so does, where none are
-// reported, a run of 10 minutes.
+// AWS Architecture Blog, 2015) of 1, 2, 4 … 60 s. A commit ends a crash loop, and so does a run of
+// 10 minutes.
 #pragma once
 
 #include <cstdint>
@@ -51,17 +53,29 @@ struct RestartLimit {
 Result<RestartLimit> parse_restart_limit(std::string_view text, std::string_view name);
 // The same form: "3", "10/1h".
 std::string format_restart_limit(const RestartLimit& limit);
+// "N", at least 2, or "off", which is 0.
+Result<int> parse_same_failures(std::string_view text, std::string_view name);
 
 struct RestartPolicyConfig {
   RestartLimit limit;
   int nodes = 1;
   int slots = 1;
-  int futile_restarts = 3;  // 0: no such rule
+  int same_failures = 2;  // that end the job; 0: any number of them is answered
   std::set<int> final_exit_codes;
   std::uint64_t seed = 0;  // of the jitter
 };
 
-enum class FailureKind { exit_code, signal, lost, hung, evicted, preempted, voluntary };
+enum class FailureKind {
+  exit_code,
+  signal,
+  out_of_memory,
+  gave_up,  // the round, though nobody was lost
+  lost,
+  hung,
+  evicted,
+  preempted,
+  voluntary
+};
 
 struct Failure {
   int round = 0;
@@ -75,17 +89,15 @@ struct Failure {
   std::uint64_t exact = 0;    // the same with all numbers in it
   bool second_hand = false;   // it is of a lost peer, and perhaps only follows from that one's
   std::uint64_t version = 0;  // committed steps known when it failed; 0: none
-  Duration ran{};             // since the worker was started
+  // Since the worker was started, since its round began or since the last commit: the shortest.
+  Duration after{};
+  bool dispensable = false;  // the job can go on without the slot, or the node
 };
 
-enum class StopReason {
-  exit_code,
-  deterministic,
-  no_progress,
-  job_budget,
-  node_budget,
-  slot_budget
-};
+enum class StopReason { exit_code, same_failure, job_budget, node_budget, slot_budget };
+
+// The option with which the user changes that.
+std::string_view option_of(StopReason reason);
 
 struct RestartDecision {
   bool restart = false;
@@ -102,7 +114,8 @@ class RestartPolicy {
   // Of what ended by itself while it was to be stopped because of another failure: the refusal
   // where it forbids a restart, by its exit code or because it would come again. Free of charge.
   std::optional<RestartDecision> failed_too(TimePoint now, const Failure& failure);
-  RestartDecision given_up(TimePoint now, int round, std::uint64_t version);
+  // Its members gave up that round: only round, signature, exact, version and after are read.
+  RestartDecision given_up(TimePoint now, Failure failure);
   // Goes on for one of an earlier time, before any failure: so many were used, and were left to the
   // job; nodes and slots begin anew.
   void go_on(TimePoint now, int used, int left, std::uint64_t version);
@@ -132,11 +145,9 @@ class RestartPolicy {
   void note_progress(TimePoint now, std::uint64_t version);
   std::optional<RestartDecision> forbidden(TimePoint now, const Failure& failure) const;
   void remember(TimePoint now, const Failure& failure);
-  const Failure* twin(TimePoint now, const Failure& failure) const;
+  std::vector<int> rounds_like(TimePoint now, const Failure& failure) const;
   Account account_of_job() { return {&job_, 0, config_.limit.restarts, StopReason::job_budget}; }
   std::vector<Account> accounts(const Failure& failure);
-  bool no_progress() const;
-  RestartDecision stop_futile() const;
   void charge(TimePoint now, const std::vector<Account>& accounts);
   RestartDecision granted(Duration delay) const;
   std::optional<RestartDecision> overdrawn(TimePoint now, const std::vector<Account>& accounts);
@@ -154,7 +165,6 @@ class RestartPolicy {
   std::deque<Seen> history_;   // the latest with a signature, one a round of each
   std::uint64_t version_ = 0;  // the highest committed
   int streak_ = 0;             // charged since progress
-  int futile_ = 0;             // since then, the workers' own
   int used_ = 0;
   bool for_sigterm_ = false;  // the latest
   // Of the latest round that was judged.

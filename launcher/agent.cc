@@ -101,6 +101,11 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   bool all_start_again_ = false;  // and were told of, since the last end
 };
 
+FailureKind failure_kind(const WorkerEnd& end) {
+  if (end.signal == 0) return FailureKind::exit_code;
+  return end.oom_evidence ? FailureKind::out_of_memory : FailureKind::signal;
+}
+
 JobConfig job_config(const Plan& plan) {
   return {
       .size = plan.nproc,
@@ -109,7 +114,7 @@ JobConfig job_config(const Plan& plan) {
       .spares = plan.spares,
       .scope = plan.restart_scope,
       .restarts = {.limit = plan.max_restarts,
-                   .futile_restarts = plan.futile_restarts,
+                   .same_failures = plan.same_failures,
                    .final_exit_codes = plan.final_exit_codes,
                    .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
       .join_timeout = plan.join_timeout,
@@ -433,7 +438,7 @@ void Agent::on_ended(Slot slot, const WorkerEnd& end) {
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
                       .consequence = end.peer_lost >= 0,
-                      .kind = end.signal != 0 ? FailureKind::signal : FailureKind::exit_code,
+                      .kind = failure_kind(end),
                       .code = end.signal != 0 ? end.signal : end.exit_code,
                       .signature = signature_of(end),
                       .exact = signature_of(end, true),

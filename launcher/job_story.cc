@@ -134,6 +134,11 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   facts_.restarts_used = job.restarts_used();
   if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
   facts_.given_up = how.given_up;
+  if (how.end == JobEnding::worker_failed || how.end == JobEnding::given_up) {
+    facts_.ended_by = how.ended_by;
+  } else if (how.end == JobEnding::timed_out) {
+    facts_.ended_by = "--timeout";
+  }
   facts_.ended = steady_now();
   facts_.still_running = std::move(left);
   const Verdict verdict = judge(facts_);

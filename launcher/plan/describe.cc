@@ -153,6 +153,12 @@ Facts about_restarts(const Plan& plan) {
   if (!plan.final_exit_codes.empty()) {
     lines.emplace_back("no restart after", "exit codes " + format_rank_set(plan.final_exit_codes));
   }
+  if (plan.same_failures != Plan().same_failures) {
+    lines.emplace_back("same failure",
+                       plan.same_failures == 0
+                           ? "ends nothing before the restarts are used"
+                           : fmt::format("{} times ends the job", plan.same_failures));
+  }
   if (plan.spares > 0) lines.emplace_back("spares", std::to_string(plan.spares));
   if (!plan.nodes.several() && plan.min_nproc < plan.max_nproc) {
     lines.emplace_back("sizes", fmt::format("{} to {}", plan.min_nproc, plan.max_nproc));

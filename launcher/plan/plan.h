@@ -141,7 +141,7 @@ struct Plan {
   std::optional<Duration> end_signal_after;   // of the start; none: no limit is known
   int end_signal = 0;
   RestartLimit max_restarts;       // of all workers together, as torchrun counts
-  int futile_restarts = 3;         // without a commit between them; 0: any number
+  int same_failures = 2;           // that end the job; 0: any number of them is answered
   std::set<int> final_exit_codes;  // of workers that must not be started again
   int min_nproc = 1;               // with fewer the job does not go on
   int max_nproc = 1;               // it may grow to as many

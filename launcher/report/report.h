@@ -75,6 +75,7 @@ struct JobFacts {
   int restarts_used = 0;
   std::string max_restarts;    // as --max-restarts
   std::string why_no_restart;  // "": none was asked for
+  std::string ended_by;        // the option whose limit ended the job: "--max-restarts"; "": none
   std::string given_up;        // why the members gave up their round, in their words
   TimePoint started{};
   TimePoint ended{};

@@ -112,6 +112,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
               {"restarts_used", facts.restarts_used},
               {"max_restarts", facts.max_restarts},
               {"ran_s", to_seconds(facts.ended - facts.started)}};
+  if (!facts.ended_by.empty()) out["ended_by"] = facts.ended_by;
   if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
   if (facts.waits && !facts.waits->empty()) out["waits"] = *facts.waits;
   if (!facts.failed_what.empty()) {

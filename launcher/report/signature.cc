@@ -33,6 +33,7 @@ std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
 
 std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers) {
   if (end.signal_we_sent != 0) return 0;
+  if (end.oom_evidence) return std::hash<std::string>()("out of memory");
   const std::string words = innermost_words(end, with_numbers);
   if (words.empty()) return 0;
   return std::hash<std::string>()(fmt::format("{} {} {}", end.exit_code, end.signal, words));

@@ -130,8 +130,7 @@ void Checker::check_end(const JobCore::Finish& finish) {
       check_success();
       break;
     case JobEnding::worker_failed:
-      must(used_up || frozen || node_lost || scenario.job.restarts.futile_restarts > 0,
-           "the job gave up with restarts left");
+      must(used_up || frozen || node_lost, "the job gave up with restarts left");
       break;
     case JobEnding::given_up:
       stage_.fail("no member gave up its round, but the job says so");

@@ -35,7 +35,6 @@ bool explored(const Small& small) {
                 .spares = small.spares,
                 .scope = small.scope};
   job.restarts.limit.restarts = small.restarts;
-  job.restarts.futile_restarts = 0;
   const auto found = sim::explore(job, small.bounds);
   fmt::print("{} workers ({} to {}), {} spares, {} restarts, {} faults, {} resizes: {} states{}\n",
              small.size, small.min_size, small.max_size, small.spares, small.restarts,

@@ -103,7 +103,7 @@ Scenario scenario_of(std::uint64_t seed) {
     all.job.join_timeout += 2 * (all.pace.boot + all.pace.wire);
   }
   all.job.restarts.limit.restarts = all.max_restarts;
-  all.job.restarts.futile_restarts = random.chance(80) ? 0 : random.between(1, 3);
+  all.job.restarts.same_failures = random.chance(50) ? 0 : 2;
   all.job.restarts.seed = seed;
   return all;
 }

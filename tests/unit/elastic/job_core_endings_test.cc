@@ -181,12 +181,16 @@ TEST_CASE("what failed first is judged, whoever is heard of first") {
       REQUIRE(world.finish);
       CHECK(
           world.finish->why ==
-          "the same failure as in round 1, also within a minute of the start: it would come again");
+          "the same failure as in round 1, also within a minute of the start: it would come again "
+          "(--same-failure-limit 2; off: go on)");
+      CHECK(world.finish->ended_by == "--same-failure-limit");
     }
     SUBCASE("a code that means: no restart") {
       fail_in_turn(world, 2, 7);
       REQUIRE(world.finish);
-      CHECK(world.finish->why == "exit code 7 means that a restart is of no use");
+      CHECK(world.finish->why ==
+            "exit code 7 means that a restart is of no use (--no-restart-codes)");
+      CHECK(world.finish->ended_by == "--no-restart-codes");
     }
   }
 }

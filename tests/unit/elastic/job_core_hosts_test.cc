@@ -280,8 +280,8 @@ TEST_CASE("how it is with each process, in words") {
   CHECK(plain.core.waits_for() == "rank 0 to end, rank 1 to be started again");
 }
 
-TEST_CASE("one of several hosts may use half of the restarts") {
-  JobConfig config = one_each(2, 2, 2);
+TEST_CASE("one of several hosts may use half of the restarts; then the job goes on without it") {
+  JobConfig config = one_each(2, 1, 2);
   config.restarts.limit = {.restarts = 8, .window = 1h};
   JobWorld world(config);
   for (int losses = 1; losses <= 4; ++losses) {
@@ -293,6 +293,25 @@ TEST_CASE("one of several hosts may use half of the restarts") {
     world.rejoin_all();
   }
   lose(world, 1);
+  REQUIRE_FALSE(world.finish);
+  CHECK(world.core.size() == 1);
+  CHECK(world.core.restarts_used() == 4);
+}
+
+TEST_CASE("a host's share of the restarts never ends a job that needs the host") {
+  JobConfig config = one_each(2, 2, 2);
+  config.restarts.limit = {.restarts = 8, .window = 1h};
+  JobWorld world(config);
+  for (int losses = 1; losses <= 8; ++losses) {
+    lose(world, 1);
+    REQUIRE_FALSE(world.finish);
+    world.feed(JobCore::NodeBack{1});
+    world.now += 1s;
+    world.feed(JobCore::Clock{});
+    world.rejoin_all();
+  }
+  lose(world, 1);
   REQUIRE(world.finish);
-  CHECK(world.finish->why.starts_with("node 1's share of 4 restarts"));
+  CHECK(world.finish->why.starts_with("the budget of 8 restarts within 1h"));
+  CHECK(world.finish->ended_by == "--max-restarts");
 }

@@ -177,6 +177,7 @@ TEST_CASE("rounds that the members give up for a cause that is nobody's end with
   };
   JobWorld world(of(3, 2));
   give_up(world, 0);
+  world.now += 2min;  // later than seconds after its start
   give_up(world, 0);
   CHECK(world.announced == std::vector<int>{1, 2, 3});
   CHECK(world.core.restarts_used() == 2);
@@ -190,6 +191,7 @@ TEST_CASE("rounds that the members give up for a cause that is nobody's end with
   CHECK(world.finish->end == JobEnding::given_up);
   CHECK(world.finish->given_up == "it stands still");
   CHECK(world.finish->why == "all 2 restarts (--max-restarts) are used");
+  CHECK(world.finish->ended_by == "--max-restarts");
   CHECK(world.announced.back() == 4);
 }
 
@@ -217,35 +219,65 @@ TEST_CASE(
   CHECK(world.running.contains(2));  // at once: ten steps lie between the two
 }
 
-TEST_CASE("a job that reports no commits is not one that does not get on") {
-  JobConfig config = of(2, 10);
-  config.restarts.futile_restarts = 3;
-  JobWorld world(config);
-  for (int failures = 1; failures <= 6; ++failures) {
+TEST_CASE("restarts without a commit do not end a job: only their number does") {
+  for (const bool has_committed : {false, true}) {
+    CAPTURE(has_committed);
+    JobWorld world(of(2, 10));
+    if (has_committed) world.feed(JobCore::Progress{0, 5});
+    for (int failures = 1; failures <= 10; ++failures) {
+      world.running.erase(1);
+      world.left.erase(1);
+      world.feed(JobCore::Ended{.slot = 1,
+                                .well = false,
+                                .kind = FailureKind::signal,
+                                .code = SIGKILL,
+                                .signature = 7,
+                                .exact = 7});
+      world.now += 61s;
+      world.feed(JobCore::Clock{});
+      world.rejoin_all();
+      REQUIRE_FALSE(world.finish);
+      CHECK(world.core.restarts_used() == failures);
+    }
     world.fail(1);
-    world.now += 61s;
-    world.feed(JobCore::Clock{});
-    world.rejoin_all();
-    REQUIRE_FALSE(world.finish);
-    CHECK(world.core.restarts_used() == failures);
+    REQUIRE(world.finish);
+    CHECK(world.finish->ended_by == "--max-restarts");
   }
 }
 
-TEST_CASE("a job that has reported a commit, and then no more, does not get on") {
-  JobConfig config = of(2, 10);
-  config.restarts.futile_restarts = 2;
-  JobWorld world(config);
-  world.feed(JobCore::Progress{0, 5});
-  for (int failures = 1; failures <= 2; ++failures) {
-    world.fail(1);
-    world.now += 61s;
-    world.feed(JobCore::Clock{});
+TEST_CASE("the same failure soon after the same commit ends a job, a late one does not") {
+  const auto fail = [](JobWorld& world) {
+    REQUIRE(world.running.erase(1) == 1);
+    world.left.erase(1);
+    world.feed(JobCore::Ended{.slot = 1, .well = false, .signature = 7, .exact = 7, .ran = 1h});
+  };
+  const auto go_on = [](JobWorld& world, Duration how_long) {
     world.rejoin_all();
+    world.now += 2s;
+    world.feed(JobCore::Clock{});
+    world.now += how_long;
     REQUIRE_FALSE(world.finish);
-  }
-  world.fail(1);
+  };
+  JobWorld world(of(2, 10));
+  world.feed(JobCore::Progress{0, 5});
+  fail(world);
+  go_on(world, 10min);
+  fail(world);  // long after the commit, and after its round began: at another step
+  go_on(world, 10s);
+  fail(world);
   REQUIRE(world.finish);
-  CHECK(world.finish->why == "nothing was committed over 2 restarts (the last commit is 5)");
+  CHECK(
+      world.finish->why.starts_with("the same failure as in round 1, also within a minute after "
+                                    "commit 5"));
+  CHECK(world.finish->ended_by == "--same-failure-limit");
+}
+
+TEST_CASE("a worker that cannot be ended ends the job, and no limit is to blame for that") {
+  JobWorld world(of(2, 3));
+  world.feed(JobCore::Unkillable{1});
+  REQUIRE(world.finish);
+  CHECK(world.finish->why == "a worker cannot be ended, so that nobody can take its place");
+  CHECK(world.finish->ended_by.empty());
 }
 
 TEST_CASE("what is said of an older round is not believed") {

@@ -151,7 +151,7 @@ inline JobConfig of(int size, int restarts = 0, int spares = 0) {
           .min_size = size,
           .max_size = size,
           .spares = spares,
-          .restarts = {.limit = {.restarts = restarts}, .futile_restarts = 0}};
+          .restarts = {.limit = {.restarts = restarts}}};
 }
 
 using Slots = std::vector<Slot>;

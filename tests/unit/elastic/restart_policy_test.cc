@@ -22,8 +22,8 @@ struct World {
     return policy.failed(now, failure);
   }
   // A failure with a signature, at this version.
-  RestartDecision fail_like(std::uint64_t signature, std::uint64_t version, Duration ran = 10s) {
-    return fail({.signature = signature, .version = version, .ran = ran});
+  RestartDecision fail_like(std::uint64_t signature, std::uint64_t version, Duration after = 10s) {
+    return fail({.signature = signature, .version = version, .after = after});
   }
   RestartDecision fail_after(std::uint64_t version) { return fail({.version = version}); }
   int granted() {  // restarts until it stops
@@ -153,24 +153,24 @@ TEST_CASE("a node and a slot have a share of the budget, where there are several
       ++count;
     }
   };
-  auto [by_slot, slot_stop] = fail_until_refused({.slot = 5, .node = 1});
+  auto [by_slot, slot_stop] = fail_until_refused({.slot = 5, .node = 1, .dispensable = true});
   CHECK(by_slot == 3);
   CHECK(slot_stop.reason == StopReason::slot_budget);
   CHECK(slot_stop.why ==
         "slot 5's share of 3 restarts within 1h (--max-restarts 12/1h) is used up; the next comes "
         "in 1200 s");
   auto [by_node, node_stop] =
-      fail_until_refused({.slot = -1, .node = 1, .kind = FailureKind::lost});
+      fail_until_refused({.slot = -1, .node = 1, .kind = FailureKind::lost, .dispensable = true});
   CHECK(by_node == 3);  // with those of its slot
   CHECK(node_stop.reason == StopReason::node_budget);
   CHECK(node_stop.why.starts_with("node 1's share of 6 restarts"));
-  auto [others, job_stop] = fail_until_refused({.slot = -1, .node = 2});
+  auto [others, job_stop] = fail_until_refused({.slot = -1, .node = 2, .dispensable = true});
   CHECK(others == 6);
   CHECK(job_stop.reason == StopReason::job_budget);
   CHECK(world.policy.used() == 12);
   world.now += 20min;
-  CHECK(world.fail({.slot = 5, .node = 3}).restart);
-  CHECK_FALSE(world.fail({.slot = 5, .node = 3}).restart);
+  CHECK(world.fail({.slot = 5, .node = 3, .dispensable = true}).restart);
+  CHECK_FALSE(world.fail({.slot = 5, .node = 3, .dispensable = true}).restart);
 }
 
 TEST_CASE("of a single restart it is said so") {
@@ -183,7 +183,7 @@ TEST_CASE("what is refused is charged nowhere") {
   RestartPolicyConfig config = with(8, 1h);
   config.slots = 2;
   World world(config);
-  for (int i = 0; i < 10; ++i) world.fail({.slot = 0});
+  for (int i = 0; i < 10; ++i) world.fail({.slot = 0, .dispensable = true});
   CHECK(world.policy.used() == 2);
   CHECK(world.policy.left(world.now) == 6);
 }
@@ -194,7 +194,8 @@ TEST_CASE("the only node and the only slot have no share") {
   RestartPolicyConfig config = with(10, 1h);
   config.nodes = 2;
   World two(config);
-  CHECK(two.granted() == 5);
+  for (int i = 0; i < 5; ++i) CHECK(two.fail({.dispensable = true}).restart);
+  CHECK_FALSE(two.fail({.dispensable = true}).restart);
 }
 
 TEST_CASE("the first restart is at once, those of a crash loop wait longer and longer") {
@@ -241,15 +242,6 @@ TEST_CASE("a long run ends a crash loop where commits are not reported") {
   CHECK(world.fail().delay == 0s);
 }
 
-TEST_CASE("where commits are reported a long run without one is no progress") {
-  World world(with(100));
-  for (int i = 0; i < 3; ++i) {
-    CHECK(world.fail_after(5).restart);
-    world.now += 2h;
-  }
-  CHECK(world.fail_after(5).reason == StopReason::no_progress);
-}
-
 TEST_CASE("what dlaunch or the scheduler chose to do is free") {
   for (const auto kind : {FailureKind::evicted, FailureKind::preempted, FailureKind::voluntary}) {
     World world(with(1));
@@ -272,18 +264,28 @@ TEST_CASE("exit codes that mean: no restart") {
   const auto decision = world.fail({.code = 78});
   CHECK_FALSE(decision.restart);
   CHECK(decision.reason == StopReason::exit_code);
-  CHECK(decision.why == "exit code 78 means that a restart is of no use");
+  CHECK(decision.why == "exit code 78 means that a restart is of no use (--no-restart-codes)");
+  CHECK(option_of(decision.reason) == "--no-restart-codes");
 }
 
 TEST_CASE("the same failure at the same commit is deterministic, whichever slot it is in") {
   World world(with(10));
-  CHECK(world.fail({.slot = 1, .signature = 7, .version = 40, .ran = 1h}).restart);
-  CHECK(world.fail({.slot = 2, .signature = 8, .version = 40, .ran = 1h}).restart);
-  const auto decision = world.fail({.slot = 3, .signature = 7, .version = 40, .ran = 1h});
+  CHECK(world.fail({.slot = 1, .signature = 7, .version = 40, .after = 59s}).restart);
+  CHECK(world.fail({.slot = 2, .signature = 8, .version = 40, .after = 59s}).restart);
+  const auto decision = world.fail({.slot = 3, .signature = 7, .version = 40, .after = 59s});
   CHECK_FALSE(decision.restart);
-  CHECK(decision.reason == StopReason::deterministic);
+  CHECK(decision.reason == StopReason::same_failure);
   CHECK(decision.why ==
-        "the same failure as in round 1, also after commit 40: it would come again");
+        "the same failure as in round 1, also within a minute after commit 40: it would come again "
+        "(--same-failure-limit 2; off: go on)");
+  CHECK(option_of(decision.reason) == "--same-failure-limit");
+}
+
+TEST_CASE("the same failure long after the commit is of another step") {
+  World world(with(100));
+  for (int i = 0; i < 50; ++i) CHECK(world.fail_like(7, 40, 1min).restart);
+  CHECK(world.fail_like(7, 40, 59s).restart);
+  CHECK_FALSE(world.fail_like(7, 40, 59s).restart);
 }
 
 TEST_CASE("the same failure at another commit, or one that is not known, is not") {
@@ -301,12 +303,13 @@ TEST_CASE("before any commit: the same failure twice within a minute of the star
   world.now += 9s;
   CHECK(world.fail_like(7, 0, 5s).restart);  // perhaps it passes
   world.now += 1s;
-  CHECK(world.fail({.signature = 7, .exact = 1, .ran = 5s}).restart);  // "fail at step 300", 600
+  CHECK(world.fail({.signature = 7, .exact = 1, .after = 5s}).restart);  // "fail at step 300", 600
   CHECK(world.fail_like(7, 0, 1min).restart);
   const auto decision = world.fail_like(7, 0, 5s);
   CHECK_FALSE(decision.restart);
   CHECK(decision.why ==
-        "the same failure as in round 1, also within a minute of the start: it would come again");
+        "the same failure as in round 1, also within a minute of the start: it would come again "
+        "(--same-failure-limit 2; off: go on)");
   World late(with(10));
   CHECK(late.fail_like(7, 0, 2h).restart);
   late.now += 10s;
@@ -371,54 +374,114 @@ TEST_CASE("a later failure of a round may still forbid the restart") {
   CHECK_FALSE(world.fail({.round = 1, .code = 78}).restart);
 }
 
-TEST_CASE("a job that does not get on over several restarts is ended") {
-  World world(with(100));
-  CHECK(world.fail_after(50).restart);
-  CHECK(world.fail_after(50).restart);
-  CHECK(world.fail_after(20).restart);
-  const auto decision = world.fail_after(50);
-  CHECK_FALSE(decision.restart);
-  CHECK(decision.reason == StopReason::no_progress);
-  CHECK(decision.why == "nothing was committed over 3 restarts (the last commit is 50)");
-  CHECK(world.fail_after(51).restart);
+TEST_CASE("how many same failures end the job, or none") {
+  RestartPolicyConfig config = with(100);
+  config.same_failures = 4;
+  World world(config);
+  for (int i = 0; i < 3; ++i) CHECK(world.fail_like(7, 40).restart);
+  CHECK(world.fail_like(8, 40).restart);
+  CHECK(world.fail_like(7, 40).why ==
+        "the same failure as in rounds 1, 2 and 3, also within a minute after commit 40: it would "
+        "come again (--same-failure-limit 4; off: go on)");
+  config.same_failures = 0;
+  World off(config);
+  int count = 0;
+  while (off.fail_like(7, 40).restart) ++count;
+  CHECK(count == 100);
 }
 
-TEST_CASE("lost hosts do not count as lack of progress, and may follow it") {
-  World world(with(100));
-  for (int i = 0; i < 10; ++i) {
-    CHECK(world.fail({.kind = FailureKind::lost, .version = 5}).restart);
+TEST_CASE("a limit of same failures as it is written on the command line") {
+  CHECK(*parse_same_failures("off", "") == 0);
+  CHECK(*parse_same_failures("2", "") == 2);
+  for (const auto* text : {"", "0", "1", "-2", "on", "2/10m"}) {
+    const auto limit = parse_same_failures(text, "--same-failure-limit");
+    REQUIRE_FALSE(limit);
+    CHECK(limit.error().what.starts_with("--same-failure-limit"));
   }
-  for (int i = 0; i < 3; ++i) {
-    CHECK(world.fail({.kind = FailureKind::hung, .version = 5}).restart);
-  }
-  CHECK(world.fail({.kind = FailureKind::lost, .version = 5}).restart);
-  CHECK_FALSE(world.fail({.kind = FailureKind::signal, .version = 5}).restart);
 }
 
-TEST_CASE("rounds that are given up use the job's budget, and are lack of progress") {
+TEST_CASE("failures without a commit between them end nothing: only the budget does") {
+  for (const std::uint64_t version : {0, 50}) {
+    World unknown(with(30));  // of which nothing is known but that they failed
+    World differing(with(30));
+    int count = 0;
+    while (unknown.fail({.version = version}).restart) ++count;
+    CHECK(count == 30);
+    for (count = 0; differing.fail_like(static_cast<std::uint64_t>(count) + 1, version).restart;) {
+      ++count;
+    }
+    CHECK(count == 30);
+  }
+}
+
+TEST_CASE("what was ended from outside is never the same failure, however often and early") {
+  const auto granted = [](FailureKind kind, int code) {
+    World world(with(50));
+    int count = 0;
+    while (count < 100) {
+      world.now += 20s;
+      const Failure failure{
+          .kind = kind, .code = code, .signature = 7, .exact = 7, .version = 5, .after = 1s};
+      if (!world.fail(failure).restart) break;
+      ++count;
+    }
+    return count;
+  };
+  for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGPWR}) {
+    CAPTURE(signal);
+    CHECK(granted(FailureKind::signal, signal) == 50);
+    CHECK(granted(FailureKind::exit_code, 128 + signal) == 50);  // as a shell says it
+  }
+  CHECK(granted(FailureKind::lost, 0) == 50);
+  CHECK(granted(FailureKind::hung, 0) == 50);
+  // The program does these itself.
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGXCPU}) {
+    CAPTURE(signal);
+    CHECK(granted(FailureKind::signal, signal) == 1);
+    CHECK(granted(FailureKind::exit_code, 128 + signal) == 1);
+  }
+  CHECK(granted(FailureKind::exit_code, 1) == 1);
+  CHECK(granted(FailureKind::exit_code, 255) == 1);
+  CHECK(granted(FailureKind::out_of_memory, SIGKILL) == 1);
+}
+
+TEST_CASE("rounds that are given up use the job's budget, and may be the same failure") {
+  const auto give_up = [](World& world, int round, std::uint64_t words = 0, Duration after = 10s) {
+    return world.policy.given_up(
+        world.now,
+        {.round = round, .signature = words, .exact = words, .version = 5, .after = after});
+  };
   World world(with(2));
-  CHECK(world.policy.given_up(world.now, 1, 0).restart);
-  CHECK(world.policy.given_up(world.now, 1, 0).restart);
+  CHECK(give_up(world, 1).restart);
+  CHECK(give_up(world, 1).restart);
   CHECK(world.fail({.round = 1}).restart);  // who was lost in it after all
   CHECK(world.policy.used() == 1);
-  CHECK(world.policy.given_up(world.now, 2, 0).delay == 0s);
+  CHECK(give_up(world, 2).delay == 0s);
   CHECK(world.policy.used() == 2);
-  const auto refused = world.policy.given_up(world.now, 3, 0);
-  CHECK_FALSE(refused.restart);
-  CHECK(refused.reason == StopReason::job_budget);
+  CHECK(give_up(world, 3).reason == StopReason::job_budget);
 
   World windowed(with(8, 1h));  // no slot's, no node's share
-  for (int round = 1; round <= 8; ++round) {
-    CHECK(windowed.policy.given_up(windowed.now, round, 0).restart);
-  }
-  CHECK_FALSE(windowed.policy.given_up(windowed.now, 9, 0).restart);
+  for (int round = 1; round <= 8; ++round) CHECK(give_up(windowed, round).restart);
+  CHECK_FALSE(give_up(windowed, 9).restart);
 
   World stuck(with(100));
-  for (int round = 1; round <= 3; ++round) {
-    CHECK(stuck.policy.given_up(stuck.now, round, 5).restart);
-  }
-  CHECK(stuck.policy.given_up(stuck.now, 4, 5).reason == StopReason::no_progress);
-  CHECK(stuck.policy.given_up(stuck.now, 5, 6).restart);
+  for (int round = 1; round <= 9; ++round) CHECK(give_up(stuck, round, 7, 5min).restart);
+  CHECK(give_up(stuck, 10, 7).restart);
+  CHECK(give_up(stuck, 11, 8).restart);
+  CHECK(give_up(stuck, 12, 7).reason == StopReason::same_failure);
+}
+
+TEST_CASE("a share that is used up stops only what the job can do without") {
+  RestartPolicyConfig config = with(8, 1h);
+  config.slots = 4;
+  World world(config);
+  for (int i = 0; i < 2; ++i) CHECK(world.fail({.slot = 1, .dispensable = true}).restart);
+  CHECK(world.fail({.round = 50, .slot = 1, .dispensable = true}).reason ==
+        StopReason::slot_budget);
+  CHECK(world.fail({.round = 50, .slot = 1}).restart);  // of the same round
+  for (int i = 0; i < 5; ++i) CHECK(world.fail({.slot = 1}).restart);
+  CHECK(world.fail({.slot = 1}).reason == StopReason::job_budget);
+  CHECK(world.policy.used() == 8);
 }
 
 TEST_CASE("whether the latest restart was for a worker that SIGTERM had ended") {
@@ -433,19 +496,8 @@ TEST_CASE("whether the latest restart was for a worker that SIGTERM had ended") 
   CHECK(used(FailureKind::signal, SIGKILL) == 0);
   World world(with(3));
   world.fail({.kind = FailureKind::signal, .code = SIGTERM});
-  world.policy.given_up(world.now, ++world.round, 0);
+  world.policy.given_up(world.now, {.round = ++world.round});
   CHECK(world.policy.used_for_sigterm() == 0);
-}
-
-TEST_CASE("a job that reports no progress is not said to make none; nor where the rule is off") {
-  World silent(with(20));
-  CHECK(silent.granted() == 20);
-  RestartPolicyConfig config = with(20);
-  config.futile_restarts = 0;
-  World off(config);
-  int count = 0;
-  while (off.fail_after(5).restart) ++count;
-  CHECK(count == 20);
 }
 
 TEST_CASE("what an earlier time has left is no more than is allowed now") {
@@ -492,16 +544,16 @@ TEST_CASE("words of a lost peer count only where no cause was heard of in their 
     CHECK(victim(1).restart);
     CHECK(cause(1, kCause).restart);
     CHECK(victim(2).restart);
-    CHECK(cause(2, kCause).reason == StopReason::deterministic);
+    CHECK(cause(2, kCause).reason == StopReason::same_failure);
   }
   SUBCASE("no cause") {
     CHECK(victim(1).restart);
-    CHECK(victim(2).reason == StopReason::deterministic);
+    CHECK(victim(2).reason == StopReason::same_failure);
   }
   SUBCASE("the cause of another round explains nothing") {
     CHECK(victim(1).restart);
     CHECK(cause(2, kOther).restart);
-    CHECK(victim(3).reason == StopReason::deterministic);
+    CHECK(victim(3).reason == StopReason::same_failure);
   }
 }
 
@@ -519,5 +571,6 @@ TEST_CASE("what failed too, while it was to be stopped, may forbid a restart, an
   CHECK(world.fail({.round = 2, .signature = 1, .second_hand = true, .version = 5}).restart);
   const auto again = world.policy.failed_too(world.now, {.round = 2, .signature = 2, .version = 5});
   REQUIRE(again);
-  CHECK(again->why == "the same failure as in round 1, also after commit 5: it would come again");
+  CHECK(again->why.starts_with(
+      "the same failure as in round 1, also within a minute after commit 5"));
 }
