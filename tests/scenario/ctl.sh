@@ -32,7 +32,7 @@ run dlaunchctl list; expect_code 0; expect_out '^first +active .* 4 workers'
 # A smaller round, and a larger one again: who stays keeps its process.
 read -r a b c d <<<"$(says '*pids')"
 run dlaunchctl resize 2; expect_code 0; expect_out 'from 4 workers to 2'
-becomes "$settled and pids == [$a, $b] and s['round'] == 3 and not s['spares']"
+becomes "$settled and pids == [$a, $b] and s['round'] == 2 and not s['spares']"
 alive "$c" || alive "$d" && fail "a worker too many is still there"
 run dlaunchctl resize 4; expect_code 0
 becomes "$settled and pids[:2] == [$a, $b] and s['size'] == 4"
