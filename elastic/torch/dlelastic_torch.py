@@ -552,6 +552,34 @@ class _Order:
                 yield list(batch[len(batch) * rank // size:len(batch) * (rank + 1) // size])
 
 
+def _check_loader(dataset, global_batch, shuffle, options):
+    """Raises TypeError for what torch's DataLoader takes and ours cannot."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise TypeError(
+            "elastic.DataLoader: an IterableDataset is not supported, because its place cannot be part of the "
+            "state. Use a data set with __len__ and __getitem__, or torch's DataLoader and a value of the state "
+            "that says how far the program has come")
+    if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
+        raise TypeError(f"elastic.DataLoader: the data set needs __len__ and __getitem__, and "
+                        f"{type(dataset).__name__} lacks one of them")
+    instead = {"sampler": "the order comes from shuffle and seed",
+               "batch_sampler": "the batches come from global_batch, shuffle and seed",
+               "batch_size": "global_batch counts the samples of all ranks together",
+               "generator": "the order comes from seed"}
+    for option, reason in instead.items():
+        if options.get(option) is not None:
+            raise TypeError(f"elastic.DataLoader: {option} is not supported: {reason}")
+        options.pop(option, None)
+    if options.get("persistent_workers"):
+        raise TypeError("elastic.DataLoader: persistent_workers is not supported: each pass over the loader may "
+                        "begin in another round, with other workers")
+    if isinstance(global_batch, bool) or not isinstance(global_batch, int):
+        raise TypeError(f"elastic.DataLoader: global_batch is the number of samples in one step of all ranks, and "
+                        f"not {global_batch!r}")
+    if shuffle not in (True, False, None):
+        raise TypeError(f"elastic.DataLoader: shuffle is True or False, and not {shuffle!r}")
+
+
 class DataLoader(torch.utils.data.DataLoader):
     """torch's, which goes through a data set epoch by epoch, one global batch of all ranks a step,
     and whose place in it is part of the state: whoever dies, each sample of an epoch is in one
@@ -560,10 +588,12 @@ class DataLoader(torch.utils.data.DataLoader):
     that of the job some ranks have a sample more, and a last batch of fewer samples than ranks has
     some twice.
 
-    epoch, position: where the next batch begins. options: as torch's, but for samplers and
-    batch_size."""
+    epoch, position: where the next batch begins. options: as torch's, but for sampler, batch_sampler
+    and batch_size. The data set has __len__ and __getitem__, as a torch.utils.data.Dataset has: what
+    is not supported raises TypeError with a sentence that says so."""
 
     def __init__(self, dataset, global_batch, *, shuffle=True, seed=0, drop_last=False, **options):
+        _check_loader(dataset, global_batch, shuffle, options)
         self.order = _Order(len(dataset), global_batch, shuffle, seed, drop_last)
         super().__init__(dataset, batch_sampler=self.order, **options)
 

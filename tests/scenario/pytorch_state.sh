@@ -210,3 +210,43 @@ print("all", len(all_of))
 P
 run "$python" optimizers.py
 expect_code 0; expect_out '^all 1[4-9]'
+
+# What elastic.DataLoader does not support: one sentence each, when it is made.
+cat >unsupported.py <<'P'
+import torch
+import dlelastic_torch as elastic
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(8))
+
+class Unsized:
+    def __getitem__(self, index):
+        return index
+
+data = list(range(8))
+sampler = torch.utils.data.SequentialSampler(data)
+for words, dataset, batch, options in (
+        ("an IterableDataset is not supported", Stream(), 4, {}),
+        ("an IterableDataset is not supported", Stream(), 4, {"shuffle": False}),
+        ("needs __len__ and __getitem__, and Unsized lacks", Unsized(), 4, {}),
+        ("sampler is not supported: the order", data, 4, {"sampler": sampler}),
+        ("batch_sampler is not supported: the batches", data, 4,
+         {"batch_sampler": torch.utils.data.BatchSampler(sampler, 2, False)}),
+        ("batch_size is not supported: global_batch", data, 4, {"batch_size": 2}),
+        ("generator is not supported", data, 4, {"generator": torch.Generator()}),
+        ("persistent_workers is not supported", data, 4, {"num_workers": 1, "persistent_workers": True}),
+        ("global_batch is the number of samples", data, 4.5, {}),
+        ("shuffle is True or False", data, 4, {"shuffle": "yes"})):
+    try:
+        elastic.DataLoader(dataset, batch, **options)
+    except TypeError as error:
+        assert words in str(error), f"{error}, and not {words}"
+        assert str(error).startswith("elastic.DataLoader: ") and "\n" not in str(error), error
+    else:
+        raise AssertionError(f"{words}: was accepted")
+assert sum(map(len, elastic.DataLoader(data, 4, sampler=None, persistent_workers=False))) == 8
+print("all refused")
+P
+run "$python" unsupported.py
+expect_code 0; expect_out '^all refused$'
