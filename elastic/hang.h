@@ -86,6 +86,8 @@ class HangJudge {
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
+  // Those that wait for this rank, by what was sampled until now.
+  RankSet waiting_for(int rank) const { return dlaunch::waiting_for(ranks_, rank); }
   // Who waits for whom, for so long already, by what was sampled until now.
   std::vector<Hang> waits(TimePoint now, Duration at_least) const;
 

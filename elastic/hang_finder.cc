@@ -176,6 +176,20 @@ std::vector<Hang> find_hangs(TimePoint now, const Progress& progress) {
   return hangs;
 }
 
+RankSet waiting_for(const Progress& progress, int rank) {
+  RankSet waiting;
+  const auto late = progress.find(rank);
+  if (late == progress.end()) return waiting;
+  for (const auto& [group, at] : late->second.groups) {
+    for (const auto& [number, other] : progress) {
+      const auto it = other.groups.find(group);
+      const bool inside = it != other.groups.end() && it->second.inside;
+      if (inside && it->second.seq > at.seq) waiting.insert(number);
+    }
+  }
+  return waiting;
+}
+
 RankSet ranks_in(const Progress& progress, ProcessState state) {
   RankSet ranks;
   for (const auto& [number, rank] : progress) {

@@ -61,6 +61,9 @@ struct Hang {
 // All but Key::stopped; a circle once for each group in it.
 std::vector<Hang> find_hangs(TimePoint now, const Progress& progress);
 
+// Those that are in a collective which this rank, a member of its group, has not entered.
+RankSet waiting_for(const Progress& progress, int rank);
+
 RankSet ranks_in(const Progress& progress, ProcessState state);
 
 // For sentences: "rank 0,2", and the verb that goes with it.

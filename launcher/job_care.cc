@@ -72,6 +72,8 @@ void JobCare::take(int node, const NodeMessage& message) {
     watch_.take(node, *spans);
   } else if (const auto* times = std::get_if<NodeTimes>(&message)) {
     watch_.take(node, *times);
+  } else if (const auto* threw = std::get_if<NodeThrew>(&message)) {
+    take(node, *threw);
   } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
     errands_.take(node, *stacks);
   } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
@@ -150,6 +152,22 @@ std::vector<std::string> JobCare::waits() const {
 }
 
 // -- What is done about it
+
+void JobCare::take(int node, const NodeThrew& threw) {
+  const Slot slot = crew_.job_slot(node, threw.slot);
+  const int rank = slot >= 0 ? job_.rank_of(slot) : -1;
+  if (rank < 0 || !job_.runs(slot)) return;
+  if (threw.over) return warn({rank}, fmt::format("rank {} goes on after its traceback", rank));
+  std::vector<std::string> waiting;
+  for (const int other : watch_.waiting_for(rank)) waiting.push_back(std::to_string(other));
+  const std::string who =
+      waiting.empty() ? ""
+                      : fmt::format("; {} {} wait{}", waiting.size() == 1 ? "rank" : "ranks",
+                                    fmt::join(waiting, ", "), waiting.size() == 1 ? "s" : "");
+  warn({rank}, fmt::format("rank {} printed a traceback {} ago and still runs{}; 'dlaunchctl "
+                           "stacks {}' shows what goes on there",
+                           rank, format_duration(steady_now() - threw.threw), who, rank));
+}
 
 void JobCare::warn(const RankSet& ranks, const std::string& sentence) {
   log_warn("{}", with_hosts(sentence, ranks));

@@ -51,6 +51,7 @@ class JobCare final : private ProgressWatch::Hands {
   void do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures);
   std::vector<Slot> members() const;
   std::vector<Slot> slots_of(const RankSet& ranks) const;
+  void take(int node, const NodeThrew& threw);
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
 
   // -- ProgressWatch::Hands

@@ -137,7 +137,7 @@ JobStatus JobControl::status_before() const {
                    .waits_for = "its hosts: " + hosts_.who_is_here(),
                    .hosts = hosts_.in_words(),
                    .restarts_left = plan_.max_restarts.restarts,
-                   .restarts = format_restart_limit(plan_.max_restarts),
+                   .restarts = plan_.max_restarts,
                    .ran = steady_now() - started_,
                    .workers = {}};
   status.several_programs = plan_.programs.size() > 1;

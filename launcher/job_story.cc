@@ -47,7 +47,7 @@ JobStory::JobStory(const Plan& plan) : plan_(plan) {
     }
   }
   facts_.nproc = plan.nproc;
-  facts_.max_restarts = format_restart_limit(plan.max_restarts);
+  facts_.max_restarts = plan.max_restarts;
   facts_.grace = plan.grace;
   facts_.started = steady_now();
 }
@@ -124,7 +124,7 @@ void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
   const auto lines = render_text(facts, judge(facts), false);
   log_warn("{}; {}: round {}, {} of {} restarts used",
            lines.empty() ? "a worker failed" : lines.front(), what_next, job.round(),
-           job.restarts_used(), facts_.max_restarts);
+           job.restarts_used(), format_restart_limit(facts_.max_restarts));
 }
 
 JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job,

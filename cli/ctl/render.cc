@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
+#include "elastic/restart_policy.h"
 
 namespace dlaunch::ctl {
 namespace {
@@ -65,6 +66,15 @@ std::string size_of(const json& status) {
   return text;
 }
 
+RestartLimit limit_of(const json& restarts) {
+  RestartLimit limit{.restarts = restarts.at("limit"), .window = {}};
+  const json& window = restarts.at("window_s");
+  if (!window.is_null()) {
+    limit.window = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(window));
+  }
+  return limit;
+}
+
 // ", round 2, 3 workers (at most 4)", once it has begun.
 std::string round_of(const json& status) {
   const int round = status.at("round");
@@ -98,7 +108,7 @@ std::string render_status(const json& status) {
     text += fmt::format("host {}\n", escaped(host.get<std::string>()));
   }
   text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
-                      restarts.at("left").get<int>(), plain(restarts, "limit"));
+                      restarts.at("left").get<int>(), format_restart_limit(limit_of(restarts)));
   std::vector<Row> rows = {{"RANK", "PID", "HOST", "STATE", "FOR", "LAST OPERATION"}};
   const bool by_program = has_programs(status);
   if (by_program) rows[0].insert(rows[0].begin() + 1, "PROGRAM");

@@ -44,6 +44,7 @@ NodeCare::NodeCare(asio::io_context& loop, Processes& processes, std::set<pid_t>
       processes_(processes),
       tell_(std::move(tell)),
       gpus_(loop, helpers),
+      traceback_timer_(loop),
       timer_(loop),
       go_on_timer_(loop) {}
 
@@ -51,6 +52,9 @@ void NodeCare::begin(Duration still_after) {
   news_.emplace(still_after);
   interval_ = interval_for(still_after);
   arm();
+  tracebacks_ = {};
+  processes_.on_traceback([this] { look_at_tracebacks(); });
+  look_at_tracebacks();
 }
 
 void NodeCare::arm() {
@@ -68,6 +72,8 @@ void NodeCare::stop() {
   news_.reset();
   interval_ = Duration::max();
   timer_.cancel();
+  traceback_timer_.cancel();
+  processes_.on_traceback(nullptr);
   go_on(kNever);
 }
 
@@ -95,6 +101,30 @@ void NodeCare::look() {
   }
   const NodeSeen seen = news_->look(steady_now(), workers);
   if (!seen.ranks.empty()) tell_(seen);
+}
+
+void NodeCare::look_at_tracebacks() {
+  if (!news_) return;
+  std::vector<TracebackNews::Worker> workers;
+  for (const Slot slot : processes_.members()) {
+    const auto after = processes_.after_traceback(slot);
+    const pid_t pid = processes_.program_pid(slot);
+    if (!after || is_ending(pid)) continue;
+    const auto state = state_of_process(pid);
+    workers.push_back({.slot = slot,
+                       .pid = pid,
+                       .round = processes_.place(slot).round,
+                       .waits = processes_.waits(slot) || (state && is_held(*state)),
+                       .after = *after});
+  }
+  for (const auto& news : tracebacks_.look(steady_now(), workers)) tell_(news);
+  traceback_timer_.cancel();
+  const auto next = tracebacks_.deadline();
+  if (!next) return;
+  traceback_timer_.expires_at(*next);
+  traceback_timer_.async_wait([this](asio::error_code ec) {
+    if (!ec) look_at_tracebacks();
+  });
 }
 
 bool NodeCare::take(const NodeMessage& message) {

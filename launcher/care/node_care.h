@@ -16,6 +16,7 @@
 #include "launcher/care/gpu_watch.h"
 #include "launcher/care/node_steps.h"
 #include "launcher/care/rank_news.h"
+#include "launcher/care/traceback_news.h"
 #include "launcher/hosts/node_message.h"
 #include "launcher/process/processes.h"
 
@@ -49,6 +50,7 @@ class NodeCare {
   NodeWorker describe(Slot slot) const;
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
+  void look_at_tracebacks();
   bool runs(Slot slot) const;
 
   asio::io_context& loop_;
@@ -57,6 +59,8 @@ class NodeCare {
   std::optional<RankNews> news_;
   NodeSteps steps_;
   GpuWatch gpus_;
+  TracebackNews tracebacks_;
+  asio::steady_timer traceback_timer_;
   Duration interval_ = Duration::max();  // max: only `look` looks
   asio::steady_timer timer_;
   struct Stopped {

@@ -61,6 +61,8 @@ class ProgressWatch {
   int pid_of(int rank) const;
   // Who waits for whom, and has done for long enough to be told of where the job ends.
   std::vector<Hang> waits() const;
+  // Those that wait in a collective for this rank; empty also where that is not known.
+  RankSet waiting_for(int rank) const { return hangs_.waiting_for(rank); }
   // Nobody is watched any more.
   void stop();
 

@@ -74,23 +74,25 @@ std::string render_json(const JobStatus& status) {
   for (const auto& worker : status.workers) {
     (worker.rank >= 0 ? workers : others).push_back(json_of(status, worker));
   }
-  const json out = {{"job_id", status.job_id},
-                    {"host", status.host},
-                    {"program", status.program},
-                    {"state", name(status.state)},
-                    {"waits_for", status.waits_for},
-                    {"hosts", status.hosts},
-                    {"round", status.round},
-                    {"size", status.size},
-                    {"target_size", status.target_size},
-                    {"max_size", status.max_size},
-                    {"ran_s", to_seconds(status.ran)},
-                    {"restarts",
-                     {{"used", status.restarts_used},
-                      {"left", status.restarts_left},
-                      {"limit", status.restarts}}},
-                    {"workers", workers},
-                    {"spares", others}};
+  const json out = {
+      {"job_id", status.job_id},
+      {"host", status.host},
+      {"program", status.program},
+      {"state", name(status.state)},
+      {"waits_for", status.waits_for},
+      {"hosts", status.hosts},
+      {"round", status.round},
+      {"size", status.size},
+      {"target_size", status.target_size},
+      {"max_size", status.max_size},
+      {"ran_s", to_seconds(status.ran)},
+      {"restarts",
+       {{"used", status.restarts_used},
+        {"left", status.restarts_left},
+        {"limit", status.restarts.restarts},
+        {"window_s", status.restarts.window ? json(to_seconds(*status.restarts.window)) : json()}}},
+      {"workers", workers},
+      {"spares", others}};
   return json_text(out);
 }
 

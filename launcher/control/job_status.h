@@ -9,6 +9,7 @@
 #include "base/flight.h"
 #include "elastic/agent_core.h"
 #include "elastic/job_table.h"
+#include "elastic/restart_policy.h"
 #include "launcher/hosts/care_message.h"
 
 namespace dlaunch {
@@ -43,7 +44,7 @@ struct JobStatus {
   std::vector<std::string> hosts;  // "HOST: what is the matter with it", in words
   int restarts_used = 0;
   int restarts_left = 0;  // that would be granted at once
-  std::string restarts;   // as --max-restarts
+  RestartLimit restarts;
   Duration ran{};
   std::vector<WorkerStatus> workers;  // by rank, then those without one
 };

@@ -72,6 +72,12 @@ struct NodeRank {  // how far a worker has come
 struct NodeSeen {
   std::vector<NodeRank> ranks;
 };
+struct NodeThrew {  // it has printed a traceback, still runs, and has shown nothing since
+  Slot slot = 0;
+  std::int32_t pid = 0;
+  TimePoint threw{};
+  bool over = false;  // what was told of it is over: it has gone on
+};
 struct NodeSpans {  // the collectives whose times are known of all workers there
   std::uint32_t look = 0;
   std::uint64_t first = 0, last = 0;

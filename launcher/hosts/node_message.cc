@@ -122,6 +122,8 @@ void care_fields(A& a, M& m) {
     a(m.left), a(m.moves), a.list(m.positions);
   } else if constexpr (std::is_same_v<T, NodeSeen>) {
     a.list(m.ranks);
+  } else if constexpr (std::is_same_v<T, NodeThrew>) {
+    a(m.slot), a(m.pid), a(m.threw), a(m.over);
   } else if constexpr (std::is_same_v<T, NodeDump>) {
     a(m.errand), a(m.slot);
   } else if constexpr (std::is_same_v<T, NodeStacks>) {
@@ -170,7 +172,7 @@ void fields(A& a, M& m) {
     a(m.rank), a(m.local_rank), a(m.pid), a(m.started), a(m.ended), a(m.exit_code), a(m.signal);
     a(m.core_dumped), a(m.hung), a(m.signal_we_sent), a(m.oom_evidence), a(m.oom_text);
     a.list(m.stderr_tail), a(m.error_file), a.list(m.flight), a(m.peer_lost), a(m.host);
-    a(m.by_chaos), a(m.stderr_log), a.optional(m.traceback);
+    a(m.by_chaos), a(m.stderr_log), a.optional(m.traceback), a(m.silent_since_traceback);
   } else if constexpr (std::is_same_v<T, NodeFound>) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {

@@ -148,7 +148,7 @@ using NodeMessage =
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeHurt, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
-                 NodeInput, NodeTest, NodeTested>;
+                 NodeInput, NodeTest, NodeTested, NodeThrew>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

@@ -132,6 +132,16 @@ std::optional<TimePoint> OutputHub::said_at(int slot) const {
   return latest;
 }
 
+std::optional<TimePoint> OutputHub::threw_at(int slot) const {
+  const auto it = impl_->streams.find(slot);
+  const bool known = it != impl_->streams.end() && it->second[1];
+  return known ? it->second[1]->traceback.begun() : std::nullopt;
+}
+
+void OutputHub::on_traceback(std::function<void()> begun) {
+  impl_->on_traceback = std::move(begun);
+}
+
 std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) const {
   const auto it = impl_->last_words.find(slot);
   if (it == impl_->last_words.end()) return {};

@@ -89,6 +89,11 @@ class OutputHub {
   // that does not come here.
   std::optional<TimePoint> said_at(int slot) const;
 
+  // When the traceback began that the slot's worker, which runs, printed last; nullopt: none.
+  std::optional<TimePoint> threw_at(int slot) const;
+  // Called when some worker begins to print a traceback; null: nobody is.
+  void on_traceback(std::function<void()> begun);
+
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.
   std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;

@@ -109,7 +109,7 @@ struct OutputHub::Impl {
   std::array<LineMerger, 2> mergers;
   TimePoint read_at{};    // what this turn shows was read then
   TimePoint passed_at{};  // what is passed on was last read then
-  std::function<void()> on_flushed;
+  std::function<void()> on_flushed, on_traceback;
 };
 
 }  // namespace dlaunch

@@ -61,7 +61,9 @@ void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
   stream.said = read_at;
   if (stream.error() && !stream.reaped) {
     stream.tail.append(bytes);
+    const auto before = stream.traceback.begun();
     stream.traceback.feed(read_at, bytes);
+    if (on_traceback && stream.traceback.begun() != before) asio::post(loop, on_traceback);
   }
   if (stream.log_file()) files.write(stream.log_file(), bytes);
   if (!stream.shown) return;

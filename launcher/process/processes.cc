@@ -190,6 +190,8 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   end.signal_we_sent = process.signal_sent;
   end.hung = process.hung;
   note_wait_status(end, info);
+  end.silent_since_traceback = process.silent;
+  if (process.silent > Duration::zero()) end.traceback = hub_.last_traceback(slot);
   if (process.abort_code != 0 && end.signal == SIGKILL && process.signal_sent == 0) {
     end.signal = 0;
     end.exit_code = process.abort_code;
@@ -212,8 +214,23 @@ void Processes::note_signal(Slot slot, int number) {
   if (process.signal_sent == 0) {
     if (is_ending(process.pid)) return;
     hub_.before_signal(slot);
+    const auto after = after_traceback(slot);
+    const TimePoint now = steady_now();
+    if (after && after->stands(now)) process.silent = now - after->threw;
   }
   process.signal_sent = number;
+}
+
+std::optional<AfterTraceback> Processes::after_traceback(Slot slot) const {
+  const auto threw = hub_.threw_at(slot);
+  if (!threw) return std::nullopt;
+  AfterTraceback after{.threw = *threw, .said = hub_.said_at(slot)};
+  if (place(slot).rank < 0) return after;
+  for (const auto& position : read_positions(flight_record_of(place(slot)))) {
+    after.inside = after.inside || position.inside;
+    after.moved = std::max(after.moved.value_or(position.moved), position.moved);
+  }
+  return after;
 }
 
 void Processes::signal(Slot slot, int number) {

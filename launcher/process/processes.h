@@ -19,6 +19,7 @@
 #include "launcher/output/output_hub.h"
 #include "launcher/process/oom.h"
 #include "launcher/process/worker_starter.h"
+#include "launcher/report/after_traceback.h"
 #include "launcher/report/report.h"
 
 namespace dlaunch {
@@ -55,6 +56,11 @@ class Processes {
   TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
   // As OutputHub::said_at().
   std::optional<TimePoint> said_at(Slot slot) const { return hub_.said_at(slot); }
+  // As OutputHub::threw_at() and OutputHub::on_traceback().
+  std::optional<TimePoint> threw_at(Slot slot) const { return hub_.threw_at(slot); }
+  void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
+  // What a worker has done since its last traceback; nullopt: it has printed none.
+  std::optional<AfterTraceback> after_traceback(Slot slot) const;
   // The process that has linked libdlring, if one has told: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   // CUDA_VISIBLE_DEVICES, as it was given to it.
@@ -87,6 +93,7 @@ class Processes {
     asio::steady_timer look;                // at what is left of its group
     TimePoint started{};
     int signal_sent = 0;
+    Duration silent{};   // as WorkerEnd::silent_since_traceback
     int abort_code = 0;  // of MPI_Abort(); 0: not called
     bool running = false;
     bool waits = false;

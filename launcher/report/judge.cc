@@ -53,6 +53,13 @@ bool speaks_of_connection(const std::string& text) {
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
+bool speaks_of_timeout(const std::string& text) {
+  static constexpr const char* kWords[] = {"timed out", "Timed out", "timeout",
+                                           "Timeout",   "watchdog",  "Watchdog"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const char* word) { return text.find(word) != std::string::npos; });
+}
+
 // The cause of an exit stands in the error file, or else in the traceback that tells of it, or else
 // in the last lines.
 bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
@@ -109,6 +116,8 @@ class Judge {
   void sort_others();
   void find_doubts();
   void find_other_end();
+  bool leaves_cause_open() const;
+  void find_likely_cause();
   int exit_code() const;
   int exit_code_of(const WorkerEnd& root) const;
   int spawn_exit_code() const;
@@ -261,6 +270,31 @@ void Judge::find_other_end() {
   }
 }
 
+// What ended the job is no failure, or one of somebody who waited for others.
+bool Judge::leaves_cause_open() const {
+  if (facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted) return true;
+  if (!verdict_.root) return facts_.end == JobEnd::given_up;
+  const WorkerEnd& root = facts_.workers[*verdict_.root];
+  const auto& tail = root.stderr_tail;
+  return !root.hung.empty() || kinds_[*verdict_.root] == Kind::broken_connection ||
+         std::any_of(tail.begin(), tail.end(), speaks_of_timeout);
+}
+
+void Judge::find_likely_cause() {
+  if (!leaves_cause_open()) return;
+  const auto threw = [this](std::size_t i) {
+    const WorkerEnd& worker = facts_.workers[i];
+    return worker.traceback ? worker.traceback->begun : worker.ended;
+  };
+  for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
+    if (facts_.workers[i].silent_since_traceback > Duration::zero()) {
+      verdict_.likely_cause.push_back(i);
+    }
+  }
+  std::stable_sort(verdict_.likely_cause.begin(), verdict_.likely_cause.end(),
+                   [&](std::size_t a, std::size_t b) { return threw(a) < threw(b); });
+}
+
 int Judge::spawn_exit_code() const {
   return start_exit_code(facts_.failed_stage, facts_.failed_errno);
 }
@@ -307,6 +341,7 @@ Verdict Judge::decide() {
   sort_others();
   find_doubts();
   find_other_end();
+  find_likely_cause();
   verdict_.exit_code = exit_code();
   return verdict_;
 }

@@ -118,6 +118,13 @@ void quote_chain(Lines& out, const Traceback& traceback, const Lines& last, bool
   }
 }
 
+// With what may be the rest of its message.
+Lines whole(const Traceback& traceback) {
+  Lines lines = traceback.lines;
+  lines.insert(lines.end(), traceback.behind.begin(), traceback.behind.end());
+  return lines;
+}
+
 std::optional<Traceback> parse(const Lines& lines) {
   TracebackWatch watch;
   for (const auto& line : lines) watch.feed(TimePoint(), line + "\n");
@@ -137,8 +144,7 @@ void add_last_words(Lines& out, const WorkerEnd& root, bool by_traceback,
                          : by_traceback ? root.traceback
                                         : std::nullopt;
   const bool exists = traceback && !traceback->lines.empty();
-  Lines last = exists ? traceback->lines : Lines();
-  if (exists) last.insert(last.end(), traceback->behind.begin(), traceback->behind.end());
+  const Lines last = exists ? whole(*traceback) : Lines();
   if (exists && !traceback->first.empty() && (!error.empty() || !shows(shown, *traceback))) {
     quote_chain(out, *traceback, last, stands_above && error.empty());
   } else if (!error.empty()) {
@@ -155,6 +161,11 @@ void add_last_words(Lines& out, const WorkerEnd& root, bool by_traceback,
   }
   if (!tail.empty() && !root.stderr_log.empty())
     out.push_back("  all of its stderr: " + escaped(root.stderr_log));
+}
+
+void add_traceback(std::vector<std::string>& out, const Traceback& traceback) {
+  if (!traceback.first.empty()) return quote_chain(out, traceback, whole(traceback), false);
+  quote(out, whole(traceback), kShownTail);
 }
 
 }  // namespace dlaunch

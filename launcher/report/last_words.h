@@ -15,4 +15,7 @@ namespace dlaunch {
 void add_last_words(std::vector<std::string>& out, const WorkerEnd& root, bool by_traceback,
                     const ShownLast& shown_last);
 
+// The worker's traceback, of a chain both ends.
+void add_traceback(std::vector<std::string>& out, const Traceback& traceback);
+
 }  // namespace dlaunch

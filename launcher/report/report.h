@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/traceback.h"
+#include "elastic/restart_policy.h"
 
 namespace dlaunch {
 
@@ -35,10 +36,13 @@ struct WorkerEnd {
   std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
   std::vector<std::string> stderr_tail;
   std::optional<Traceback> traceback;  // the last, if it is from before any signal of ours
-  std::string stderr_log;              // the file of --log-dir that has all of it; "": none
-  std::string error_file;              // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
-  std::vector<FlightEntry> flight;     // its last operations of libdlring, oldest first
-  int peer_lost = -1;                  // the rank whose loss libdlring reported to it; -1: none
+  // It had printed that, still ran, and had shown nothing since for so long when we first sent it a
+  // signal; 0: that does not apply.
+  Duration silent_since_traceback{};
+  std::string stderr_log;           // the file of --log-dir that has all of it; "": none
+  std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
+  std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
+  int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
 };
 
 // Its last traceback is of what made it fail at that time, not of an exception that it had caught
@@ -73,7 +77,7 @@ struct JobFacts {
   int nproc = 1;
   int round = 1;
   int restarts_used = 0;
-  std::string max_restarts;    // as --max-restarts
+  RestartLimit max_restarts;
   std::string why_no_restart;  // "": none was asked for
   std::string ended_by;        // the option whose limit ended the job: "--max-restarts"; "": none
   std::string given_up;        // why the members gave up their round, in their words
@@ -111,8 +115,11 @@ struct Verdict {
   std::vector<std::size_t> left_before;  // one that had ended well, no more than 2 s before
   std::vector<std::size_t> maybe_cause;  // one that we stopped
   // libdlring told the root that it lost this peer, and yet no failure of that peer explains it:
-  int left_early = -1;           // the peer had ended with code 0 before the others were done
-  int lost_unseen = -1;          // the peer was alive, or is none of this node's
+  int left_early = -1;   // the peer had ended with code 0 before the others were done
+  int lost_unseen = -1;  // the peer was alive, or is none of this node's
+  // What ended the job tells of no failure, or of a wait for somebody. These had printed a
+  // traceback before, still ran and had shown nothing since; the earliest first.
+  std::vector<std::size_t> likely_cause;
   bool lost_host = false;        // the loss of a host came first; then there is no root
   bool lost_each_other = false;  // the peers accuse each other: the connection between them broke
 };

@@ -84,6 +84,9 @@ json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* rol
       out["exceptions_between"] = worker.traceback->between;
     }
   }
+  if (worker.silent_since_traceback > Duration::zero()) {
+    out["silent_since_traceback_s"] = to_seconds(worker.silent_since_traceback);
+  }
   if (!worker.stderr_log.empty()) out["stderr_log"] = worker.stderr_log;
   if (!worker.error_file.empty()) out["error"] = error_of(worker.error_file);
   return out;
@@ -110,9 +113,12 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
               {"exit_code", verdict.exit_code},
               {"round", facts.round},
               {"restarts_used", facts.restarts_used},
-              {"max_restarts", facts.max_restarts},
+              {"max_restarts", facts.max_restarts.restarts},
               {"ran_s", to_seconds(facts.ended - facts.started)}};
   if (!facts.ended_by.empty()) out["ended_by"] = facts.ended_by;
+  if (facts.max_restarts.window) {
+    out["max_restarts_window_s"] = to_seconds(*facts.max_restarts.window);
+  }
   if (facts.signal_received != 0) out["signal_received"] = facts.signal_received;
   if (facts.waits && !facts.waits->empty()) out["waits"] = *facts.waits;
   if (!facts.failed_what.empty()) {
@@ -137,6 +143,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   name_ranks("maybe_first", verdict.maybe_first);
   name_ranks("left_before", verdict.left_before);
   name_ranks("maybe_cause", verdict.maybe_cause);
+  name_ranks("likely_cause", verdict.likely_cause);
   if (verdict.root)
     out["root_cause"] = worker_json(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();

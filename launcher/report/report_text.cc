@@ -115,6 +115,21 @@ void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   out.push_back("  its error is of a lost connection: " + who);
 }
 
+// Of a job that something else ended.
+void add_likely_cause(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  if (verdict.likely_cause.empty()) return;
+  const auto& worker = facts.workers[verdict.likely_cause.front()];
+  const bool is_root = verdict.root == verdict.likely_cause.front();
+  out.push_back(fmt::format("  likely cause: {} had printed a traceback {} before and still ran",
+                            is_root ? "it" : who(facts, worker),
+                            format_duration(worker.silent_since_traceback)));
+  if (worker.traceback && !is_root) add_traceback(out, *worker.traceback);
+  const std::vector<std::size_t> others(verdict.likely_cause.begin() + 1,
+                                        verdict.likely_cause.end());
+  if (others.empty()) return;
+  out.push_back(fmt::format("  {} had done so, too", rank_words(ranks_of(facts, others))));
+}
+
 std::string first_failure(const JobFacts& facts, const Verdict& verdict, const WorkerEnd& root) {
   const std::string ended =
       fmt::format("{} after {}", how_it_ended(root), format_duration(root.ended - root.started));
@@ -289,8 +304,11 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
   if (root != nullptr) {
     add_evidence(out, *root);
-    add_last_words(out, *root, verdict.by_traceback, shown_last);
+    const bool by_traceback =
+        verdict.by_traceback || root->silent_since_traceback > Duration::zero();
+    add_last_words(out, *root, by_traceback, shown_last);
   }
+  add_likely_cause(out, facts, verdict);
   if (facts.end == JobEnd::interrupted || facts.end == JobEnd::timed_out) add_waits(out, facts);
   add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);

@@ -24,7 +24,7 @@ JobStatus growing() {
                 .hosts = {"h2: started again in 2 s: refused"},
                 .restarts_used = 1,
                 .restarts_left = 2,
-                .restarts = "3/1h",
+                .restarts = {.restarts = 3, .window = 1h},
                 .ran = 3700s,
                 .workers = {}};
   job.workers.push_back(

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "hang_world.h"
+#include "tests/unit/start.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -129,6 +130,19 @@ TEST_CASE("nor is one of higher rank") {
   world.run(70s);
   CHECK(world.take_log().back().starts_with(
       "60.25 replace 1: rank 1 has not entered all_reduce #8, where rank 0 is waiting"));
+}
+
+TEST_CASE("who waits for a rank is known from the collectives that they are in") {
+  HangJudge judge(HangConfig{});
+  const auto at = [](int rank, std::uint64_t group, std::uint64_t seq, bool inside) {
+    return ProgressSample{.rank = rank, .group = group, .seq = seq, .inside = inside};
+  };
+  const HangJudge::Samples samples = {at(0, 0, 7, true), at(1, 0, 6, false), at(2, 0, 7, true),
+                                      at(3, 0, 6, true), at(3, 5, 2, true),  at(4, 0, 7, false)};
+  judge.step(kStart, HangJudge::Event(samples));
+  CHECK(judge.waiting_for(1) == RankSet{0, 2});
+  CHECK(judge.waiting_for(0).empty());
+  CHECK(judge.waiting_for(9).empty());
 }
 
 TEST_CASE("a wait begins when somebody waits") {

@@ -39,6 +39,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   end.stderr_tail = {"one", "two"};
   end.error_file = "{}";
   end.stderr_log = "logs/1/5/stderr";
+  end.silent_since_traceback = 12s;
   end.traceback =
       Traceback{kHere - 2ms, {"Traceback", "E: x"}, {"more"}, "E: x", {"E: y"}, "E: y", 3};
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
@@ -65,6 +66,7 @@ TEST_CASE("the end of a worker is told whole, with times as ages") {
   CHECK(got.traceback->first == end.traceback->first);
   CHECK(got.traceback->first_error == "E: y");
   CHECK(got.traceback->between == 3);
+  CHECK(got.silent_since_traceback == 12s);
   REQUIRE(got.flight.size() == 1);
   CHECK(got.flight[0].what == "all_reduce #1");
   CHECK(got.flight[0].state == FlightState::failed);
@@ -78,6 +80,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(over(NodeSurvey{7, true}).gpus);
   NodeWorker worker{.slot = 1, .pid = 7, .started = kHere - 5s, .round = 3, .cpu = 4s};
   worker.memory = 1ULL << 40;
+  worker.in_ring = worker.has_spoken = true;
   worker.rate = {.operations = 5, .bytes = 6, .over = 7s};
   worker.gpus_known = true;
   worker.gpus = {{.number = 2,
@@ -91,6 +94,12 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(got.round == 3);
   CHECK(got.cpu == 4s);
   CHECK(got.memory == 1ULL << 40);
+  CHECK((got.in_ring && got.has_spoken));
+  const auto threw = over(NodeThrew{3, 77, kHere - 12s, true});
+  CHECK(threw.slot == 3);
+  CHECK(threw.pid == 77);
+  CHECK(threw.threw == kThere - 12s);
+  CHECK(threw.over);
   CHECK(got.rate.operations == 5);
   CHECK(got.rate.bytes == 6);
   CHECK(got.rate.over == 7s);

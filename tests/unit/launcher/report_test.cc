@@ -349,7 +349,7 @@ TEST_CASE("the longest report fits a small screen and says how much it left out"
   auto f = facts(workers);
   f.still_running = {81, 82};
   f.nproc = 83;
-  f.max_restarts = "3";
+  f.max_restarts.restarts = 3;
   f.restarts_used = 3;
   f.why_no_restart = "all 3 restarts (--max-restarts) are used";
   const auto lines = text(f);
@@ -390,6 +390,72 @@ TEST_CASE("ends that no worker is to blame for") {
   f.failed_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";
   CHECK(text(f) == Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
+}
+
+TEST_CASE("a worker that had printed a traceback and still ran is the likely cause") {
+  auto thrower = throws(stopped(1, 5000), 1000, {"Traceback", "  f()", "E: x"});
+  thrower.silent_since_traceback = 4s;
+  const Lines cause = {
+      "  likely cause: rank 1 (pid 101 on host h) had printed a traceback 4 s before and still ran",
+      "    Traceback", "      f()", "    E: x"};
+  const auto tells = [&](const JobFacts& f) {
+    const auto lines = text(f);
+    const auto json = nlohmann::json::parse(render_json(f, judge(f)));
+    const bool named =
+        std::search(lines.begin(), lines.end(), cause.begin(), cause.end()) != lines.end();
+    CHECK(named == (json.contains("likely_cause") && json["likely_cause"][0] == 1));
+    return named;
+  };
+  auto interrupted = facts({stopped(0, 5000, SIGINT), thrower}, JobEnd::interrupted);
+  interrupted.signal_received = SIGINT;
+  CHECK(tells(interrupted));
+  CHECK(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)));
+  // Another rank hung, lost a connection or waited for too long because of it.
+  auto hung = stopped(0, 5000, SIGKILL);
+  hung.hung = "in no collective";
+  CHECK(tells(facts({hung, thrower})));
+  CHECK(tells(facts({says(exited(0, 4900, 1), {"Connection reset by peer"}), thrower})));
+  CHECK(tells(facts(
+      {says(exited(0, 4900, 1), {"Watchdog caught collective operation timeout"}), thrower})));
+  // A failure that explains itself does not.
+  CHECK_FALSE(tells(facts({says(exited(0, 4900, 1), {"disk on fire"}), thrower})));
+  CHECK_FALSE(tells(facts({killed(0, 4900, SIGSEGV), thrower})));
+  // Nor where it had gone on.
+  thrower.silent_since_traceback = {};
+  CHECK_FALSE(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)));
+}
+
+TEST_CASE("of several likely causes the earliest is quoted, and the root refers to itself") {
+  const auto thrower = [](int rank, int ms) {
+    auto end = throws(stopped(rank, 5000), ms, {"Traceback", "E: " + std::to_string(rank)});
+    end.silent_since_traceback = 5s - std::chrono::milliseconds(ms);
+    return end;
+  };
+  const auto f = facts({thrower(0, 2000), thrower(1, 1000), thrower(2, 1500)}, JobEnd::timed_out);
+  const auto lines = text(f);
+  CHECK(lines.at(1).starts_with("  likely cause: rank 1 (pid 101 on host h) had printed"));
+  CHECK(lines.at(3) == "    E: 1");
+  CHECK(lines.at(4) == "  ranks 0,2 had done so, too");
+  CHECK(nlohmann::json::parse(render_json(f, judge(f)))["likely_cause"] ==
+        nlohmann::json::array({1, 2, 0}));
+  auto hung = thrower(0, 1000);
+  hung.signal = hung.signal_we_sent = SIGKILL;
+  hung.hung = "in no collective";
+  hung.stderr_tail = Lines(10, "noise");
+  const auto own = text(facts({hung, stopped(1, 5000)}));
+  CHECK(std::find(own.begin(), own.end(),
+                  "  likely cause: it had printed a traceback 4 s before and still ran") !=
+        own.end());
+  CHECK(std::find(own.begin(), own.end(), "    E: 0") != own.end());
+}
+
+TEST_CASE("the JSON has --max-restarts as numbers") {
+  auto f = facts({exited(0, 5, 1)});
+  f.max_restarts.restarts = 3;
+  CHECK(nlohmann::json::parse(render_json(f, judge(f)))["max_restarts"] == 3);
+  CHECK_FALSE(nlohmann::json::parse(render_json(f, judge(f))).contains("max_restarts_window_s"));
+  f.max_restarts.window = 1h;
+  CHECK(nlohmann::json::parse(render_json(f, judge(f)))["max_restarts_window_s"] == 3600.0);
 }
 
 TEST_CASE("colour only on the headline") {
