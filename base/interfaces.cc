@@ -72,6 +72,7 @@ bool is_link_local(const std::string& address) {
 
 std::string list_of(const std::vector<HostAddress>& addresses) {
   std::vector<std::string> words;
+  words.reserve(addresses.size());
   for (const auto& a : addresses) words.push_back(a.interface + " " + a.address);
   return fmt::format("{}", fmt::join(words, ", "));
 }

@@ -51,7 +51,7 @@ bool ends_the_job(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
-JobCore::JobCore(JobConfig config)
+JobCore::JobCore(const JobConfig& config)
     : config_(config),
       processes_(static_cast<std::size_t>(slots(config))),
       target_size_(config.size),

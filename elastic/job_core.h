@@ -222,7 +222,7 @@ class JobCore {
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
-  explicit JobCore(JobConfig config);
+  explicit JobCore(const JobConfig& config);
 
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;

@@ -5,6 +5,7 @@
 
 namespace dlaunch {
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): shells that write it down keep `then`
 void JobDriver::Hands::write_down(const JobRecord&, std::function<void()> then) { then(); }
 
 JobDriver::JobDriver(const JobConfig& config, Pump& pump, Hands& hands)

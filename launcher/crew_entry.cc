@@ -66,8 +66,7 @@ void Crew::judge(const HostHealth::Event& event) {
       links_.send(test->link, NodeTest{});
     } else if (const auto* admit = std::get_if<HostHealth::Admit>(&action)) {
       auto& waits = remotes_.at(admit->link).waits;
-      const auto asks = std::move(waits);
-      waits.reset();
+      const auto asks = std::exchange(waits, std::nullopt);
       if (asks) take_in(admit->link, *asks);
     } else if (const auto* tell = std::get_if<HostHealth::Tell>(&action)) {
       log_warn("{}", tell->line);

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <numeric>
+
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
@@ -173,8 +175,8 @@ void Follower::clear() {
 }
 
 void Follower::kill_workers() {
-  std::vector<Slot> all;
-  for (Slot slot = 0; slot < slots_; ++slot) all.push_back(slot);
+  std::vector<Slot> all(static_cast<std::size_t>(slots_));
+  std::iota(all.begin(), all.end(), 0);
   if (node_) node_->driver().stop(all, SIGKILL);
 }
 

@@ -62,6 +62,7 @@ Rates move_on_core(std::vector<char>& data, Together& together) {
   std::size_t round = 0;
   const auto repeat = [&](std::size_t bytes, auto pass) {
     std::vector<double> rates;
+    rates.reserve(kRepeats);
     for (int i = 0; i < kRepeats; ++i) rates.push_back(together.rate(round++, bytes, pass));
     return median(rates);
   };

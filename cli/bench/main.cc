@@ -37,6 +37,7 @@ std::vector<std::string> places(dl_comm* comm) {
   std::vector<char> all(kWidth * static_cast<std::size_t>(dl_size(comm)));
   require(dl_all_gather(comm, own, all.data(), kWidth, DL_UINT8), comm);
   std::vector<std::string> out;
+  out.reserve(static_cast<std::size_t>(dl_size(comm)));
   for (int r = 0; r < dl_size(comm); ++r)
     out.emplace_back(&all[static_cast<std::size_t>(r) * kWidth]);
   return out;
@@ -118,6 +119,7 @@ class Calibration {
 Bounds medians(const std::vector<Bounds>& all) {
   const auto of = [&](double Bounds::*bound) {
     std::vector<double> values;
+    values.reserve(all.size());
     for (const Bounds& b : all) values.push_back(b.*bound);
     return median(std::move(values));
   };

@@ -87,6 +87,7 @@ class Examination {
     }
     if (by_value.size() < 2) return;
     std::vector<std::string> parts;
+    parts.reserve(by_value.size());
     for (const auto& [value, names] : by_value) {
       parts.push_back(fmt::format("{} ({})", value, names_text(names)));
     }

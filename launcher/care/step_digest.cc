@@ -99,6 +99,7 @@ std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
     }
   }
   std::vector<LinkTimes> links;
+  links.reserve(found.size());
   for (const auto& [ends, link] : found) links.push_back(link);
   return links;
 }

@@ -34,7 +34,7 @@ std::string_view find_in_notes(std::string_view start, std::size_t at, std::size
     const std::size_t name = at + sizeof *note;
     const std::size_t id = name + padded(note->n_namesz), end = id + note->n_descsz;
     if (end > notes.size()) return {};
-    const bool is_gnu = notes.substr(name, note->n_namesz) == std::string_view("GNU", 4);
+    const bool is_gnu = notes.substr(name, note->n_namesz) == std::string_view("GNU\0", 4);
     if (note->n_type == NT_GNU_BUILD_ID && is_gnu && note->n_descsz >= 16) {
       return notes.substr(id, note->n_descsz);
     }

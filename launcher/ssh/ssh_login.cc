@@ -180,6 +180,7 @@ int run_ssh_login(const std::vector<std::string>& words) {
   const std::string& path = words[0];
   const std::vector<std::string> ssh = quicker(path, {words.begin() + 1, words.end()});
   std::vector<char*> argv;
+  argv.reserve(ssh.size() + 1);
   for (const std::string& word : ssh) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());

@@ -327,7 +327,7 @@ void SshStarter::failed_there(const HostPtr& host, const SshTalk::Failed& failed
 
 // -- What it is told
 
-void SshStarter::send(const HostPtr& host, std::string bytes) {
+void SshStarter::send(const HostPtr& host, std::string_view bytes) {
   const bool idle = host->unsent.empty();
   host->unsent += bytes;
   if (idle) write(host);

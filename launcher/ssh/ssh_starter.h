@@ -96,7 +96,7 @@ class SshStarter {
   void on(const HostPtr& host, const SshTalk::Push&);
   void on(const HostPtr& host, const SshTalk::Order&);
   std::string order_for(const HostPtr& host) const;
-  void send(const HostPtr& host, std::string bytes);
+  void send(const HostPtr& host, std::string_view bytes);
   void write(const HostPtr& host);
   void over(const HostPtr& host);
   void forget_if_over(const HostPtr& host);

@@ -103,14 +103,20 @@ struct UnsignedOf<int64_t> {
   using type = uint64_t;
 };
 
+// False for integers.
+template <class T>
+constexpr bool is_nan(T a) {
+  return a != a;  // NOLINT(misc-redundant-expression): what makes a NaN
+}
+
 // Of two NaNs a machine keeps its first operand, and compilers swap the operands as they like: an
-// `other` that is a's NaN, too, makes it a's, whichever way. a != a is false for integers.
+// `other` that is a's NaN, too, makes it a's, whichever way.
 struct Sum {
   static constexpr bool kDivides = true;  // for an average
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
-    const U other = static_cast<U>(a != a ? a : b);
+    const U other = static_cast<U>(is_nan(a) ? a : b);
     return static_cast<T>(static_cast<U>(a) + other);
   }
 };
@@ -119,23 +125,23 @@ struct Product {
   template <class T>
   static T apply(T a, T b) {
     using U = typename UnsignedOf<T>::type;
-    const U other = static_cast<U>(a != a ? a : b);
+    const U other = static_cast<U>(is_nan(a) ? a : b);
     return static_cast<T>(static_cast<U>(a) * other);
   }
 };
-// A NaN on either side is the result: the comparison with itself keeps a's, the else branch b's.
+// A NaN on either side is the result: is_nan() keeps a's, the else branch b's.
 struct Max {
   static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
-    return (a > b) | (a != a) ? a : b;
+    return (a > b) | is_nan(a) ? a : b;
   }
 };
 struct Min {
   static constexpr bool kDivides = false;
   template <class T>
   static T apply(T a, T b) {
-    return (a < b) | (a != a) ? a : b;
+    return (a < b) | is_nan(a) ? a : b;
   }
 };
 struct BitAnd {
