@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/help_topics.h"
 #include "cli/option_table.h"
 #include "cli/plan_builder.h"
 
@@ -12,7 +13,8 @@ constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHelpColumn = 38;
 
 constexpr std::string_view kTop = R"(Usage: dlaunch [options] [--] program [argument ...]
-       dlaunch doctor [options]                looks at the hosts beforehand
+       dlaunch doctor [--json] [options]       looks at the hosts beforehand
+       dlaunch help [topic | option]
 
   dlaunch --nproc 4 ./train --epochs 10       four workers on this machine
   dlaunch --nproc auto -m mypackage.train     a Python module, one worker per usable CPU
@@ -50,20 +52,51 @@ void append_wrapped(std::string& out, std::string line, std::string_view text) {
   out += line + '\n';
 }
 
+void append_row(std::string& out, const OptionRow& row) {
+  std::string help(row.help);
+  if (!row.fallback.empty()) help += fmt::format(" [{}]", row.fallback);
+  append_wrapped(out, left_side(row), help);
+}
+
 }  // namespace
 
 std::string help_text() {
   std::string text(kTop);
-  for (const Group group : kGroups) {
-    text += fmt::format("\n{}:\n", title(group));
-    for (const OptionRow& row : option_table()) {
-      if (row.group != group || row.has(kHidden)) continue;
-      std::string help(row.help);
-      if (!row.fallback.empty()) help += fmt::format(" [{}]", row.fallback);
-      append_wrapped(text, left_side(row), help);
-    }
+  text += "\nOptions that most jobs need:\n";
+  for (const OptionRow& row : option_table()) {
+    if (row.has(kCommon)) append_row(text, row);
   }
+  text += "\ndlaunch --help-all prints all options, and dlaunch help TOPIC explains one thing:\n";
+  append_wrapped(text, "", topic_names());
+  text += "man dlaunch has everything.\n";
+  return text;
+}
+
+std::string help_all_text() {
+  std::string text(kTop);
+  for (const Group group : kGroups) text += "\n" + group_text(group);
   text += "\nman dlaunch has more: what workers see, exit codes, coming from other launchers.\n";
+  return text;
+}
+
+std::string group_text(Group group) {
+  std::string text = fmt::format("{}:\n", title(group));
+  for (const OptionRow& row : option_table()) {
+    if (row.group == group && !row.has(kHidden)) append_row(text, row);
+  }
+  return text;
+}
+
+std::string option_text(const OptionRow& row) {
+  std::string text;
+  append_row(text, row);
+  std::string others;
+  for (const auto alias : split_words(row.aliases, ' ')) {
+    others +=
+        fmt::format("{}{}{}", others.empty() ? "" : ", ", alias.size() > 1 ? "--" : "-", alias);
+  }
+  if (!others.empty()) append_wrapped(text, "", "Other names: " + others);
+  if (!row.has(kNoEnv)) append_wrapped(text, "", "Environment: " + env_name(row));
   return text;
 }
 

@@ -4,11 +4,19 @@
 #include <string>
 
 #include "base/result.h"
+#include "cli/option_table.h"
 
 namespace dlaunch {
 
-// Usage, the most common command lines, then the options by group. At most 100 columns.
+// Usage, the most common command lines, the options that most jobs need, and where the rest is. At
+// most 100 columns.
 std::string help_text();
+// Usage, then all options by group.
+std::string help_all_text();
+// The options of a group, a line or more each.
+std::string group_text(Group group);
+// One option, with its other names.
+std::string option_text(const OptionRow& row);
 
 // "dlaunch: …", for usage errors followed by "Try 'dlaunch --help'". With the last newline.
 std::string error_text(const Error& error);

@@ -16,6 +16,7 @@
 #include "cli/doctor/host_test.h"
 #include "cli/emit_kubernetes.h"
 #include "cli/help.h"
+#include "cli/help_topics.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
 #include "launcher/agent.h"
@@ -71,13 +72,23 @@ int emit(const Options& options) {
   return text ? print(*text) : give_up(text.error());
 }
 
+// `dlaunch help TOPIC`.
+int help(const std::string& topic) {
+  const auto text = topic_text(topic);
+  return text ? print(*text) : give_up(text.error());
+}
+
 int run(const std::vector<std::string>& given) {
+  if (!given.empty() && given[0] == kHelpWord && given.size() <= 2) {
+    return help(given.size() == 2 ? given[1] : "");
+  }
   const bool doctor = !given.empty() && given[0] == kDoctorWord;
   const bool tests = given.size() == 3 && given[0] == kHostTestWord;
   auto options = read_options(doctor  ? doctor_words({given.begin() + 1, given.end()})
                               : tests ? host_test_words(given[1], given[2])
                                       : given);
   if (!options) return give_up(options.error());
+  if (options->help_all) return print(help_all_text());
   if (options->help) return print(help_text());
   if (options->check_build) return print(build_text());
   if (options->version) return print("dlaunch " DLAUNCH_VERSION "\n");

@@ -23,6 +23,7 @@ enum Trait : unsigned {
   kHidden = 1,     // accepted for users of other launchers, not shown in --help
   kNoEnv = 2,      // not read from the environment
   kNoFile = 4,     // not read from a --config file
+  kCommon = 16,    // among the few that --help begins with
   kWorkerVar = 8,  // workers get the variable with a value of the outer job: a dlaunch that is
                    // started by a worker does not take it as its own option
 };

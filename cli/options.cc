@@ -260,12 +260,13 @@ Result<Options> read_options(const std::vector<std::string>& words) {
   Options options;
   for (const GivenOption& given : line->options) {
     if (given.row->name == "help") options.help = {true, given.spelled};
+    if (given.row->name == "help-all") options.help_all = {true, given.spelled};
     if (given.row->name == "version") options.version = {true, given.spelled};
     if (given.row->name == "check-build") options.check_build = {true, given.spelled};
     if (given.row->name == "cflags") options.cflags = {true, given.spelled};
     if (given.row->name == "libs") options.libs = {true, given.spelled};
   }
-  if (options.help || options.version || options.check_build) return options;
+  if (options.help || options.help_all || options.version || options.check_build) return options;
   if (options.cflags || options.libs) {
     options.program = std::move(line->program);
     return options;

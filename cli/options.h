@@ -134,6 +134,7 @@ struct Options {
   Switch cflags;
   Switch libs;
   Switch help;
+  Switch help_all;
   Switch version;
 
   // What other launchers' options became: for -v, and for everybody.

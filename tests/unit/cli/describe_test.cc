@@ -140,6 +140,7 @@ const std::set<std::string> kOthers = {"no-python",  // in the command
                                        "dry-run",
                                        "verbose",
                                        "help",
+                                       "help-all",
                                        "version"};
 
 bool has_line(const Plan& plan, const std::string& line) {

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "cli/help.h"
+#include "cli/help_topics.h"
 #include "cli/suggest.h"
 
 using namespace dlaunch;
@@ -133,18 +134,47 @@ TEST_CASE("no two options answer to one name, and every row is told about") {
     for (const auto alias : split_words(row.aliases, ' ')) names.emplace_back(alias);
     CHECK_FALSE(row.help.empty());
     CHECK(find_option(row.name) == &row);
-    const bool in_help = help_text().find("--" + std::string(row.name) + " ") != std::string::npos;
+    const bool in_help = help_all_text().find("--" + std::string(row.name)) != std::string::npos;
     CHECK_MESSAGE(in_help == !row.has(kHidden), row.name);
   }
   std::sort(names.begin(), names.end());
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
 }
 
-TEST_CASE("--help fits 100 columns and opens with usage and examples") {
+TEST_CASE("--help has usage, examples and the options that most jobs need; --help-all has all") {
   const std::string text = help_text();
   CHECK(text.starts_with("Usage: dlaunch [options] [--] program"));
-  CHECK(text.find("dlaunch --nproc 4 ./train") < text.find("Workers:"));
-  for (const auto line : split_words(text, '\n')) CHECK_MESSAGE(line.size() <= 100, line);
+  CHECK(text.find("dlaunch --nproc 4 ./train") < text.find("Options that most jobs need:"));
+  CHECK(text.find("--nproc") != std::string::npos);
+  CHECK(text.find("--straggler") == std::string::npos);
+  CHECK(text.find("--help-all") != std::string::npos);
+  const auto common = std::count_if(option_table().begin(), option_table().end(),
+                                    [](const OptionRow& row) { return row.has(kCommon); });
+  CHECK(common >= 12);
+  CHECK(common <= 15);
+  CHECK(help_all_text().find("Failure and time:") != std::string::npos);
+  for (const std::string& all : {text, help_all_text()}) {
+    for (const auto line : split_words(all, '\n')) CHECK_MESSAGE(line.size() <= 100, line);
+  }
+}
+
+TEST_CASE("dlaunch help explains a topic, an option, or another launcher's option") {
+  for (const auto topic : split_words(topic_names(), ',')) {
+    const std::string name(topic.substr(topic.find_first_not_of(' ')));
+    CAPTURE(name);
+    const auto text = topic_text(name);
+    REQUIRE(text);
+    CHECK(text->size() > 100);
+  }
+  CHECK(topic_text("failure")->starts_with("Failure and time:"));
+  CHECK(*topic_text("torchrun") == *topic_text("coming-from-torchrun"));
+  CHECK(topic_text("--nproc")->find("Other names: --nproc-per-node") != std::string::npos);
+  CHECK(topic_text("xterm")->starts_with("--xterm of mpirun: "));
+  CHECK(topic_text("")->starts_with("Topics: workers, "));
+  const auto unknown = topic_text("exit-cods");
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().what.starts_with(
+      "there is no topic 'exit-cods'; did you mean 'exit-codes'?; topics: workers"));
 }
 
 TEST_CASE("no words upset the scanner") {

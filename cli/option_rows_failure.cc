@@ -1,0 +1,84 @@
+// The rows of the option table: what dlaunch does about failures, and times.
+#include "cli/option_rows.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr OptionRow kFailureRows[] = {
+    {"grace", "", "grace-period shutdown-timeout", "TIME", "10s", Group::failure,
+     "How long workers may take to end after SIGTERM before dlaunch sends SIGKILL: 30, 500ms, "
+     "2m",
+     &Options::grace},
+    {"timeout", "", "", "TIME", "", Group::failure,
+     "End the job after this time, which includes its wait for hosts. 0 means never",
+     &Options::timeout, kCommon},
+    {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
+     "Send this signal to the workers so long before Slurm's time for the job is up: USR1@5m",
+     &Options::end_signal},
+    {"max-restarts", "", "reset-limit", "N[/TIME]", "0", Group::failure,
+     "Go on after a failure at most so many times, or so many times within any such period "
+     "(10/1h). In an elastic program dlaunch replaces only the failed worker; other programs "
+     "it starts again as a whole",
+     &Options::max_restarts, kCommon},
+    {"restart-scope", "", "", "auto|worker|node|job", "auto", Group::failure,
+     "Which workers dlaunch starts again besides the failed one: those that cannot go on "
+     "without it (auto), no others (worker), all on its host (node), or all (job). Workers "
+     "that have ended well start again, too, but with worker only those of an elastic program",
+     &Options::restart_scope},
+    {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
+     "Do not start a worker again that exits with one of these codes", &Options::no_restart_codes},
+    {"same-failure-limit", "", "", "N|off", "2", Group::failure,
+     "The job ends when the same failure has come so many times at the same step, even if "
+     "restarts are left. With off, only --max-restarts counts. Workers killed from outside and "
+     "lost hosts are never the same failure",
+     &Options::same_failure_limit},
+    {"spares", "", "", "N", "0", Group::failure,
+     "Keep so many more processes of an elastic program waiting to replace a failed worker. "
+     "When a host is lost, others start there",
+     &Options::spares},
+    {"min-nproc", "", "min-np min-num-proc", "N", "as --nproc", Group::failure,
+     "Once no restart is left, an elastic program goes on with fewer workers, down to this "
+     "number",
+     &Options::min_nproc},
+    {"max-nproc", "", "max-np max-num-proc", "N", "as --nproc", Group::failure,
+     "An elastic program may grow to so many workers", &Options::max_nproc},
+    {"join-timeout", "", "start-timeout elastic-timeout", "TIME", "10m", Group::failure,
+     "How long hosts wait for each other. dlaunch also replaces a new worker of an elastic "
+     "program if the others have waited for it that long",
+     &Options::join_timeout},
+    {"hang-timeout", "", "stall-check-shutdown-time-seconds", "TIME", "", Group::failure,
+     "A worker has failed if the others wait so long for it in a collective of libdlring, or "
+     "if it stands stopped so long",
+     &Options::hang_timeout},
+    {"hang-warning", "", "stall-check-warning-time-seconds", "TIME", "1m", Group::failure,
+     "dlaunch warns about a worker if the others wait so long for it in a collective of "
+     "libdlring. 0 means never. After a wait that ended well, dlaunch does not warn again "
+     "until one takes twice as long",
+     &Options::hang_warning},
+    {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
+     "What dlaunch does about a worker that stays slower than the others, judged by when it "
+     "enters libdlring's collectives: nothing (off), a warning, a restart, or a spare in its "
+     "place (evict). About a slow connection or a host's slow line it only warns",
+     &Options::straggler},
+    {"straggler-ratio", "", "", "X", "1.1", Group::failure,
+     "A worker is slow if its time between collectives is so many times that of the others",
+     &Options::straggler_ratio},
+    {"straggler-window", "", "", "TIME", "10s", Group::failure,
+     "A worker that is slow in three such periods in a row is a straggler",
+     &Options::straggler_window},
+    {"chaos", "", "", "KIND=TIME,...", "", Group::failure,
+     "Hurt random workers to see how the program takes it: kill=5s, stop=10s:500ms (stops for "
+     "500 ms), slow=20s:5s, seed=7",
+     &Options::chaos},
+    {"error-file", "", "", "FILE", "", Group::failure,
+     "Write the report to this file as JSON, also if the job ends well", &Options::error_file},
+    {"monitor-interval", "", "", "TIME", "", Group::failure,
+     "This changes nothing: the kernel tells dlaunch at once when a worker ends",
+     &Options::monitor_interval, kHidden},
+};
+
+}  // namespace
+
+std::span<const OptionRow> failure_rows() { return kFailureRows; }
+
+}  // namespace dlaunch

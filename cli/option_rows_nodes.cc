@@ -1,0 +1,99 @@
+// The rows of the option table: which hosts there are, and how they meet.
+#include "cli/option_rows.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr OptionRow kNodesRows[] = {
+    {"hosts", "H", "host", "HOST[:N],...", "", Group::nodes,
+     "Start the job on these hosts, with as many workers on each as it has slots (1 if you "
+     "give none). dlaunch reaches hosts other than this one by ssh: [user@]node[01-16]:8",
+     &Options::hosts, kCommon},
+    {"hostfile", "", "machinefile f", "FILE", "", Group::nodes,
+     "Read the hosts from a file in the format of Open MPI, Horovod, DeepSpeed or MPICH",
+     &Options::hostfile, kCommon},
+    {"ssh-command", "", "launch-agent launcher-exec rsh-agent ssh-cmd", "COMMAND", "ssh",
+     Group::nodes,
+     "How to reach the other hosts. dlaunch puts ssh's options and the host behind these "
+     "words. ssh checks host keys and asks no questions",
+     &Options::ssh_command},
+    {"ssh-port", "", "", "PORT", "", Group::nodes,
+     "The port of the other hosts' sshd. The hostfile may name another one for a host",
+     &Options::ssh_port},
+    {"ssh-identity-file", "", "", "FILE", "", Group::nodes,
+     "The private key for logging in to the other hosts", &Options::ssh_identity_file},
+    {"include", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
+     "Use only these of the hosts, and only these GPUs of theirs, as DeepSpeed means it. "
+     "localhost is this machine",
+     &Options::include},
+    {"exclude", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
+     "Do not use these of the hosts, or these GPUs of theirs", &Options::exclude},
+    {"ssh-logins", "", "", "N", "32", Group::nodes,
+     "Log in to at most so many hosts at the same time", &Options::ssh_logins},
+    {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
+     "Ask this command every second which hosts there are, instead of --hosts. It prints "
+     "HOST:SLOTS lines. New hosts join, up to the MAX of --nnodes, and hosts that it no longer "
+     "lists leave",
+     &Options::host_discovery_script},
+    {"health-check", "", "", "COMMAND", "", Group::nodes,
+     "Run this shell command on a host before it joins a job that has begun, after dlaunch's "
+     "own quick test. Unless the command ends with 0 within a minute, the host stays out, "
+     "dlaunch shows the last line that it printed as the reason, and tests the host again "
+     "later",
+     &Options::health_check},
+    {"nnodes", "", "num-machines num-nodes", "N|MIN:MAX", "1", Group::nodes,
+     "How many hosts the job has. Each of them runs this same command, unless --hosts starts "
+     "them. With MIN:MAX the job begins with MIN hosts, goes on with as few, and takes in "
+     "others up to MAX",
+     &Options::nnodes, kCommon},
+    {"node-rank", "", "machine-rank", "N", "", Group::nodes,
+     "The number of this host. Host 0 leads. Without this option the host that --rdzv names "
+     "leads, and dlaunch numbers the others as they come",
+     &Options::node_rank},
+    {"host-timeout", "", "", "TIME", "3s", Group::nodes,
+     "A host is lost if it is silent for so long: 2s or more, and the same on all hosts. Ranks "
+     "that use libdlring wait for 5s, or for this time if it is longer",
+     &Options::host_timeout},
+    {"standalone", "", "", "", "", Group::nodes, "The job has this host only, which is the default",
+     &Options::standalone},
+    {"rdzv", "", "rdzv-endpoint", "URL", "a free port", Group::nodes,
+     "Where the hosts meet. At tcp://HOST:PORT the leading dlaunch listens on one of its own "
+     "addresses. A shared folder (file:///FOLDER) or etcd (etcd://HOST:PORT,HOST:PORT/PREFIX, "
+     "etcds:// by TLS) tells them who leads",
+     &Options::rdzv, kCommon | kWorkerVar},
+    {"rdzv-backend", "", "", "c10d|static", "", Group::nodes,
+     "This changes nothing: both words mean dlaunch's own store", &Options::rdzv_backend, kHidden},
+    {"master-addr", "", "main-process-ip", "HOST", "127.0.0.1", Group::nodes,
+     "The workers' MASTER_ADDR, an address of this host. On several hosts without --rdzv it is "
+     "also where the hosts meet",
+     &Options::master_addr},
+    {"master-port", "", "main-process-port", "PORT", "a free port", Group::nodes,
+     "The workers' MASTER_PORT. dlaunch reserves it for them while the job runs",
+     &Options::master_port},
+    {"job-id", "", "rdzv-id", "NAME", "random", Group::nodes,
+     "The name of this job. Its processes refuse those of another job", &Options::job_id,
+     kWorkerVar},
+    {"secret-file", "", "", "FILE", "a new one", Group::nodes,
+     "The file with the secret that the processes of this job prove to each other. It has mode "
+     "0600 and at least 16 bytes",
+     &Options::secret_file, kWorkerVar},
+    {"journal", "", "", "FILE", "in $TMPDIR", Group::nodes,
+     "The leading dlaunch of hosts that meet by tcp:// writes each round to this file. You can "
+     "then kill it and start it again while the workers of other hosts go on. Under Slurm, a "
+     "job that returns to the queue finds there how many of --max-restarts are left",
+     &Options::journal},
+    {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
+     "Do not run the job, but write it to stdout as YAML for Kubernetes, with one pod for each "
+     "of --nnodes",
+     &Options::emit},
+    {"image", "", "", "IMAGE", "", Group::nodes,
+     "With --emit: the container image, which has dlaunch and the program in it", &Options::image},
+    {"gpus", "", "", "N", "none", Group::nodes, "With --emit: how many GPUs each pod gets",
+     &Options::gpus},
+};
+
+}  // namespace
+
+std::span<const OptionRow> nodes_rows() { return kNodesRows; }
+
+}  // namespace dlaunch

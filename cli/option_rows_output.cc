@@ -1,0 +1,45 @@
+// The rows of the option table: what workers print and read.
+#include "cli/option_rows.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr OptionRow kOutputRows[] = {
+    {"output", "", "", "prefix|merged|raw|files|none", "prefix", Group::output,
+     "How dlaunch shows what workers print: prefix puts the rank before each line, merged "
+     "shows equal lines of several ranks as one, raw shows everything as it comes, files shows "
+     "it only in --log-dir, and none not at all",
+     &Options::output},
+    {"log-dir", "", "output-filename", "DIR", "", Group::output,
+     "Also write what workers print to DIR/ROUND/RANK/stdout and stderr", &Options::log_dir,
+     kCommon},
+    {"redirects", "r", "", "0|1|2|3|R:N,...", "0", Group::output,
+     "With --log-dir: which streams go only to files: none (0), stdout (1), stderr (2) or both "
+     "(3). 0:1,1:2 chooses by local rank",
+     &Options::redirects},
+    {"tee", "t", "", "0|1|2|3|R:N,...", "0", Group::output,
+     "With --redirects: which streams dlaunch shows on the terminal all the same, in the same "
+     "notation",
+     &Options::tee},
+    {"only-rank", "", "only-ranks local-ranks-filter", "R,...", "", Group::output,
+     "Show the lines of these ranks only, for example 0,2-5. Log files and the report have the "
+     "lines of all ranks",
+     &Options::only_rank},
+    {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
+     "", "", Group::output, "Put the local time, to the millisecond, before each line",
+     &Options::timestamps},
+    {"label", "l", "tag-output prepend-rank", "", "", Group::output,
+     "Put the rank before each line, which is the default", &Options::label, kHidden},
+    {"log-line-prefix-template", "", "", "TEMPLATE", "", Group::output,
+     "Put this before each line instead of [RANK]. It may have the macros ${rank}, "
+     "${local_rank}, ${role_name} and ${hostname}",
+     &Options::prefix_template},
+    {"stdin", "i", "input", "none|all|RANK", "0", Group::output,
+     "Which workers read what dlaunch gets on stdin", &Options::stdin_to},
+};
+
+}  // namespace
+
+std::span<const OptionRow> output_rows() { return kOutputRows; }
+
+}  // namespace dlaunch
