@@ -1,11 +1,10 @@
-// Build-time program: writes the bash completion of dlaunch from the option table.
-#include <cctype>
-#include <cstdio>
+// The bash completion of dlaunch, from the option table.
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "cli/completion/completion.h"
 #include "cli/option_table.h"
 
 namespace dlaunch {
@@ -85,18 +84,6 @@ _dlaunch() {
 complete -F _dlaunch dlaunch
 )";
 
-std::string kind_of(const OptionRow& row) {
-  std::string words;
-  for (const auto word : choices(row)) words += fmt::format("{}{}", words.empty() ? "" : " ", word);
-  if (!words.empty()) return words;
-  std::string capitals;
-  for (const unsigned char c : row.value) {
-    if (std::isupper(c) == 0) break;
-    capitals += static_cast<char>(c);
-  }
-  return capitals == "FILE" || capitals == "DIR" || capitals == "HOST" ? capitals : "";
-}
-
 std::string value_case(const OptionRow& row) {
   std::string names(row.name);
   if (!row.letter.empty()) names += fmt::format(" | {}", row.letter);
@@ -104,7 +91,9 @@ std::string value_case(const OptionRow& row) {
   return fmt::format("    {}) kind='{}' ;;\n", names, kind_of(row));
 }
 
-std::string completion() {
+}  // namespace
+
+std::string bash_completion() {
   std::string text(kScriptTop);
   std::string options;
   for (const OptionRow& row : option_table()) {
@@ -116,10 +105,4 @@ std::string completion() {
   return text + std::string(kRest) + fmt::format("_dlaunch_options='{}'\n", options);
 }
 
-}  // namespace
 }  // namespace dlaunch
-
-int main() {
-  const std::string text = dlaunch::completion();
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
-}

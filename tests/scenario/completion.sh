@@ -53,3 +53,35 @@ ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dl
 [ "$(ctl_completes --job x st)" = "status stacks stop" ] || fail "dlaunchctl --job x st"
 [ "$(ctl_completes status --)" = "--help --job --json" ] || fail "dlaunchctl status --"
 [ "$(ctl_completes stop --j)" = "--job" ] || fail "dlaunchctl stop --j"
+
+# fish and zsh.
+if command -v fish >/dev/null; then
+  export HOME=$tmp XDG_DATA_HOME=$tmp XDG_CONFIG_HOME=$tmp  # fish keeps what it has seen there
+  # fish_offers WORD LINE: completing LINE offers WORD.
+  fish_offers() {
+    run fish --no-config -c "source $BUILD/cli/completion/dlaunch.fish; source $SOURCE/cli/completion/dlaunchctl.fish; complete -C '$2'"
+    expect_code 0; cut -f 1 out | grep -qxF -- "$1" || fail "fish does not offer $1 for: $2"
+  }
+  fish_offers --nproc 'dlaunch --np'
+  fish_offers auto 'dlaunch --nproc a'
+  fish_offers hosts.txt 'dlaunch --hostfile h'
+  fish_offers folder/ 'dlaunch --log-dir f'
+  fish_offers --quiet 'dlaunch --nproc 4 --q'
+  fish_offers doctor 'dlaunch doc'
+  fish_offers --hosts 'dlaunch doctor --ho'
+  fish_offers hosts.txt 'dlaunch --nproc 4 cat h'
+  run fish --no-config -c "source $BUILD/cli/completion/dlaunch.fish; complete -C 'dlaunch --nproc 4 cat --q'"
+  grep -q -- --quiet out && fail "fish offers dlaunch's own options behind the program"
+  fish_offers restart 'dlaunchctl re'
+  fish_offers --once 'dlaunchctl top --o'
+else
+  echo "fish is not installed: its completion is not tried"
+fi
+if command -v zsh >/dev/null; then
+  for file in "$BUILD/cli/completion/_dlaunch" "$SOURCE/cli/completion/_dlaunchctl"; do
+    run zsh -n "$file"; expect_code 0
+  done
+  grep -qF "'--nproc=[" "$BUILD/cli/completion/_dlaunch" || fail "zsh's completion lacks --nproc"
+else
+  echo "zsh is not installed: its completion is not tried"
+fi

@@ -1,0 +1,21 @@
+# fish completion for dlaunchctl: commands, their options, ids of jobs.
+function __dlaunchctl_jobs
+    dlaunchctl list 2>/dev/null | awk 'NR > 1 && $1 != "?" { print $1 }'
+end
+
+set -l commands status top list stacks resize restart stop
+set -l before "not __fish_seen_subcommand_from $commands"
+complete -c dlaunchctl -f
+complete -c dlaunchctl -n "$before" -a status -d 'What the job and its workers are doing'
+complete -c dlaunchctl -n "$before" -a top -d 'How much its workers do, again and again'
+complete -c dlaunchctl -n "$before" -a list -d 'This user\'s jobs on this machine'
+complete -c dlaunchctl -n "$before" -a stacks -d 'Where the threads of its workers are'
+complete -c dlaunchctl -n "$before" -a resize -d 'Let an elastic job grow or shrink'
+complete -c dlaunchctl -n "$before" -a restart -d 'Put a new process in the place of a worker'
+complete -c dlaunchctl -n "$before" -a stop -d 'End the job'
+complete -c dlaunchctl -n "$before" -l version -d 'Print the version'
+complete -c dlaunchctl -l help -d 'Print this'
+complete -c dlaunchctl -n 'not __fish_seen_subcommand_from list' -l job -x -a '(__dlaunchctl_jobs)' -d 'The job'
+complete -c dlaunchctl -n '__fish_seen_subcommand_from status top list stacks' -l json -d 'JSON in place of text'
+complete -c dlaunchctl -n '__fish_seen_subcommand_from top' -l interval -x -d 'Seconds from look to look'
+complete -c dlaunchctl -n '__fish_seen_subcommand_from top' -l once -d 'Only once'
