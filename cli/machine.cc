@@ -70,13 +70,25 @@ bool is_ours(const sockaddr* address) {
   return false;
 }
 
+bool can_bind_to(const char* address) {
+  const auto where = resolve(address, 0);
+  if (!where || where->empty()) return false;
+  const SocketAddress& first = where->front();
+  const UniqueFd socket(::socket(first.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket && ::bind(socket.get(), first.get(), first.size) == 0;
+}
+
+std::string loopback() {
+  return !can_bind_to("127.0.0.1") && can_bind_to("::1") ? "::1" : "127.0.0.1";
+}
+
 Result<std::string> local_address(const std::string& host) {
-  if (host == "localhost") return std::string("127.0.0.1");
+  if (host == "localhost") return loopback();
   const std::string us = host_name();
   const bool our_name = host == us || host == us.substr(0, us.find('.'));
   const auto addresses = resolve(host, 0);
   if (!addresses) {
-    if (our_name) return std::string("127.0.0.1");
+    if (our_name) return loopback();
     return Error{.code = Errc::usage, .what = host + ": " + addresses.error().what};
   }
   for (const SocketAddress& one : *addresses) {
@@ -186,6 +198,7 @@ Machine this_machine() {
   machine.accelerators = [](std::string_view kind) { return count_accelerators(kind); };
   machine.hcas = [] { return read_hcas(); };
   machine.local_address = local_address;
+  machine.loopback = loopback;
   machine.address_towards = address_towards_host;
   machine.interface_address = interface_address;
   machine.any_address = any_address_of_ours;

@@ -37,6 +37,8 @@ struct Machine {
   // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
   // not ours or not known is an Error.
   std::function<Result<std::string>(const std::string& host)> local_address;
+  // The one of this machine itself: "127.0.0.1", or "::1" where only that is up.
+  std::function<std::string()> loopback;
   // The numeric address of ours from which packets to that host go out.
   std::function<Result<std::string>(const std::string& host)> address_towards;
   // The one that --interface chooses.

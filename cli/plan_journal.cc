@@ -4,6 +4,7 @@
 
 #include "base/endpoint.h"
 #include "cli/plan_parts.h"
+#include "launcher/job_dir.h"
 #include "rendezvous/appointed_leader.h"
 
 namespace dlaunch {
@@ -13,8 +14,9 @@ namespace {
 std::string usual_journal(const PlanDraft& draft) {
   const auto tmp = draft.machine.environment("TMPDIR");
   const auto endpoint = parse_endpoint(draft.plan().nodes.endpoint);
-  return fmt::format("{}/{}{}/{}-{}", tmp && !tmp->empty() ? *tmp : "/tmp", kJournalFolder,
-                     ::geteuid(), draft.plan().job_id, endpoint ? endpoint->port : 0);
+  return fmt::format("{}/{}{}/{}-{}", tmp && !tmp->empty() ? *tmp : folder_for_jobs(),
+                     kJournalFolder, ::geteuid(), draft.plan().job_id,
+                     endpoint ? endpoint->port : 0);
 }
 
 }  // namespace

@@ -121,6 +121,15 @@ Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
   return {};
 }
 
+// One host: its workers meet on its loopback, on IPv6's where only that is up or asked for.
+void plan_loopback(PlanDraft& draft) {
+  const Text& asked = draft.options.master_addr;
+  const bool v6 = asked && (*asked == "::1" || *asked == "[::1]");
+  const std::string address = v6 ? "::1" : draft.machine.loopback();
+  draft.plan().store_listen = to_string(Endpoint{address, 0});
+  draft.plan().master_addr = address;
+}
+
 }  // namespace
 
 Result<void> plan_counts(PlanDraft& draft) {
@@ -174,7 +183,10 @@ Result<void> plan_nodes(PlanDraft& draft) {
   NodesPlan& nodes = plan.nodes;
   nodes.in_step = draft.slurm && draft.slurm->step;
   nodes.leader_returns = draft.in_pod;
-  if (nodes.max == 1) return {};
+  if (nodes.max == 1) {
+    plan_loopback(draft);
+    return {};
+  }
   if (options.standalone) {
     return refuse("{} and {} {} contradict each other", options.standalone.source,
                   options.nnodes.source, *options.nnodes);

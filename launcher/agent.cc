@@ -169,6 +169,10 @@ bool Agent::set_up() {
     if (error.os_errno == EADDRINUSE) {
       error.what += "; another job or program has that port ('ss -ltnp' tells which)";
     }
+    if (error.os_errno == EADDRNOTAVAIL && !plan_.nodes.several()) {
+      error.what +=
+          "; this host has no loopback address that is up: 'ip link set lo up' brings it up";
+    }
     return failed(error.code == Errc::usage ? kExitUsage : kExitRendezvous, error);
   }
   auto control = JobControl::open(loop_, job_dir_.path(), plan_,

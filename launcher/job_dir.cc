@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <string_view>
+
+#include "base/write_all.h"
 
 namespace dlaunch {
 namespace {
@@ -40,11 +44,36 @@ void sweep(const std::string& tmp) {
   });
 }
 
+std::string usual_folder() {
+  const char* runtime = ::getenv("XDG_RUNTIME_DIR");
+  for (const std::string& folder :
+       {std::string("/tmp"), std::string(runtime != nullptr ? runtime : ""),
+        "/run/user/" + std::to_string(::geteuid()), std::string("/run"), std::string("/dev/shm")}) {
+    const bool absolute = folder.starts_with('/');
+    if (absolute && ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
+      return folder;
+    }
+  }
+  return "/tmp";
+}
+
+// Of the folder of jobs, or of something in it.
+Error cannot_use(const std::string& tmp, const std::string& what, int err) {
+  const char* set = ::getenv("TMPDIR");
+  const bool named = set != nullptr && *set != '\0';
+  std::string way_out = named ? "TMPDIR names " + tmp : "TMPDIR is not set, so it is in " + tmp;
+  if (err == ENOSPC || err == EDQUOT) {
+    way_out += ", where no room or no inodes are left, or a quota is used up: make room there";
+    return errno_error(what + " (" + way_out + " or set TMPDIR to another folder)", err);
+  }
+  return errno_error(what + " (" + way_out + ": set TMPDIR to another folder)", err);
+}
+
 }  // namespace
 
 std::string folder_for_jobs() {
   const char* tmp = ::getenv("TMPDIR");
-  if (tmp == nullptr || *tmp == '\0') return "/tmp";
+  if (tmp == nullptr || *tmp == '\0') return usual_folder();
   std::error_code ec;  // absolute, for workers may have another working folder than we do
   const auto whole = fs::absolute(tmp, ec);
   return ec ? tmp : whole.string();
@@ -64,8 +93,7 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
   JobDir dir;
   dir.path_ = tmp + "/" + kPrefix + "XXXXXX";
   if (::mkdtemp(dir.path_.data()) == nullptr) {
-    return errno_error("make a folder for the job in " + tmp + " (set TMPDIR to another place)",
-                       errno);
+    return cannot_use(tmp, "make a folder for the job in " + tmp, errno);
   }
   dir.folder_.reset(::open(dir.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.folder_) (void)::flock(dir.folder_.get(), LOCK_SH | LOCK_NB);
@@ -76,8 +104,7 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
       ::rename(fresh.c_str(), lock.c_str()) != 0) {
     const int err = errno;
     dir.remove();
-    return errno_error("lock the job's folder " + dir.path_ + " (set TMPDIR to another place)",
-                       err);
+    return cannot_use(tmp, "lock the job's folder " + dir.path_, err);
   }
   return dir;
 }
@@ -87,15 +114,17 @@ Result<std::string> JobDir::write_secret(const Secret& secret) const {
   // Again where a leader has become a follower, because its port was taken.
   const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const auto& bytes = secret.bytes();
-  if (!fd || ::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    return errno_error("write " + file, errno);
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const int err = fd ? write_all(fd.get(), text).os_errno : errno;
+  if (err != 0) return cannot_use(fs::path(path_).parent_path(), "write " + file, err);
   return file;
 }
 
 Result<std::string> JobDir::make_round_dir(int round) const {
   std::string folder = path_ + "/" + std::to_string(round);
-  if (::mkdir(folder.c_str(), 0700) != 0) return errno_error("make the folder " + folder, errno);
+  if (::mkdir(folder.c_str(), 0700) != 0) {
+    return cannot_use(fs::path(path_).parent_path(), "make the folder " + folder, errno);
+  }
   return folder;
 }
 

@@ -1,5 +1,5 @@
 // The job's private folder: the secret, and a folder for each round in which workers leave their
-// error files and libdlring its notes on lost peers, by rank. Mode 0700, under $TMPDIR or /tmp,
+// error files and libdlring its notes on lost peers, by rank. Mode 0700, in folder_for_jobs(),
 // removed at the end by whoever of keeper and agent lives longer. A folder whose owner was killed
 // together with its keeper is swept away by the user's next job: its lock is free then.
 #pragma once
@@ -13,7 +13,9 @@
 
 namespace dlaunch {
 
-// $TMPDIR, or /tmp.
+// $TMPDIR, if it is set. Else the first of these in which we may make files: /tmp,
+// $XDG_RUNTIME_DIR, /run/user/UID, /run, /dev/shm; /tmp if there is none. A read-only root needs no
+// TMPDIR.
 std::string folder_for_jobs();
 
 // The folders in `tmp` of this user's jobs that are running, by name.

@@ -1,5 +1,6 @@
 // Which part this dlaunch has in its job: it leads, follows, or stands for election.
 #include <fcntl.h>
+#include <stdlib.h>
 
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -42,7 +43,13 @@ int run_job(const Plan& plan) {
     log_error("{}", ok.error().what);
     return kExitSystem;
   }
-  auto job_dir = JobDir::make(folder_for_jobs());
+  const std::string folder = folder_for_jobs();
+  const char* tmp = ::getenv("TMPDIR");
+  if ((tmp == nullptr || *tmp == '\0') && folder != "/tmp" && !plan.quiet) {
+    log_warn("/tmp cannot be written: the job's folder is in {} (TMPDIR sets another place)",
+             folder);
+  }
+  auto job_dir = JobDir::make(folder);
   if (!job_dir) {
     log_error("{}", job_dir.error().what);
     return kExitCannotCreate;

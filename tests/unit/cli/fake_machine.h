@@ -29,6 +29,7 @@ struct FakeMachine {
   std::map<std::string, int> resolved;  // how often
   std::optional<Duration> time_left;    // of a Slurm job
   std::string any = "10.0.0.5";         // address of ours
+  std::string loopback = "127.0.0.1";
 
   Machine machine() {
     Machine m;
@@ -76,6 +77,7 @@ struct FakeMachine {
     m.new_job_id = [] { return "random"; };
     m.slurm_time_left = [this](const std::string&) { return time_left; };
     m.any_address = [this] { return any; };
+    m.loopback = [this] { return loopback; };
     m.address_towards = [](const std::string& host) -> Result<std::string> {
       if (host == "alias") return Error{.code = Errc::usage, .what = "resolve host 'alias': no"};
       if (host == "here" || host == "localhost") return std::string("127.0.0.1");
