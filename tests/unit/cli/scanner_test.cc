@@ -159,7 +159,8 @@ TEST_CASE("--help has usage, examples and the options that most jobs need; --hel
 }
 
 TEST_CASE("dlaunch help explains a topic, an option, or another launcher's option") {
-  for (const auto topic : split_words(topic_names(), ',')) {
+  const std::string names = topic_names();
+  for (const auto topic : split_words(names, ',')) {
     const std::string name(topic.substr(topic.find_first_not_of(' ')));
     CAPTURE(name);
     const auto text = topic_text(name);
