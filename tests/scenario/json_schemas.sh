@@ -36,11 +36,11 @@ report() {
 }
 valid() {
   local schema=$1; shift
-  "$python" valid.py "$SOURCE/schema/$schema" "$@" 2>why || fail "$(cat why; cat "$1")"
+  "$python" valid.py "$SOURCE/man/schema/$schema" "$@" 2>why || fail "$(cat why; cat "$1")"
 }
 # The schemas refuse what they do not know.
 echo '{"job_id": "x", "unknown": 1}' > wrong.json
-"$python" valid.py "$SOURCE/schema/report.schema.json" wrong.json 2>/dev/null && fail "the schema takes anything"
+"$python" valid.py "$SOURCE/man/schema/report.schema.json" wrong.json 2>/dev/null && fail "the schema takes anything"
 
 report 0 others max_restarts -- --nproc 2 true
 report 7 root_cause exit_code stderr_tail -- --nproc 2 sh -c '[ $RANK = 1 ] || sleep 1000; echo no >&2; exit 7'
