@@ -97,7 +97,7 @@ void HostStarts::on(const Failed& failed) {
   const bool news = std::exchange(place.answered, true) && place.why != failed.why;
   place.why = failed.why;
   if (place.life == Life::leaving) {
-    place.life = Life::vacant;
+    has_left(place);
   } else if (failed.reached) {
     ++place.failures;
     place.out_of_reach = 0;
@@ -110,10 +110,7 @@ void HostStarts::on(const Failed& failed) {
 void HostStarts::on(const Ended& ended) {
   Place& place = at(ended.node);
   place.why = ended.why;
-  if (place.life == Life::leaving) {
-    place.life = Life::vacant;
-    return;
-  }
+  if (place.life == Life::leaving) return has_left(place);
   place.failures = now_ - place.since < kClean ? place.failures + 1 : 1;
   again(place, pause_after(place.failures), true);
 }
@@ -143,6 +140,44 @@ void HostStarts::again(Place& place, Duration pause, bool news) {
   } else {
     tell(fmt::format("host {}: {}; starting it again in {}", place.host.name, place.why, in));
   }
+}
+
+// -- Hosts that the user takes out
+
+void HostStarts::on(const Drain& drain) {
+  Place& place = at(drain.node);
+  place.drained = true;
+  place.comes_back = false;
+  if (place.life == Life::starting || place.life == Life::running) {
+    place.life = Life::leaving;
+    actions_.push_back(Leave{drain.node});
+  } else if (place.life != Life::leaving) {
+    place.life = Life::vacant;
+  }
+}
+
+void HostStarts::on(const Undrain& undrain) {
+  Place& place = at(undrain.node);
+  if (!std::exchange(place.drained, false) || place.host.here) return;
+  if (place.life == Life::vacant) return start_anew(place);
+  if (undrain.runs) {
+    place.life = place.answered ? Life::running : Life::starting;
+  } else {
+    place.comes_back = true;
+  }
+}
+
+void HostStarts::has_left(Place& place) {
+  place.life = Life::vacant;
+  if (std::exchange(place.comes_back, false)) start_anew(place);
+}
+
+void HostStarts::start_anew(Place& place) {
+  place.life = Life::waiting;
+  place.next = now_;
+  place.answered = true;  // nobody waits for it
+  place.failures = place.out_of_reach = 0;
+  place.why.clear();
 }
 
 // -- The list
@@ -181,11 +216,13 @@ void HostStarts::on(const List& list) {
 // leaving and listed again has to come anew.
 void HostStarts::take_in(const Listed& listed) {
   const auto has_it = [&](const Place& place) {
-    return (place.life != Life::vacant || place.host.here) && place.host.name == listed.name;
+    const bool taken = place.life != Life::vacant || place.host.here || place.drained;
+    return taken && place.host.name == listed.name;
   };
   if (std::any_of(places_.begin(), places_.end(), has_it)) return;
   const auto fits = [&](const Place& place) {
-    return place.life == Life::vacant && !place.host.here && place.host.slots <= listed.slots;
+    return place.life == Life::vacant && !place.host.here && !place.drained &&
+           place.host.slots <= listed.slots;
   };
   auto free = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
     return fits(place) && place.host.name == listed.name;
@@ -198,17 +235,14 @@ void HostStarts::take_in(const Listed& listed) {
                             listed.name, listed.slots));
   }
   free->host.name = listed.name;
-  free->life = Life::waiting;
-  free->next = now_;
-  free->answered = true;  // nobody waits for it
-  free->failures = free->out_of_reach = 0;
-  free->why.clear();
+  start_anew(*free);
   std::erase(no_room_, listed.name);
   tell(fmt::format("host {} is listed; starting it", listed.name));
 }
 
 std::string HostStarts::words(TimePoint now, int node) const {
   const Place& place = at(node);
+  if (place.drained) return "";  // whoever wanted that tells it
   switch (place.life) {
     case Life::waiting: {
       if (place.why.empty()) return "to be started";

@@ -63,8 +63,16 @@ class HostStarts {
   struct List {  // of the hosts there are now
     std::vector<Listed> hosts;
   };
+  // The user wants it to leave, and not to come back before Undrain.
+  struct Drain {
+    int node;
+  };
+  struct Undrain {
+    int node;
+    bool runs = false;  // it was not told to end yet
+  };
   struct Clock {};
-  using Event = std::variant<Start, Ready, Failed, Ended, List, Clock>;
+  using Event = std::variant<Start, Ready, Failed, Ended, List, Drain, Undrain, Clock>;
 
   // -- Actions
   struct LogIn {
@@ -107,6 +115,8 @@ class HostStarts {
     Host host;
     Life life = Life::vacant;
     bool answered = false;
+    bool drained = false;
+    bool comes_back = false;  // once it has left
     TimePoint next{};
     TimePoint since{};     // it runs
     int out_of_reach = 0;  // attempts in a row
@@ -119,7 +129,11 @@ class HostStarts {
   void on(const Failed& failed);
   void on(const Ended& ended);
   void on(const List& list);
+  void on(const Drain& drain);
+  void on(const Undrain& undrain);
   void on(const Clock&) {}
+  void has_left(Place& place);
+  void start_anew(Place& place);
   void start_due();
   void again(Place& place, Duration pause, bool news);
   static bool left_alone(const Place& place);

@@ -171,7 +171,9 @@ class JobCore {
   struct NodeLost {
     int node;
   };
-  struct NodeBack {  // nothing of the job runs there; one that was not there before adds its slots
+  // Nothing of the job runs there; one that was not there before adds its slots. Or it was to be
+  // lost, and stays.
+  struct NodeBack {
     int node;
   };
   // It is to be lost, or back, later. Its members leave at the next commit, all in one round, as
@@ -231,6 +233,7 @@ class JobCore {
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
   int target_size() const { return target_size_; }  // it grows or shrinks to that, or size()
+  int min_size() const { return config_.min_size; }
   int max_size() const { return config_.max_size; }
   int restarts_used() const { return policy_.used(); }
   int restarts_left(TimePoint now) const { return policy_.left(now); }

@@ -90,11 +90,11 @@ void JobCore::replace_absent() {
 }
 
 void JobCore::on(const NodeBack& event) {
-  drained_.erase(event.node);
+  const bool stayed = drained_.erase(event.node) > 0 && !lost_nodes_.contains(event.node);
   if (to_come_.erase(event.node) > 0) {
     wished_size_ = std::min(wished_size_ + growth_on(event.node), config_.max_size);
   }
-  if (lost_nodes_.erase(event.node) == 0) return;
+  if (lost_nodes_.erase(event.node) == 0 && !stayed) return;
   std::erase_if(cut_off_, [&](Slot slot) { return node_of(slot) == event.node; });
   if (wished_size_ < size()) return;
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -54,6 +55,9 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   Result<void> open_store();
   void begin();
   std::vector<std::string> hosts_in_words() const;
+  std::vector<HostStatus> all_hosts() const;
+  void drain(const HostStatus& host);
+  void let_drained_go();
   void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
   void end_without_journal(int signal);
@@ -93,6 +97,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::optional<StartedHosts> started_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
+  std::map<int, HostStatus> drained_;  // by node; those that the user takes out
   JobStory story_;
   bool led_elsewhere_ = false;
   bool ending_ = false;
@@ -178,7 +183,9 @@ bool Agent::set_up() {
   auto control = JobControl::open(loop_, job_dir_.path(), plan_,
                                   {.who_is_here = [this] { return crew_.who_is_here(); },
                                    .in_words = [this] { return hosts_in_words(); },
-                                   .end = [this] { on_signal(SIGTERM); }});
+                                   .end = [this] { on_signal(SIGTERM); },
+                                   .all = [this] { return all_hosts(); },
+                                   .drain = [this](const HostStatus& host) { drain(host); }});
   if (!control) return failed(kExitCannotCreate, control.error());
   control_ = std::move(*control);
   open_output();
@@ -273,7 +280,48 @@ std::vector<std::string> Agent::hosts_in_words() const {
   std::vector<std::string> lines;
   if (started_) lines = started_->in_words();
   for (auto& line : crew_.newcomers()) lines.push_back(std::move(line));
+  for (const auto& [node, host] : drained_) {
+    const bool done = !driver_ || job().nobody_on(node);
+    lines.push_back(host.name + (done ? ": drained" : ": draining; its workers leave"));
+  }
   return lines;
+}
+
+// -- Hosts that the user takes out, and takes back
+
+std::vector<HostStatus> Agent::all_hosts() const {
+  std::vector<HostStatus> hosts;
+  for (const std::string& name : crew_.host_names()) {
+    HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
+    if (started_) host.listed_as = started_->name(host.node);
+    const auto drained = drained_.find(host.node);
+    if (drained != drained_.end() && drained->second.name == name) host = drained->second;
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+void Agent::drain(const HostStatus& host) {
+  const int node = host.node;
+  crew_.keep_out(host.name, !host.drained);
+  if (!host.drained) {
+    HostStatus& now = drained_[node] = host;
+    now.drained = true;
+    if (started_ && !crew_.is_own(node)) started_->drain(node);
+    return feed(JobCore::NodeDrain{node});
+  }
+  drained_.erase(node);
+  if (started_ && !crew_.is_own(node)) started_->undrain(node);
+  if (!host.left && crew_.is_here(node)) feed(JobCore::NodeBack{node});
+}
+
+// Its dlaunch ends once nothing of the job is there; ours goes on leading.
+void Agent::let_drained_go() {
+  for (auto& [node, host] : drained_) {
+    if (host.left || crew_.is_own(node) || !job().nobody_on(node)) continue;
+    host.left = true;
+    if (!started_) crew_.release(node, "this host is drained: the job goes on without it");
+  }
 }
 
 // The job goes on from where the leader before us left it.
@@ -354,6 +402,7 @@ void Agent::end_without_journal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
+  let_drained_go();
   if (started_ && started_->some_leave()) let_go();
   arm_timer(std::min({job().deadline().value_or(kNever),
                       node_->driver().deadline().value_or(kNever), end_signal_at_}));

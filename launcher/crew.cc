@@ -376,10 +376,16 @@ void Crew::give_input(int node, const std::string& bytes) {
   if (!finished_) order(node, NodeInput{bytes});
 }
 
-void Crew::release(int node) {
+void Crew::release(int node, const std::string& why) {
   if (!is_here(node)) return;
   released_.insert(node);
-  order(node, NodeFinish{0, ""});
+  order(node, NodeFinish{0, why});
+}
+
+std::vector<std::string> Crew::host_names() const {
+  std::vector<std::string> names;
+  for (const auto& node : roster_.nodes()) names.push_back(node.host);
+  return names;
 }
 
 }  // namespace dlaunch

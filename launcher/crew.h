@@ -100,8 +100,15 @@ class Crew {
   // A piece of our stdin; "": its end.
   void give_input(int node, const std::string& bytes);
   void finish(int exit_code, const std::string& why);
-  // Lets a host go on which nothing of the job is left.
-  void release(int node);
+  // Lets a host go on which nothing of the job is left, and tells it why.
+  void release(int node, const std::string& why = "");
+  // A host of that name is kept out of the job, or not any more.
+  void keep_out(const std::string& host, bool out) {
+    out ? void(kept_out_.insert(host)) : void(kept_out_.erase(host));
+  }
+  // By node; "": nobody has been that yet.
+  std::vector<std::string> host_names() const;
+  bool is_own(int node) const { return node == own(); }
 
   // Of a signal that Slurm sends to several nodes: whether this node is the first to have it so
   // often.
@@ -185,6 +192,7 @@ class Crew {
   std::map<int, int> most_seen_;             // by signal
   int size_ = 0;                             // at the start
   std::set<int> released_;
+  std::set<std::string> kept_out_;
   std::set<std::string> behind_nat_;  // told of
   bool finished_ = false;
   NodeLinks links_;

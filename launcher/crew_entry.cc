@@ -19,6 +19,12 @@ void Crew::join(Link link, const NodeJoin& join) {
     return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
                                     escaped(join.job), ours));
   }
+  if (kept_out_.contains(host)) {
+    return refuse(link,
+                  fmt::format("host {0} is drained: 'dlaunchctl undrain {0}' on host {1} lets "
+                              "it come back",
+                              host, plan_.host));
+  }
   if (!listener_.expected(join.login)) {
     return refuse(link, fmt::format("what started this dlaunch on host {} has ended", host));
   }

@@ -122,12 +122,16 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
     default:
       log_warn("dlaunchctl: {}", decision.done);
       reply(json_text({{"ok", true}, {"done", decision.done}}));
-      carry_out(*decision.event);
+      carry_out(decision);
   }
 }
 
 // Before the job has begun it can only be ended.
-void JobControl::carry_out(const JobCore::Event& event) { job_ ? job_->feed(event) : hosts_.end(); }
+void JobControl::carry_out(const ControlDecision& decision) {
+  if (!job_) return hosts_.end();
+  if (decision.drain) hosts_.drain(*decision.drain);
+  if (decision.event) job_->feed(*decision.event);
+}
 
 JobStatus JobControl::status_before() const {
   JobStatus status{.now = steady_now(),
@@ -152,6 +156,7 @@ JobStatus JobControl::status(const Workers& workers) const {
   status.round = core.round();
   status.size = core.size();
   status.target_size = core.target_size();
+  status.min_size = core.min_size();
   status.max_size = core.max_size();
   status.waits_for = core.waits_for();
   status.restarts_used = core.restarts_used();
@@ -170,6 +175,8 @@ JobStatus JobControl::status(const Workers& workers) const {
   for (WorkerStatus& worker : status.workers) {
     if (worker.rank >= 0) worker.local_rank = members[core.node_of(worker.slot)]++;
   }
+  status.all_hosts = hosts_.all();
+  for (HostStatus& host : status.all_hosts) host.ranks = members[host.node];
   return status;
 }
 

@@ -27,6 +27,9 @@ class JobControl {
     std::function<std::string()> who_is_here;
     std::function<std::vector<std::string>()> in_words;  // what is not as it should be with them
     std::function<void()> end;                           // as SIGTERM
+    // Once begun: all of them, but for their ranks; and drains one, or ends that.
+    std::function<std::vector<HostStatus>()> all;
+    std::function<void(const HostStatus&)> drain;
   };
   // A job that has begun: what it looks at, all of which must outlive it, and how an order reaches
   // the job.
@@ -46,7 +49,7 @@ class JobControl {
   using Workers = std::map<Slot, NodeWorker>;
   void decide_on(const ControlRequest& request, const JobStatus& now,
                  const ControlServer::Reply& reply);
-  void carry_out(const JobCore::Event& event);
+  void carry_out(const ControlDecision& decision);
   JobStatus status_before() const;
   JobStatus status(const Workers& workers) const;
   WorkerStatus status_of(Slot slot, const Workers& workers, TimePoint now) const;

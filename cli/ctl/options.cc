@@ -17,6 +17,7 @@ using Command = ControlRequest::Command;
 struct Words {
   Options options;
   int number = -1;
+  std::string host;
 };
 
 CLI::App* declare(CLI::App& app, const char* name, const char* help) {
@@ -59,6 +60,15 @@ void declare_all(CLI::App& app, Words& words) {
   CLI::App* restart = declare(app, "restart", "put a new process in a worker's place");
   number(restart, "RANK", "of this worker")->required();
   sends(restart, Command::restart);
+  const auto names_host = [&](CLI::App* command) {
+    command->add_option("HOST", words.host, "of this host")->required();
+  };
+  CLI::App* drain = declare(app, "drain", "let an elastic job go on without a host");
+  names_host(drain);
+  sends(drain, Command::drain);
+  CLI::App* undrain = declare(app, "undrain", "let that host have workers again");
+  names_host(undrain);
+  sends(undrain, Command::undrain);
   sends(declare(app, "stop", "end the job, as SIGTERM to dlaunch does"), Command::stop);
 }
 
@@ -104,6 +114,7 @@ Options read_options(const std::vector<std::string>& words) {
     throw Failure{kExitUsage, std::string(e.what()) + "; see --help"};
   }
   if (found.options.request && found.number >= 0) found.options.request->number = found.number;
+  if (found.options.request) found.options.request->host = found.host;
   if (!found.options.request && !found.options.job.empty()) {
     throw Failure{kExitUsage, "list lists all jobs, and --job names one"};
   }

@@ -29,6 +29,8 @@ constexpr CommandRow kCommands[] = {
     {"stacks", ControlCommand::stacks, "rank", false},
     {"stop", ControlCommand::stop, nullptr, false},
     {"top", ControlCommand::top, nullptr, false},
+    {"drain", ControlCommand::drain, nullptr, false},
+    {"undrain", ControlCommand::undrain, nullptr, false},
 };
 
 Result<int> number_in(const json& value, const char* key) {
@@ -36,6 +38,10 @@ Result<int> number_in(const json& value, const char* key) {
       value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int>::max();
   if (!fits) return protocol_error(fmt::format("\"{}\" is not a number from 0", key));
   return value.get<int>();
+}
+
+bool names_host(ControlCommand command) {
+  return command == ControlCommand::drain || command == ControlCommand::undrain;
 }
 
 const CommandRow* find_command(const json& object) {
@@ -58,12 +64,20 @@ Result<ControlRequest> parse_control_request(std::string_view text) {
   ControlRequest request{.command = row->command, .number = {}};
   for (const auto& [key, value] : object.items()) {
     if (key == "command") continue;
+    if (key == "host" && names_host(row->command)) {
+      if (!value.is_string()) return protocol_error("\"host\" is not a name");
+      request.host = value.get<std::string>();
+      continue;
+    }
     if (row->key == nullptr || key != row->key) {
       return protocol_error(fmt::format("\"{}\" has no meaning for {}", escaped(key), row->name));
     }
     auto number = number_in(value, row->key);
     if (!number) return number.error();
     request.number = *number;
+  }
+  if (names_host(row->command) && request.host.empty()) {
+    return protocol_error(fmt::format("{} needs a \"host\"", row->name));
   }
   if (row->needs_number && !request.number) {
     return protocol_error(fmt::format("{} needs a \"{}\"", row->name, row->key));
@@ -75,17 +89,18 @@ std::string encode(const ControlRequest& request) {
   const CommandRow& row = kCommands[static_cast<int>(request.command)];
   json object = {{"command", row.name}};
   if (request.number) object[row.key] = *request.number;
+  if (!request.host.empty()) object["host"] = request.host;
   return object.dump();
 }
 
 namespace {
 
 ControlDecision refuse(std::string why) {
-  return {.refused = std::move(why), .event = {}, .done = {}, .stacks_of = {}};
+  return {.refused = std::move(why), .event = {}, .done = {}, .drain = {}, .stacks_of = {}};
 }
 
 ControlDecision order(JobCore::Event event, std::string done) {
-  return {.refused = {}, .event = event, .done = std::move(done), .stacks_of = {}};
+  return {.refused = {}, .event = event, .done = std::move(done), .drain = {}, .stacks_of = {}};
 }
 
 bool is_over(const JobStatus& job) {
@@ -107,6 +122,78 @@ ControlDecision no_such_rank(const JobStatus& job, int rank) {
       fmt::format("there is no rank {}: the job has {}, counted from 0", rank, workers(job.size)));
 }
 
+// Why its size cannot change now; "": it can.
+std::string why_fixed(const JobStatus& job) {
+  const auto is = [&](auto what) {
+    return std::any_of(job.workers.begin(), job.workers.end(), [&](const WorkerStatus& worker) {
+      return worker.rank >= 0 && what(worker);
+    });
+  };
+  if (!is([](const WorkerStatus& worker) { return worker.linked; })) {
+    return "its program does not take part in elastic rounds, or not yet: see dl_rejoin in "
+           "dlring(3)";
+  }
+  if (is([](const WorkerStatus& worker) { return worker.state == "done"; })) {
+    return "some of its workers have finished already";
+  }
+  return "";
+}
+
+const HostStatus* find_host(const JobStatus& job, const std::string& name) {
+  const auto found =
+      std::find_if(job.all_hosts.begin(), job.all_hosts.end(), [&](const HostStatus& host) {
+        return !host.name.empty() && (host.name == name || host.listed_as == name);
+      });
+  return found == job.all_hosts.end() ? nullptr : &*found;
+}
+
+ControlDecision no_such_host(const JobStatus& job, const std::string& name) {
+  std::string names;
+  for (const HostStatus& host : job.all_hosts) {
+    if (!host.name.empty()) names += (names.empty() ? "" : ", ") + host.name;
+  }
+  return refuse(fmt::format("there is no host {} in this job: {}", escaped(name), names));
+}
+
+ControlDecision drain(const JobStatus& job, const std::string& name) {
+  const HostStatus* const host = find_host(job, name);
+  if (host == nullptr) return no_such_host(job, name);
+  if (host->drained) return refuse(fmt::format("host {} is drained already", host->name));
+  if (job.several_programs) {
+    return refuse(
+        "its ranks run different programs, and a smaller job would give them other ranks");
+  }
+  if (const std::string why = why_fixed(job); !why.empty()) return refuse(why);
+  int others = 0;
+  for (const HostStatus& other : job.all_hosts) {
+    if (other.node != host->node && !other.drained) others += other.ranks;
+  }
+  if (host->ranks > 0 && others < std::max(job.min_size, 1)) {
+    return refuse(
+        fmt::format("the job does not go on with fewer than {} (--nnodes MIN:MAX, "
+                    "--min-nproc), and its other hosts have {}",
+                    workers(job.min_size), others));
+  }
+  ControlDecision decision;
+  decision.drain = *host;
+  decision.done = fmt::format(
+      "host {} is drained: its {} at the next commit", host->name,
+      host->ranks == 1 ? "worker leaves" : fmt::format("{} workers leave", host->ranks));
+  if (host->ranks == 0) decision.done = fmt::format("host {} is drained", host->name);
+  return decision;
+}
+
+ControlDecision undrain(const JobStatus& job, const std::string& name) {
+  const HostStatus* const host = find_host(job, name);
+  if (host == nullptr) return no_such_host(job, name);
+  if (!host->drained) return refuse(fmt::format("host {} is not drained", host->name));
+  ControlDecision decision;
+  decision.drain = *host;
+  decision.done = fmt::format("host {} may have workers again", host->name);
+  if (host->left && host->listed_as.empty()) decision.done += ": start dlaunch there";
+  return decision;
+}
+
 ControlDecision resize(const JobStatus& job, int size) {
   if (job.several_programs) {
     return refuse("its ranks run different programs, which a resize would give other ranks");
@@ -115,18 +202,7 @@ ControlDecision resize(const JobStatus& job, int size) {
     return refuse(fmt::format("this job may have from 1 to {} (see --max-nproc), not {}",
                               workers(job.max_size), size));
   }
-  const auto is = [&](auto what) {
-    return std::any_of(job.workers.begin(), job.workers.end(), [&](const WorkerStatus& worker) {
-      return worker.rank >= 0 && what(worker);
-    });
-  };
-  if (!is([](const WorkerStatus& worker) { return worker.linked; })) {
-    return refuse(
-        "its program does not take part in elastic rounds, or not yet: see dl_rejoin in dlring(3)");
-  }
-  if (is([](const WorkerStatus& worker) { return worker.state == "done"; })) {
-    return refuse("some of its workers have finished already");
-  }
+  if (const std::string why = why_fixed(job); !why.empty()) return refuse(why);
   if (size == job.size) return order(JobCore::Resize{size}, "the job has " + workers(size));
   return order(JobCore::Resize{size},
                fmt::format("the job goes from {} to {}", workers(job.size), size));
@@ -166,8 +242,8 @@ ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
 }  // namespace
 
 ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
-  const bool changes =
-      request.command == ControlCommand::resize || request.command == ControlCommand::restart;
+  const bool changes = request.command == ControlCommand::resize ||
+                       request.command == ControlCommand::restart || names_host(request.command);
   if (changes && is_over(job)) return refuse("the job is ending");
   if (job.state == JobState::idle && (changes || request.command == ControlCommand::stacks)) {
     return refuse("the job has not begun, it waits for " + job.waits_for);
@@ -182,6 +258,10 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
       return restart(job, request.number.value_or(-1));
     case ControlCommand::stacks:
       return stacks(job, request.number);
+    case ControlCommand::drain:
+      return drain(job, request.host);
+    case ControlCommand::undrain:
+      return undrain(job, request.host);
     case ControlCommand::stop:
       if (job.state == JobState::ended) return refuse("the job has ended");
       return order(JobCore::Signal{SIGTERM}, "the job gets SIGTERM");

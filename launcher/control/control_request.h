@@ -2,7 +2,8 @@
 // against the job's status; JobControl does what it says.
 //
 // A request is one JSON object: {"command": "status"}, "top", "stop", "stacks" (with "rank": of one
-// only), "resize" with "size", "restart" with "rank". Anything else in it is refused.
+// only), "resize" with "size", "restart" with "rank", "drain" and "undrain" with "host". Anything
+// else in it is refused.
 #pragma once
 
 #include <optional>
@@ -20,9 +21,10 @@ inline constexpr const char* kControlSocket = "control";  // its name in the job
 inline constexpr std::size_t kMaxControlRequest = 4096;
 
 struct ControlRequest {
-  enum class Command { status, resize, restart, stacks, stop, top };
+  enum class Command { status, resize, restart, stacks, stop, top, drain, undrain };
   Command command = Command::status;
   std::optional<int> number;  // resize: workers; restart: a rank; stacks: a rank, or of all
+  std::string host = {};      // drain, undrain
 };
 
 Result<ControlRequest> parse_control_request(std::string_view text);
@@ -32,6 +34,7 @@ struct ControlDecision {
   std::string refused;                  // why nothing is done; "": it is done
   std::optional<JobCore::Event> event;  // for the job
   std::string done;                     // what comes of it, in words
+  std::optional<HostStatus> drain;      // this host, or, where it is drained, not any more
   std::vector<WorkerStatus> stacks_of;  // of whom
 };
 

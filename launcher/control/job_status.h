@@ -29,6 +29,15 @@ struct WorkerStatus {
   NodeWorker figures;                    // what its host tells, where there is a process
 };
 
+struct HostStatus {
+  int node = 0;
+  std::string name;
+  std::string listed_as = {};  // by --hosts or its like; "": the same
+  int ranks = 0;               // that it has
+  bool drained = false;        // or about to be
+  bool left = false;           // and its dlaunch has ended
+};
+
 struct JobStatus {
   TimePoint now{};
   std::string job_id;
@@ -38,8 +47,10 @@ struct JobStatus {
   JobState state = JobState::idle;
   int round = 0;
   int size = 0;
-  int target_size = 0;             // what the job is growing to, or `size`
-  int max_size = 0;                // as --max-nproc
+  int target_size = 0;  // what the job is growing to, or `size`
+  int min_size = 0;     // with fewer it does not go on
+  int max_size = 0;     // as --max-nproc
+  std::vector<HostStatus> all_hosts;
   std::string waits_for;           // whom the round waits for; "": nobody
   std::vector<std::string> hosts;  // "HOST: what is the matter with it", in words
   int restarts_used = 0;

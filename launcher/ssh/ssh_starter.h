@@ -56,6 +56,10 @@ class SshStarter {
   void list(const std::vector<HostEntry>& hosts);
   // The ssh of that login has not ended.
   bool runs(int login) const;
+  // The host leaves as one that is not listed any more, or comes back; `runs`: end_host() was not
+  // called for it.
+  void drain(int node) { decide(HostStarts::Drain{node}); }
+  void undrain(int node, bool runs) { decide(HostStarts::Undrain{node, runs}); }
   // Ends the dlaunch there.
   void end_host(int node);
   // How it is with the host there, in words; "": as it should be.

@@ -35,9 +35,14 @@ class StartedHosts {
   void begin() { begun_ = true; }
   // Those that are to leave, and on which nothing of the job is.
   void let_go(const std::function<bool(int node)>& nobody_on);
+  // By order of the user: it leaves as one that is not listed any more, until it is to come back.
+  void drain(int node) { starter_.drain(node); }
+  void undrain(int node) { starter_.undrain(node, leaving_.erase(node) > 0); }
   bool some_leave() const { return !leaving_.empty(); }
   // The ssh of that login has not ended.
   bool runs(int login) const { return starter_.runs(login); }
+  // As the plan, or the list, calls it.
+  const std::string& name(int node) const { return starter_.name(node); }
   // What is not as it should be, a line for each host.
   std::vector<std::string> in_words() const;
   // The job is over; see SshStarter::finish(). linked: by the store's connection.

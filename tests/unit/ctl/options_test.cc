@@ -66,6 +66,9 @@ TEST_CASE("the commands and their numbers") {
   const auto resize = read_options({"resize", "3"});
   CHECK(resize.request->command == Command::resize);
   CHECK(resize.request->number == 3);
+  const auto drain = read_options({"drain", "host2"});
+  CHECK(drain.request->command == Command::drain);
+  CHECK(drain.request->host == "host2");
   const auto restart = read_options({"restart", "0"});
   CHECK(restart.request->command == Command::restart);
   CHECK(restart.request->number == 0);
@@ -83,6 +86,7 @@ TEST_CASE("what makes no sense is refused in one line") {
   for (const std::vector<std::string>& words : {std::vector<std::string>{},
                                                 {"dance"},
                                                 {"resize"},
+                                                {"drain"},
                                                 {"resize", "x"},
                                                 {"resize", "-1"},
                                                 {"resize", "1", "2"},

@@ -268,3 +268,34 @@ TEST_CASE("a thousand hosts, simulated: what is bound by this machine's cores, a
     CHECK(seconds <= 6);
   }
 }
+
+TEST_CASE("a host that the user drains leaves, and is not started again until it may be") {
+  HostStarts starts = starts_of(2, {.again = true});
+  TimePoint now = kStart;
+  starts.step(now, HostStarts::Start{});
+  for (const int node : {0, 1}) starts.step(now, HostStarts::Ready{node});
+  CHECK(leaving(starts.step(now, HostStarts::Drain{0})) == std::vector{0});
+  CHECK(starts.words(now, 0) == "");
+  SUBCASE("it has left") {
+    CHECK(starts.step(now, HostStarts::Ended{0, "it ended"}).empty());
+    CHECK_FALSE(starts.deadline());
+    // Nor is another host of the list put in its place, or itself.
+    CHECK(logins(starts.step(now, HostStarts::List{{{"a"}, {"b"}, {"c"}}})).empty());
+    CHECK(logins(starts.step(now, HostStarts::Undrain{0})) == std::vector{0});
+  }
+  SUBCASE("it was not told to end yet") {
+    CHECK(starts.step(now, HostStarts::Undrain{0, true}).empty());
+    CHECK_FALSE(starts.deadline());
+    starts.step(now, HostStarts::Ended{0, "it ended"});
+    CHECK(starts.deadline());  // as any that is lost
+  }
+  SUBCASE("it was told, and has not ended yet") {
+    CHECK(logins(starts.step(now, HostStarts::Undrain{0})).empty());
+    CHECK(logins(starts.step(now, HostStarts::Ended{0, "it ended"})) == std::vector{0});
+  }
+  SUBCASE("it was lost before") {
+    starts.step(now, HostStarts::Ended{1, "lost"});
+    starts.step(now, HostStarts::Drain{1});
+    CHECK_FALSE(starts.deadline());
+  }
+}

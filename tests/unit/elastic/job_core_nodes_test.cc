@@ -297,6 +297,22 @@ TEST_CASE("members leave a node that is to be lost in one round, and come back w
   CHECK(world.roster == Slots{2, 3, 0, 1});
 }
 
+TEST_CASE("a node that was to be lost and stays gets its members back in one round") {
+  JobWorld world(on_two_nodes(2, 0, 2));
+  world.feed(JobCore::NodeDrain{0});
+  SUBCASE("after they have left") { world.rejoin_all(); }
+  SUBCASE("while they leave") {}
+  world.feed(JobCore::NodeBack{0});
+  world.rejoin_all();
+  CHECK(world.core.size() == 4);
+  CHECK(world.announced.size() <= 3);
+  CHECK(world.core.restarts_used() == 0);
+  world.feed(JobCore::NodeDrain{0});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{2, 3});
+  CHECK(world.core.nobody_on(0));
+}
+
 TEST_CASE("who is needed stays on a node that is to be lost, until others have come") {
   auto config = on_two_nodes(2, 0, 2);
   config.size = 2;  // and two more may come with the second node

@@ -197,3 +197,53 @@ TEST_CASE("bytes of another host that are no UTF-8 do not break the status") {
   const auto json = nlohmann::json::parse(render_json(job));
   CHECK(json["workers"][1]["last_operation"]["operation"] == "\xef\xbf\xbd");
 }
+
+TEST_CASE("a host is drained where the elastic job can go on without it") {
+  const auto say = [](const JobStatus& job, Ask command, const std::string& host) {
+    return decide({command, {}, host}, job);
+  };
+  JobStatus job = three();
+  job.min_size = 1;
+  job.all_hosts = {{.node = 0, .name = "a", .ranks = 1}, {.node = 1, .name = "b", .ranks = 2}};
+  job.all_hosts[1].listed_as = "b.site";
+  for (const char* name : {"b", "b.site"}) {
+    const auto decision = say(job, Ask::drain, name);
+    CHECK(decision.refused == "");
+    CHECK(decision.done == "host b is drained: its 2 workers leave at the next commit");
+    REQUIRE(decision.drain);
+    CHECK(decision.drain->node == 1);
+  }
+  CHECK(say(job, Ask::drain, "c").refused == "there is no host c in this job: a, b");
+  CHECK(say(job, Ask::undrain, "b").refused == "host b is not drained");
+  job.min_size = 2;
+  CHECK(say(job, Ask::drain, "b").refused ==
+        "the job does not go on with fewer than 2 workers (--nnodes MIN:MAX, --min-nproc), and its "
+        "other hosts have 1");
+  CHECK(say(job, Ask::drain, "a").refused == "");
+  job.all_hosts[0].drained = true;  // what is left of it does not count
+  job.min_size = 1;
+  CHECK(say(job, Ask::drain, "a").refused == "host a is drained already");
+  CHECK_FALSE(say(job, Ask::drain, "b").refused.empty());
+  CHECK(say(job, Ask::undrain, "a").done == "host a may have workers again");
+  job.all_hosts[0].left = true;
+  CHECK(say(job, Ask::undrain, "a").done == "host a may have workers again: start dlaunch there");
+
+  JobStatus plain = three();
+  plain.all_hosts = {{.node = 0, .name = "a", .ranks = 1}, {.node = 1, .name = "b", .ranks = 2}};
+  for (auto& worker : plain.workers) worker.linked = false;
+  CHECK(say(plain, Ask::drain, "b").refused ==
+        "its program does not take part in elastic rounds, or not yet: see dl_rejoin in dlring(3)");
+  plain = three();
+  plain.several_programs = true;
+  plain.all_hosts = {{.node = 0, .name = "a", .ranks = 3}};
+  CHECK(say(plain, Ask::drain, "a").refused ==
+        "its ranks run different programs, and a smaller job would give them other ranks");
+
+  CHECK(encode({Ask::drain, {}, "b"}) == R"({"command":"drain","host":"b"})");
+  const auto read = parse_control_request(R"({"command":"undrain","host":"b"})");
+  REQUIRE(read);
+  CHECK(read->host == "b");
+  CHECK(why_not(R"({"command":"drain"})") == "drain needs a \"host\"");
+  CHECK(why_not(R"({"command":"drain","host":7})") == "\"host\" is not a name");
+  CHECK_FALSE(why_not(R"({"command":"stop","host":"b"})").empty());
+}

@@ -1,0 +1,61 @@
+# dlaunchctl drain takes a host out of an elastic job in one planned round, which costs no restart, and
+# its dlaunch ends; undrain lets it come back. By ssh, and where each host was started by hand.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
+source "$SOURCE/tests/hosts/jobs.sh" || exit 1
+hosts_up 3
+sshd_up 1 2 3
+worker=("$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 --until "$tmp/stop" --log "$tmp/log" --size 2000 --shard 1003)
+ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$@" >ctl.out 2>&1; }
+order() { ctl "$@" || fail "dlaunchctl $*: $(cat ctl.out)"; }
+no() { ctl "${@:2}" && fail "dlaunchctl ${*:2} is done: $(cat ctl.out)"; grep -q "$1" ctl.out || fail "no reason for it: $(cat ctl.out)"; }
+status_has() { ctl status && grep -qE "$1" ctl.out; }
+# in_round ROUND SIZE: all are in that round, and there is no later one.
+in_round() {
+  [ "$(sed -n 's/^round \([0-9]*\) .*/\1/p' "$tmp/log" 2>/dev/null | sort -n | tail -1)" = "$1" ] &&
+    [ "$(grep -c "^round $1 .* size $2 " "$tmp/log")" = "$2" ]
+}
+
+# By ssh. It is not started again, though it would be if it were lost.
+start_launch 1 --hosts 'host[1-3]:2' --nnodes 2:3 --max-restarts 3 "${worker[@]}"
+wait_until 30 in_round 1 6 || fail "no first round: $(cat err)"
+no 'there is no host nosuch in this job: host1, host2, host3' drain nosuch
+order drain host2
+wait_until 30 in_round 2 4 || fail "no round without host 2: $(cat log err)"
+wait_until 20 eval '! on 2 pgrep -x dlaunch >/dev/null' || fail "its dlaunch does not end"
+wait_until 10 status_has '^host host2: drained$' || fail "the status does not tell: $(cat ctl.out)"
+status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
+no 'does not go on with fewer than 4 workers' drain host3
+no 'is drained already' drain host2
+order undrain host2
+wait_until 60 in_round 3 6 || fail "host 2 is not back: $(cat err)"
+order drain host1  # which leads, and goes on leading
+wait_until 30 in_round 4 4 || fail "no round without host 1: $(cat log err)"
+wait_until 10 status_has '^host host1: drained$' || fail "the status does not tell: $(cat ctl.out)"
+order undrain host1
+wait_until 30 in_round 5 6 || fail "no round with host 1 again: $(cat log err)"
+status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
+grep -q 'lost host' err && fail "a host was lost: $(cat err)"
+touch stop; wait_launch 30; expect_code 0; all_clean 1 2 3
+rm -f stop log
+
+# Started by hand. It is refused until undrain.
+start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
+wait_until 30 in_round 1 3 || job_fails "no first round"
+order drain host3
+wait_until 30 in_round 2 2 || job_fails "no round without host 3"
+wait_host 20 3 0
+grep -q 'this host is drained: the job goes on without it' err.3 || job_fails "host 3 is not told why"
+start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"; wait_host 30 3 69
+grep -q "refused this host: host host3 is drained: 'dlaunchctl undrain host3' on host host1" err.3 || job_fails "no reason"
+order undrain host3
+start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
+wait_until 60 in_round 3 3 || job_fails "host 3 is not taken back"
+status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
+touch stop; wait_job 30 0
+
+# What is not elastic has no round to leave at, and says so.
+rm -f stop
+start_job "1 2" --nnodes 2 bash -c 'touch "$1/on.$RANK"; until [ -e "$1/stop" ]; do sleep 0.1; done' _ "$tmp"
+wait_until 30 eval '[ -e on.0 ] && [ -e on.1 ]' || job_fails "no start"
+no 'does not take part in elastic rounds' drain host2
+touch stop; wait_job 30 0
