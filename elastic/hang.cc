@@ -34,6 +34,7 @@ void HangJudge::on(TimePoint, const NewRound&) {
   cases_.clear();
   deadline_.reset();
   traced_ = false;
+  stopped_by_user_.clear();
   gone_at_ = {};
 }
 
@@ -45,6 +46,11 @@ void HangJudge::on(TimePoint now, const Gone& event) {
   for (auto& [number, rank] : ranks_) {
     for (auto& [group, at] : rank.groups) at.still_since = now;
   }
+  judge(now);
+}
+
+void HangJudge::on(TimePoint now, const Suspended& event) {
+  suspended_ = event.yes;
   judge(now);
 }
 
@@ -98,6 +104,8 @@ void HangJudge::tell_of_stops(const RankSet& before) {
                       std::inserter(stopped, stopped.end()));
   std::set_difference(before.begin(), before.end(), now.begin(), now.end(),
                       std::inserter(continued, continued.end()));
+  if (suspended_) stopped_by_user_.merge(std::exchange(stopped, {}));
+  std::erase_if(continued, [this](int rank) { return stopped_by_user_.erase(rank) > 0; });
   if (!stopped.empty()) {
     const std::string then = config_.stop_limit == Duration::max()
                                  ? "the others wait"
@@ -135,7 +143,7 @@ bool HangJudge::is_held(TimePoint now) const {
   const bool silent = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
     return now - entry.second.heard > config_.silence;
   });
-  return silent || !ranks_in(ranks_, ProcessState::traced).empty() ||
+  return silent || suspended_ || !ranks_in(ranks_, ProcessState::traced).empty() ||
          ranks_in(ranks_, ProcessState::stopped).size() == ranks_.size();
 }
 

@@ -15,9 +15,10 @@
 //
 // A stopped rank (SIGSTOP) is warned of at once and replaced after stop_limit, and is not taken to
 // hang. Time stands still, and nothing is replaced, while any rank is traced (someone is debugging,
-// and a restart may take more ranks along), while all are stopped (someone suspended the job), and
-// while a rank was not heard of for `silence` (whether its host lives is decided by leases). Where
-// step() is not called for 10 s, this host was suspended, and all waiting begins anew.
+// and a restart may take more ranks along), while all are stopped (someone suspended the job),
+// while the user has stopped the whole job (^Z: Suspended), and while a rank was not heard of for
+// `silence` (whether its host lives is decided by leases). Where step() is not called for 10 s,
+// this host was suspended, and all waiting begins anew.
 //
 // A rank is known from its first sample; who samples groups that a rank is in, sends one sample a
 // group. One of whom is only known that it moves is sampled with age 0, wherever it was last.
@@ -64,8 +65,12 @@ class HangJudge {
   struct Gone {                                 // it ended, and is nobody's peer any more
     int rank;
   };
+  // The user stops all workers, or lets them go on. Neither is worth a warning.
+  struct Suspended {
+    bool yes;
+  };
   struct Clock {};  // deadline() has passed
-  using Event = std::variant<NewRound, Samples, Gone, Clock>;
+  using Event = std::variant<NewRound, Samples, Gone, Suspended, Clock>;
 
   // -- Actions, to be performed in order
   struct Warn {
@@ -103,6 +108,7 @@ class HangJudge {
   void on(TimePoint now, const NewRound& event);
   void on(TimePoint now, const Samples& event);
   void on(TimePoint now, const Gone& event);
+  void on(TimePoint now, const Suspended& event);
   void on(TimePoint now, const Clock& event);
 
   void take(TimePoint now, const ProgressSample& sample);
@@ -126,6 +132,8 @@ class HangJudge {
   std::optional<TimePoint> last_;  // step()
   TimePoint gone_at_{};            // the last loss
   bool traced_ = false;            // warned of
+  bool suspended_ = false;
+  RankSet stopped_by_user_;
   std::vector<Action> actions_;
 };
 

@@ -80,7 +80,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void write_down(const JobRecord& record, std::function<void()> then) override;
   void perform(const JobCore::StartWorkers& start) override;
   void perform(const JobCore::StopWorkers& stop) override;
-  void perform(const JobCore::HandOn& pass) override { crew_.hand_on(pass); }
+  void perform(const JobCore::HandOn& pass) override;
   void perform(const JobCore::Fence& fence) override;
   void perform(const JobCore::Announce& announce) override;
   void perform(const JobCore::Finish& how) override;
@@ -97,7 +97,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::optional<StartedHosts> started_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
-  std::map<int, HostStatus> drained_;  // by node; those that the user takes out
+  std::map<std::string, HostStatus> drained_;  // by name; the hosts that the user takes out
   JobStory story_;
   bool led_elsewhere_ = false;
   bool ending_ = false;
@@ -280,9 +280,9 @@ std::vector<std::string> Agent::hosts_in_words() const {
   std::vector<std::string> lines;
   if (started_) lines = started_->in_words();
   for (auto& line : crew_.newcomers()) lines.push_back(std::move(line));
-  for (const auto& [node, host] : drained_) {
-    const bool done = !driver_ || job().nobody_on(node);
-    lines.push_back(host.name + (done ? ": drained" : ": draining; its workers leave"));
+  for (const auto& [name, host] : drained_) {
+    const bool done = host.left || !driver_ || job().nobody_on(host.node);
+    lines.push_back(name + (done ? ": drained" : ": draining; its workers leave"));
   }
   return lines;
 }
@@ -294,9 +294,14 @@ std::vector<HostStatus> Agent::all_hosts() const {
   for (const std::string& name : crew_.host_names()) {
     HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
     if (started_) host.listed_as = started_->name(host.node);
-    const auto drained = drained_.find(host.node);
-    if (drained != drained_.end() && drained->second.name == name) host = drained->second;
-    hosts.push_back(std::move(host));
+    hosts.push_back(drained_.contains(name) ? drained_.at(name) : std::move(host));
+  }
+  // Another host may have taken the number of one that left.
+  for (const auto& [name, host] : drained_) {
+    const bool known = std::any_of(hosts.begin(), hosts.end(), [&](const HostStatus& other) {
+      return other.name == host.name;
+    });
+    if (!known) hosts.push_back(host);
   }
   return hosts;
 }
@@ -305,19 +310,20 @@ void Agent::drain(const HostStatus& host) {
   const int node = host.node;
   crew_.keep_out(host.name, !host.drained);
   if (!host.drained) {
-    HostStatus& now = drained_[node] = host;
+    HostStatus& now = drained_[host.name] = host;
     now.drained = true;
     if (started_ && !crew_.is_own(node)) started_->drain(node);
     return feed(JobCore::NodeDrain{node});
   }
-  drained_.erase(node);
+  drained_.erase(host.name);
   if (started_ && !crew_.is_own(node)) started_->undrain(node);
   if (!host.left && crew_.is_here(node)) feed(JobCore::NodeBack{node});
 }
 
 // Its dlaunch ends once nothing of the job is there; ours goes on leading.
 void Agent::let_drained_go() {
-  for (auto& [node, host] : drained_) {
+  for (auto& [name, host] : drained_) {
+    const int node = host.node;
     if (host.left || crew_.is_own(node) || !job().nobody_on(node)) continue;
     host.left = true;
     if (!started_) crew_.release(node, "this host is drained: the job goes on without it");
@@ -452,6 +458,12 @@ void Agent::perform(const JobCore::StartWorkers& start) {
 void Agent::perform(const JobCore::StopWorkers& stop) {
   if (job().state() == JobState::ending) story_.end_begins(care_->waits());
   crew_.stop(stop);
+}
+
+void Agent::perform(const JobCore::HandOn& pass) {
+  const bool stops = pass.signal == SIGTSTP;
+  if (stops || pass.signal == SIGCONT) care_->suspend(stops);
+  crew_.hand_on(pass);
 }
 
 void Agent::perform(const JobCore::Fence& fence) {

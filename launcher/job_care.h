@@ -33,6 +33,8 @@ class JobCare final : private ProgressWatch::Hands {
   // fenced: since when the job was without a round, if it had one before.
   void begin_round(int round, int ranks, std::optional<TimePoint> fenced);
   void gone(int rank) { watch_.gone(rank); }
+  // The user stops all workers (SIGTSTP), or lets them go on.
+  void suspend(bool yes) { watch_.suspend(yes); }
   void lost_host(int node);
   // What a host's NodeCare says.
   void take(int node, const NodeMessage& message);

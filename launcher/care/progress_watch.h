@@ -53,6 +53,8 @@ class ProgressWatch {
   void new_round(int round, const StragglerJudge::NewRound& sizes,
                  std::optional<Duration> recovered);
   void gone(int rank);
+  // The user stops all workers (SIGTSTP), or lets them go on.
+  void suspend(bool yes) { feed(HangJudge::Event(HangJudge::Suspended{yes})); }
   void lost(int node);
   void take(int node, const NodeSeen& seen);
   void take(int node, const NodeSpans& spans);

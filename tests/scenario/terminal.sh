@@ -125,3 +125,53 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 P
 NO_COLOR=1 run python3 asks.py
 expect_code 0
+
+# ^Z stops the workers and dlaunch without a word on the shell's prompt, and fg lets them go on. A worker
+# that somebody else stops is told.
+cat > suspend.py <<'P'
+import glob, os, pty, select, signal, sys, time
+pid, master = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "prompt> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+seen = b""
+def read_for(seconds):
+    global seen
+    if select.select([master], [], [], seconds)[0]:
+        seen += os.read(master, 4096)
+def until(what, condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f"not {what}; seen: {seen}")
+        read_for(0.02)
+def state(worker):
+    return open(f"/proc/{worker}/stat").read().rsplit(") ")[-1][0]
+until("prompt", lambda: b"prompt> " in seen)
+os.write(master, b"dlaunch --nproc 2 bash -c 'echo $$ >.$RANK; mv .$RANK pid.$RANK; while :; do sleep 0.1; done'\n")
+until("started", lambda: len(glob.glob("pid.*")) == 2)
+workers = [int(open(f"pid.{rank}").read()) for rank in (0, 1)]
+os.write(master, b"\x1a")
+until("stopped", lambda: b"Stopped" in seen and all(state(w) == "T" for w in workers))
+end = time.monotonic() + 2  # so long a word could still come
+while time.monotonic() < end:
+    read_for(0.1)
+if b"is stopped" in seen or b"are stopped" in seen:
+    sys.exit(f"told of the user's own ^Z; seen: {seen}")
+os.write(master, b"fg\n")
+until("continued", lambda: all(state(w) != "T" for w in workers))
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    read_for(0.1)
+if b"no longer stopped" in seen:
+    sys.exit(f"told of the user's own fg; seen: {seen}")
+os.kill(workers[1], signal.SIGSTOP)
+until("told of a stop by somebody else", lambda: b"rank 1 is stopped" in seen)
+os.kill(workers[1], signal.SIGCONT)
+os.write(master, b"\x03")
+until("ended", lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))
+os.write(master, b"exit\n")
+os.waitpid(pid, 0)
+P
+run python3 suspend.py
+expect_code 0

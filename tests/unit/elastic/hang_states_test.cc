@@ -103,3 +103,19 @@ TEST_CASE("an uninterruptible sleep is named") {
         "60.25 replace 3: rank 3 has not entered all_reduce #17, where rank 0-2 are waiting (rank "
         "3 is in an uninterruptible sleep, D: a disk or network storage), for 60 s");
 }
+
+TEST_CASE("what the user stops as a whole is not told, costs no time, and goes on without a word") {
+  HangWorld world = one_missing();
+  world.run(10s);
+  world.feed(HangJudge::Suspended{true});
+  for (const int rank : {0, 1, 3}) world.set(rank, ProcessState::stopped);  // rank 2 ignores it
+  world.run(1000s);
+  world.feed(HangJudge::Suspended{false});
+  for (const int rank : {0, 1, 3}) world.set(rank, ProcessState::running);
+  world.run(29s);
+  CHECK(world.take_log().empty());
+  // Somebody else stops one: that is told.
+  world.set(3, ProcessState::stopped);
+  world.run(1s);
+  REQUIRE_FALSE(world.take_log().empty());
+}
