@@ -44,7 +44,7 @@ constexpr std::string_view kEnvironment = R"(Environment:
 constexpr std::string_view kMacros =
     R"(Macros, in the program, its arguments and the values of --env:
   ${rank} ${local_rank} ${world_size} ${local_world_size} ${node_rank} ${round}
-  ${host} ${job_id} ${master_addr} ${master_port}
+  ${host} ${job_id} ${master_addr} ${master_port} ${program_rank}
 Quote them against the shell: -x JAX_COORDINATOR_ADDRESS='${master_addr}:${master_port}'.
 $${rank} stands for ${rank} itself.
 )";
@@ -86,7 +86,7 @@ std::string with_value(std::string_view text) {
 // A launcher's options that are not options here under the same name.
 std::string launcher_text(const ForeignTable& table) {
   std::string text = fmt::format(
-      "Command lines of {} work as they are; dlaunch -v says what became of each option.\n",
+      "Most command lines of {} work as they are; dlaunch -v says what became of each option.\n",
       table.launcher);
   for (const auto& [fate, heading] : {std::pair(Fate::ours, "Taken as options of dlaunch"),
                                       std::pair(Fate::nothing, "Accepted, and they change nothing"),

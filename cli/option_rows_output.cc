@@ -32,7 +32,7 @@ constexpr OptionRow kOutputRows[] = {
      "Put the rank before each line, which is the default", &Options::label, kHidden},
     {"log-line-prefix-template", "", "", "TEMPLATE", "", Group::output,
      "Put this before each line instead of [RANK]. It may have the macros ${rank}, "
-     "${local_rank}, ${role_name} and ${hostname}",
+     "${local_rank}, ${role_name} and ${host}",
      &Options::prefix_template},
     {"stdin", "i", "input", "none|all|RANK", "0", Group::output,
      "Which workers read what dlaunch gets on stdin", &Options::stdin_to},

@@ -18,13 +18,18 @@ Result<const Text*> picking(const Options& options) {
 }
 
 // The user's own CUDA_VISIBLE_DEVICES is what the numbers count.
-std::string through_visible(const std::string& gpus, const std::string& visible) {
+Result<std::string> through_visible(const std::string& gpus, const std::string& visible,
+                                    const std::string& option) {
   if (visible.empty() || gpus.empty()) return gpus;
   const auto names = split_words(visible, ',');
   std::string text;
   for (const auto number : split_words(gpus, ',')) {
     const auto at = static_cast<std::size_t>(std::stoi(std::string(number)));
-    if (at < names.size()) text += (text.empty() ? "" : ",") + std::string(names[at]);
+    if (at >= names.size()) {
+      return refuse("{}: GPU {} is not among those of CUDA_VISIBLE_DEVICES={}, which are 0 to {}",
+                    option, at, visible, names.size() - 1);
+    }
+    text += (text.empty() ? "" : ",") + std::string(names[at]);
   }
   return text;
 }
@@ -68,8 +73,10 @@ Result<void> filter_here(PlanDraft& draft) {
   auto picked = pick_hosts({here}, *picks, keep);
   if (!picked) return refuse("{}: {}", text.source, picked.error().what);
   draft.slots = picked->hosts.front().slots;
-  draft.gpu_list =
-      through_visible(picked->gpus, draft.machine.environment("CUDA_VISIBLE_DEVICES").value_or(""));
+  auto gpus = through_visible(
+      picked->gpus, draft.machine.environment("CUDA_VISIBLE_DEVICES").value_or(""), text.source);
+  if (!gpus) return gpus.error();
+  draft.gpu_list = std::move(*gpus);
   return {};
 }
 

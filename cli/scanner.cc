@@ -23,6 +23,11 @@ struct Word {
   std::optional<std::string_view> value;  // after '=' or glued to a letter
 };
 
+// srun's "-K1": the letter takes a value that is written directly behind it.
+bool takes_glued(const ForeignOption* option) {
+  return option != nullptr && (option->values == 1 || option->values == kAfterEquals);
+}
+
 // "--log_dir=x", "-np", "-n4". Without row: unknown.
 Word take_apart(std::string_view word) {
   const bool two_dashes = word.starts_with("--");
@@ -36,7 +41,7 @@ Word take_apart(std::string_view word) {
       std::isdigit(static_cast<unsigned char>(parts.name[1])) != 0) {
     const OptionRow* letter = find_option(parts.name.substr(0, 1));
     const ForeignOption* theirs = find_foreign(parts.name.substr(0, 1)).option;
-    if (letter != nullptr ? !letter->value.empty() : theirs != nullptr && theirs->values == 1) {
+    if (letter != nullptr ? !letter->value.empty() : takes_glued(theirs)) {
       parts.row = letter;
       parts.value = parts.name.substr(1);
       parts.name = parts.name.substr(0, 1);

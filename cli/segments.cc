@@ -15,9 +15,12 @@ namespace {
 
 constexpr std::string_view kOfASegment[] = {"np", "nproc", "env", "chdir", "module", "no-python"};
 
-// MPICH's -genv is for all programs.
+// MPICH's -genv and Open MPI's -gmca hold for all programs.
+constexpr std::string_view kForAll[] = {"genv", "gmca", "gomca", "gpmixmca"};
+
 bool is_of_a_segment(const GivenOption& given) {
-  return given.spelled != "-genv" && given.spelled != "--genv" &&
+  const auto spelled = std::string_view(given.spelled).substr(given.spelled.find_first_not_of('-'));
+  return std::find(std::begin(kForAll), std::end(kForAll), spelled) == std::end(kForAll) &&
          std::find(std::begin(kOfASegment), std::end(kOfASegment), given.row->name) !=
              std::end(kOfASegment);
 }
@@ -41,6 +44,8 @@ Result<void> set_option(Segment& segment, const GivenOption& given) {
   }
   return {};
 }
+
+constexpr std::string_view kAfterDashes = "; to pass a ':' to a program, put -- before the program";
 
 // Of words that hold one segment: its options, and its program. What is to be said of its options
 // goes to `told`.
@@ -176,9 +181,11 @@ Result<std::vector<Segment>> take_segments(ScannedLine& line) {
   }
   segments[0].program.assign(line.program.begin(), colon);
   std::vector<std::string> rest(colon + 1, line.program.end());
-  if (segments[0].program.empty()) return usage_error("':' has no program before it");
+  if (segments[0].program.empty())
+    return usage_error(fmt::format("':' has no program before it{}", kAfterDashes));
   while (true) {
-    if (rest.empty()) return usage_error("':' has no program after it");
+    if (rest.empty())
+      return usage_error(fmt::format("':' has no program after it{}", kAfterDashes));
     // What follows "--" is one program's, also a ':'.
     const auto dashes = std::find(rest.begin(), rest.end(), "--");
     const auto end = std::find(rest.begin(), dashes, ":");

@@ -106,7 +106,9 @@ std::string format_restart_limit(const RestartLimit& limit) {
 
 Result<int> parse_same_failures(std::string_view text, std::string_view name) {
   if (text == "off") return 0;
-  return parse_int(text, 2, 1'000'000, name);
+  auto limit = parse_int(text, 2, 1'000'000, name);
+  if (!limit) return usage_error(limit.error().what + ", or off");
+  return limit;
 }
 
 std::string_view option_of(StopReason reason) {

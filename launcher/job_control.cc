@@ -176,7 +176,7 @@ JobStatus JobControl::status(const Workers& workers) const {
     if (worker.rank >= 0) worker.local_rank = members[core.node_of(worker.slot)]++;
   }
   status.all_hosts = hosts_.all();
-  for (HostStatus& host : status.all_hosts) host.ranks = members[host.node];
+  for (HostStatus& host : status.all_hosts) host.ranks = host.left ? 0 : members[host.node];
   return status;
 }
 

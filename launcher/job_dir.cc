@@ -44,15 +44,24 @@ void sweep(const std::string& tmp) {
   });
 }
 
+// We may write there, and nobody else can put something in the place of what we make: it is ours,
+// or root's and either sticky or closed to others.
+bool is_safe_folder(const std::string& folder) {
+  struct stat st {};
+  if (!folder.starts_with('/') || ::stat(folder.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) ||
+      ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return false;
+  }
+  const bool closed = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+  return (st.st_uid == ::geteuid() || st.st_uid == 0) && closed;
+}
+
 std::string usual_folder() {
   const char* runtime = ::getenv("XDG_RUNTIME_DIR");
   for (const std::string& folder :
        {std::string("/tmp"), std::string(runtime != nullptr ? runtime : ""),
         "/run/user/" + std::to_string(::geteuid()), std::string("/run"), std::string("/dev/shm")}) {
-    const bool absolute = folder.starts_with('/');
-    if (absolute && ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
-      return folder;
-    }
+    if (is_safe_folder(folder)) return folder;
   }
   return "/tmp";
 }
@@ -112,7 +121,8 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
 Result<std::string> JobDir::write_secret(const Secret& secret) const {
   std::string file = path_ + "/secret";
   // Again where a leader has become a follower, because its port was taken.
-  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const UniqueFd fd(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   const auto& bytes = secret.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const int err = fd ? write_all(fd.get(), text).os_errno : errno;

@@ -3,7 +3,7 @@ function __dlaunchctl_jobs
     dlaunchctl list 2>/dev/null | awk 'NR > 1 && $1 != "?" { print $1 }'
 end
 
-set -l commands status top list stacks resize restart stop
+set -l commands status top list stacks resize restart drain undrain stop
 set -l before "not __fish_seen_subcommand_from $commands"
 complete -c dlaunchctl -f
 complete -c dlaunchctl -n "$before" -a status -d 'What the job and its workers are doing'
@@ -12,6 +12,8 @@ complete -c dlaunchctl -n "$before" -a list -d 'This user\'s jobs on this machin
 complete -c dlaunchctl -n "$before" -a stacks -d 'Where the threads of its workers are'
 complete -c dlaunchctl -n "$before" -a resize -d 'Let an elastic job grow or shrink'
 complete -c dlaunchctl -n "$before" -a restart -d 'Put a new process in the place of a worker'
+complete -c dlaunchctl -n "$before" -a drain -d 'Take a host out of an elastic job'
+complete -c dlaunchctl -n "$before" -a undrain -d 'Let a drained host come back'
 complete -c dlaunchctl -n "$before" -a stop -d 'End the job'
 complete -c dlaunchctl -n "$before" -l version -d 'Print the version'
 complete -c dlaunchctl -l help -d 'Print this'

@@ -113,6 +113,7 @@ Result<Variables> PmixServer::invite(const WorkerPlace& place) {
   if (!version_) return Variables();
   if (rounds_.empty() || rounds_.back()->order.round != place.round) {
     if (auto ok = begin(place); !ok) return ok.error();
+    if (!version_) return Variables();
   }
   const ServedPtr round = rounds_.back();
   round->ranks[place.local_rank] = place.rank;
@@ -140,6 +141,11 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   if (!ec) round->listener.bind({asio::ip::address_v4::loopback(), 0}, ec);
   if (!ec) round->listener.listen(asio::socket_base::max_listen_connections, ec);
   if (!ec) round->listener.non_blocking(true, ec);
+  if (ec == asio::error_code(EADDRNOTAVAIL, asio::system_category())) {
+    log_info("Open MPI programs run alone: libpmix needs 127.0.0.1, which this host lacks");
+    version_.reset();
+    return {};
+  }
   if (ec) return errno_error("listen on 127.0.0.1", ec.value());
   round->port = round->listener.local_endpoint().port();
   rounds_.push_back(round);

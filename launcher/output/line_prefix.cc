@@ -19,11 +19,12 @@ RankSet local_of(const RankSet& ranks, const LocalRanks& local_ranks) {
 
 std::string line_prefix(const Plan& plan, const RankSet& ranks, const LocalRanks& local_ranks) {
   const bool spare = ranks.contains(-1);
-  const std::array<std::pair<std::string_view, std::string>, 4> macros = {
+  const std::array<std::pair<std::string_view, std::string>, 5> macros = {
       {{"${rank}", spare ? "spare" : format_rank_set(ranks)},
        {"${local_rank}", spare ? "spare" : format_rank_set(local_of(ranks, local_ranks))},
        {"${role_name}", plan.role},
-       {"${hostname}", plan.host}}};
+       {"${hostname}", plan.host},
+       {"${host}", plan.host}}};
   std::string text = plan.output.prefix;
   for (std::size_t at = text.find("${"); at != std::string::npos; at = text.find("${", at)) {
     std::size_t step = 2;

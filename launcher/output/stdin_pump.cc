@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,6 +38,20 @@ std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> range
   return sum;
 }
 
+// Becomes readable when `fd` does. asio makes what it waits for non-blocking, for everybody who has
+// the same open file: it waits for this in place of the user's terminal or socket.
+UniqueFd readable_like(int fd) {
+  UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event readable{.events = EPOLLIN, .data = {}};
+  if (watch && ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, fd, &readable) != 0) watch.reset();
+  return watch;
+}
+
+bool is_readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  return ::poll(&p, 1, 0) == 1;
+}
+
 }  // namespace
 
 StdinPump::StdinPump(asio::io_context& loop, int source)
@@ -51,11 +66,14 @@ StdinPump::StdinPump(asio::io_context& loop, int source)
   pollable_ = !ended_ && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || ::isatty(source));
   if (!pollable_) return;
   UniqueFd own = open_anew(source, O_RDONLY);
-  if (!own) own.reset(::fcntl(source, F_DUPFD_CLOEXEC, 3));
+  const bool shared = !own;
+  if (shared) own = readable_like(source);
   asio::error_code ec;
   descriptor_.assign(own.get(), ec);
   ended_ = static_cast<bool>(ec);
-  if (!ended_) source_ = own.release();
+  if (ended_) return;
+  const int watched = own.release();  // descriptor_'s now
+  if (!shared) source_ = watched;
 }
 
 Result<UniqueFd> StdinPump::hand_over() const {
@@ -191,6 +209,7 @@ void StdinPump::on_readable() {
   if (ended_) return;
   drop_takers_that_left();
   if (nobody()) return;
+  if (pollable_ && !is_readable(source_)) return read_more();  // another process was quicker
   if (chunk_.size() == piece_) grow();
   chunk_.resize(piece_);
   const ssize_t n = ::read(source_, chunk_.data(), chunk_.size());

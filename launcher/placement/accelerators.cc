@@ -44,9 +44,10 @@ std::optional<int> count_accelerators(std::string_view kind, const std::string& 
   if (known == std::end(kKinds)) return std::nullopt;
   int count = 0;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(root + std::string(known->folder), none)) {
-    if (is_numbered(entry.path().filename().string(), known->prefix) &&
-        has_driver(entry.path(), *known)) {
+  for (fs::directory_iterator it(root + std::string(known->folder), none), end; !none && it != end;
+       it.increment(none)) {
+    if (is_numbered(it->path().filename().string(), known->prefix) &&
+        has_driver(it->path(), *known)) {
       ++count;
     }
   }

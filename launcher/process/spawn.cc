@@ -276,9 +276,9 @@ std::string similar_file(const std::string& name, const std::string& folder) {
   constexpr std::size_t kMost = 1000;
   std::vector<std::string> names;
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    if (names.size() == kMost) break;
-    names.push_back(entry.path().filename().string());
+  for (std::filesystem::directory_iterator it(folder, none), end;
+       !none && it != end && names.size() < kMost; it.increment(none)) {
+    names.push_back(it->path().filename().string());
   }
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   return did_you_mean(name, candidates);

@@ -184,7 +184,8 @@ void TracebackWatch::take_frame(std::string_view line) {
 void TracebackWatch::take_behind(std::string_view line) {
   if (last_->behind.size() == kLinesBehind || !has_prefix(line)) {
     at_ = At::outside;
-  } else if (line.starts_with(kCppMessage)) {
+  } else if (line.starts_with(kCppMessage) && last_->lines.size() == 1 &&
+             last_->lines[0].find(kCpp) != std::string::npos) {
     last_->lines.emplace_back(line);
     last_->error = line;
   } else {

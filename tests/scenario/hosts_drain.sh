@@ -2,12 +2,12 @@
 # its dlaunch ends; undrain lets it come back. By ssh, and where each host was started by hand.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
-hosts_up 3
+hosts_up 4
 sshd_up 1 2 3
 worker=("$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 --until "$tmp/stop" --log "$tmp/log" --size 2000 --shard 1003)
 ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$@" >ctl.out 2>&1; }
 order() { ctl "$@" || fail "dlaunchctl $*: $(cat ctl.out)"; }
-no() { ctl "${@:2}" && fail "dlaunchctl ${*:2} is done: $(cat ctl.out)"; grep -q "$1" ctl.out || fail "no reason for it: $(cat ctl.out)"; }
+no() { ctl "${@:2}" && fail "dlaunchctl ${*:2} is done: $(cat ctl.out)"; grep -qE "$1" ctl.out || fail "no reason for it: $(cat ctl.out)"; }
 status_has() { ctl status && grep -qE "$1" ctl.out; }
 # in_round ROUND SIZE: all are in that round, and there is no later one.
 in_round() {
@@ -47,9 +47,17 @@ wait_host 20 3 0
 grep -q 'this host is drained: the job goes on without it' err.3 || job_fails "host 3 is not told why"
 start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"; wait_host 30 3 69
 grep -q "refused this host: host host3 is drained: 'dlaunchctl undrain host3' on host host1" err.3 || job_fails "no reason"
+# Another host takes its number meanwhile, and changes nothing about it.
+start_dlaunch 4 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
+wait_until 60 in_round 3 3 || job_fails "host 4 is not taken in"
+status_has '^host host3: drained$' || fail "the status does not tell: $(cat ctl.out)"
 order undrain host3
+no 'host host3 is not drained|there is no host host3' undrain host3
+order drain host4
+wait_until 30 in_round 4 2 || job_fails "no round without host 4"
+wait_host 20 4 0
 start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
-wait_until 60 in_round 3 3 || job_fails "host 3 is not taken back"
+wait_until 60 in_round 5 3 || job_fails "host 3 is not taken back"
 status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
 touch stop; wait_job 30 0
 

@@ -284,6 +284,7 @@ TEST_CASE("options with a meaning become options of ours") {
   CHECK(taken({"--mca", "btl", "tcp,self", "a"}) == "env=OMPI_MCA_btl=tcp,self | a");
   CHECK(taken({"-genv", "A", "1", "-genv", "B=2", "a"}) == "env=A=1 env=B=2 | a");
   CHECK(taken({"-env", "A", "1", "a"}) == "env=A=1 | a");
+  CHECK(taken({"-N1", "-n2", "-K1", "a"}).ends_with("| a"));
   CHECK(taken({"--fusion-threshold-mb", "32", "a"}) == "env=HOROVOD_FUSION_THRESHOLD=33554432 | a");
   CHECK(taken({"--timeline-filename", "t.json", "--autotune", "a"}) ==
         "env=HOROVOD_TIMELINE=t.json env=HOROVOD_AUTOTUNE=1 | a");

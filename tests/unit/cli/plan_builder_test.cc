@@ -346,6 +346,10 @@ TEST_CASE("DeepSpeed's --include and --exclude pick hosts and GPUs") {
   plan = fake.plan({"--include", "localhost:0,2", "p"});
   CHECK(plan.nproc == 2);
   CHECK(env(plan) == "CUDA_VISIBLE_DEVICES=0,2");
+  fake.env["CUDA_VISIBLE_DEVICES"] = "4,5";
+  CHECK(fake.refused({"--include", "localhost:0,3", "p"}).find("GPU 3 is not among those") !=
+        std::string::npos);
+  fake.env.erase("CUDA_VISIBLE_DEVICES");
   CHECK(fake.refused({"--hostfile", "list", "--include", "c", "p"}).find("is not in the list") !=
         std::string::npos);
   CHECK(fake.refused({"--hostfile", "list", "--include", "a:4", "p"}).find("has 4 slots") !=

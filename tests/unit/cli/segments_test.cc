@@ -33,12 +33,16 @@ TEST_CASE("a ':' separates programs, each with its workers, variables and folder
   CHECK(command_line(plan) == "a -v : python3 -u train.py : python3 -u -m pkg.mod");
 }
 
-TEST_CASE("what MPICH calls -genv is for all programs, -env for one") {
+TEST_CASE("-genv and -gmca hold for all programs, -env for one") {
   FakeMachine fake;
   const auto plan = fake.plan({"-genv", "G", "1", "-env", "E", "2", "a", ":", "b"});
   CHECK(plan.env == EnvVariables{{"G", "1"}});
   CHECK(plan.programs[0].env == EnvVariables{{"E", "2"}});
   CHECK(plan.programs[1].env.empty());
+  const auto mca = fake.plan({"-gmca", "btl", "tcp", "-np", "1", "a", ":", "-np", "1", "b"});
+  CHECK(mca.programs[0].env.empty());
+  CHECK(mca.programs[1].env.empty());
+  CHECK(mca.env == EnvVariables{{"OMPI_MCA_btl", "tcp"}});
 }
 
 TEST_CASE("after '--' a ':' is an argument, for one program and for the last of several") {
@@ -71,8 +75,10 @@ TEST_CASE("each rank gets the arguments, variables and folder of its program") {
 
 TEST_CASE("a command line of several programs that makes no sense gets one clear line") {
   FakeMachine fake;
-  CHECK(fake.refused({":", "a"}) == "64 ':' has no program before it");
-  CHECK(fake.refused({"a", ":"}) == "64 ':' has no program after it");
+  CHECK(fake.refused({":", "a"}) ==
+        "64 ':' has no program before it; to pass a ':' to a program, put -- before the program");
+  CHECK(fake.refused({"a", ":"}) ==
+        "64 ':' has no program after it; to pass a ':' to a program, put -- before the program");
   CHECK(fake.refused({"a", ":", ":", "b"}) == "64 program 1: it names no program");
   CHECK(fake.refused({"a", ":", "-n", "2"}) == "64 program 1: it names no program");
   CHECK(fake.refused({"a", ":", "--timeout", "3", "b"}) ==

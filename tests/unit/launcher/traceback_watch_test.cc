@@ -62,6 +62,10 @@ TEST_CASE("the last traceback is found, whatever stands before and behind it") {
   CHECK(long_one->size() == 8);
   CHECK(long_one->front() == "  line 83");
   CHECK(long_one->back() == "ValueError: x");
+  // However many there are, one message belongs to it.
+  CHECK(
+      last_in("terminate called after throwing an instance of 'X'\n  what():  x\n  what():  y\n") ==
+      Lines{"terminate called after throwing an instance of 'X'", "  what():  x"});
   CHECK(last_in("terminate called after throwing an instance of 'X'\n  what():  x\nmore\n") ==
         Lines{"terminate called after throwing an instance of 'X'", "  what():  x"});
 }
