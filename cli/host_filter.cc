@@ -23,6 +23,7 @@ const HostPick* find_pick(const std::vector<HostPick>& picks, const std::string&
 
 Result<void> check_picks(const std::vector<HostEntry>& hosts, const std::vector<HostPick>& picks) {
   std::vector<std::string_view> names;
+  names.reserve(hosts.size());
   for (const HostEntry& host : hosts) names.push_back(host.host);
   for (const HostPick& pick : picks) {
     const auto host = std::find_if(hosts.begin(), hosts.end(),

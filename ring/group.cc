@@ -61,6 +61,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
 
   const auto members = members_of(choices, job_.rank);
   std::vector<int> ranks;
+  ranks.reserve(members.size());
   for (const auto& member : members) ranks.push_back(member.rank);
   const JobView group = group_view(ranks, fmt::format("{}.{}", splits_, color));
   auto joined = join(group, &abort_);

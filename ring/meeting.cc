@@ -155,12 +155,11 @@ LinkMessage Meeting::try_sharing() {
   if (!lives) return no(self + lives.error().what);
   met_.lives = std::move(*lives);
   met_.regions = std::make_shared<ShmRegions>(local_rank);
-  auto plane =
-      make_shm_plane(local_rank, locals, *control, std::move(*own), std::move(data), abort_,
-                     {.usable_cores = met_.cores,
-                      .names = met_.locals,
-                      .regions = met_.regions,
-                      .plan_rules = job_.plan_rules});
+  auto plane = make_shm_plane(local_rank, locals, *control, std::move(*own), data, abort_,
+                              {.usable_cores = met_.cores,
+                               .names = met_.locals,
+                               .regions = met_.regions,
+                               .plan_rules = job_.plan_rules});
   if (!plane) return no(self + plane.error().what);
   met_.shm = std::move(*plane);
   return {};

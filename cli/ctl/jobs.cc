@@ -84,6 +84,7 @@ std::string names(const std::vector<RunningJob>& jobs) {
 
 std::string similar_id(const std::vector<RunningJob>& jobs, const std::string& id) {
   std::vector<std::string> ids;
+  ids.reserve(jobs.size());
   for (const auto& job : jobs) ids.push_back(id_of(job));
   return did_you_mean(id, std::vector<std::string_view>(ids.begin(), ids.end()));
 }

@@ -208,7 +208,7 @@ Result<Lives> map_lives(const UniqueFd& control, int ranks) {
 }
 
 Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
-                                              ShmData own, std::vector<UniqueFd> peer_data,
+                                              ShmData own, const std::vector<UniqueFd>& peer_data,
                                               AbortFlag& abort, const ShmOptions& options) {
   auto memory = map_shm(rank, ranks, control, std::move(own), peer_data);
   if (!memory) return memory.error();

@@ -45,7 +45,7 @@ Result<ShmData> make_shm_data(int ranks);
 
 // peer_data[r] is rank r's data segment; peer_data[rank] is ignored (own is used).
 Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
-                                              ShmData own, std::vector<UniqueFd> peer_data,
+                                              ShmData own, const std::vector<UniqueFd>& peer_data,
                                               AbortFlag& abort, const ShmOptions& options);
 
 }  // namespace dlaunch
