@@ -294,14 +294,14 @@ std::vector<HostStatus> Agent::all_hosts() const {
   for (const std::string& name : crew_.host_names()) {
     HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
     if (started_) host.listed_as = started_->name(host.node);
-    hosts.push_back(drained_.contains(name) ? drained_.at(name) : std::move(host));
+    const auto drained = drained_.find(name);
+    if (drained != drained_.end()) host = drained->second;
+    hosts.push_back(std::move(host));
   }
   // Another host may have taken the number of one that left.
+  const auto names = crew_.host_names();
   for (const auto& [name, host] : drained_) {
-    const bool known = std::any_of(hosts.begin(), hosts.end(), [&](const HostStatus& other) {
-      return other.name == host.name;
-    });
-    if (!known) hosts.push_back(host);
+    if (std::find(names.begin(), names.end(), name) == names.end()) hosts.push_back(host);
   }
   return hosts;
 }
