@@ -291,7 +291,8 @@ std::vector<std::string> Agent::hosts_in_words() const {
 
 std::vector<HostStatus> Agent::all_hosts() const {
   std::vector<HostStatus> hosts;
-  for (const std::string& name : crew_.host_names()) {
+  const auto names = crew_.host_names();
+  for (const std::string& name : names) {
     HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
     if (started_) host.listed_as = started_->name(host.node);
     const auto drained = drained_.find(name);
@@ -299,7 +300,6 @@ std::vector<HostStatus> Agent::all_hosts() const {
     hosts.push_back(std::move(host));
   }
   // Another host may have taken the number of one that left.
-  const auto names = crew_.host_names();
   for (const auto& [name, host] : drained_) {
     if (std::find(names.begin(), names.end(), name) == names.end()) hosts.push_back(host);
   }

@@ -209,7 +209,8 @@ void StdinPump::on_readable() {
   if (ended_) return;
   drop_takers_that_left();
   if (nobody()) return;
-  if (pollable_ && !is_readable(source_)) return read_more();  // another process was quicker
+  // A source that we share stays blocking, and another process may have been quicker.
+  if (pollable_ && source_ == given_ && !is_readable(source_)) return read_more();
   if (chunk_.size() == piece_) grow();
   chunk_.resize(piece_);
   const ssize_t n = ::read(source_, chunk_.data(), chunk_.size());
