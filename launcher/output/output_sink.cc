@@ -24,6 +24,12 @@ OutputSink::OutputSink(asio::io_context& loop, FileWriter& files, int fd, std::s
     : files_(files), name_(std::move(name)), descriptor_(loop), handlers_(std::move(handlers)) {
   UniqueFd own = open_own(fd);
   if (file_) return;
+  if (kind_ != Kind::reopened && own) {
+    if (UniqueFd watch = watch_of(own.get(), O_WRONLY)) {
+      shared_ = std::move(own);
+      own = std::move(watch);
+    }
+  }
   asio::error_code ec;
   if (own) descriptor_.assign(own.get(), ec);
   gone_ = !own || ec;  // closed before we were started, or no descriptor left
@@ -54,7 +60,7 @@ UniqueFd OutputSink::open_own(int fd) {
 long OutputSink::write_some() {
   const char* from = waiting_.data() + written_;
   const std::size_t size = std::min(waiting_.size() - written_, kPiece);
-  const int fd = descriptor_.native_handle();
+  const int fd = shared_ ? shared_.get() : descriptor_.native_handle();
   if (kind_ == Kind::socket) return ::send(fd, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (kind_ == Kind::shared) {
     pollfd p{fd, POLLOUT, 0};
@@ -102,7 +108,9 @@ void OutputSink::fail(int err) {
 void OutputSink::wait_for_room() {
   pending_ = true;
   drop_written();
-  descriptor_.async_wait(asio::posix::stream_descriptor::wait_write, [this](asio::error_code ec) {
+  using Descriptor = asio::posix::stream_descriptor;
+  const auto room = shared_ ? Descriptor::wait_read : Descriptor::wait_write;
+  descriptor_.async_wait(room, [this](asio::error_code ec) {
     if (ec == asio::error::operation_aborted) return;
     pending_ = false;
     if (ec) gone_ = true;

@@ -61,6 +61,7 @@ class OutputSink {
   const std::string name_;
   FileWriter::FilePtr file_;
   Kind kind_ = Kind::shared;
+  UniqueFd shared_;  // what is written to, where descriptor_ only watches it
   asio::posix::stream_descriptor descriptor_;
   Handlers handlers_;
   std::string waiting_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,15 +37,6 @@ std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> range
   return sum;
 }
 
-// Becomes readable when `fd` does. asio makes what it waits for non-blocking, for everybody who has
-// the same open file: it waits for this in place of the user's terminal or socket.
-UniqueFd readable_like(int fd) {
-  UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event readable{.events = EPOLLIN, .data = {}};
-  if (watch && ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, fd, &readable) != 0) watch.reset();
-  return watch;
-}
-
 bool is_readable(int fd) {
   pollfd p{fd, POLLIN, 0};
   return ::poll(&p, 1, 0) == 1;
@@ -67,7 +57,7 @@ StdinPump::StdinPump(asio::io_context& loop, int source)
   if (!pollable_) return;
   UniqueFd own = open_anew(source, O_RDONLY);
   const bool shared = !own;
-  if (shared) own = readable_like(source);
+  if (shared) own = watch_of(source, O_RDONLY);
   asio::error_code ec;
   descriptor_.assign(own.get(), ec);
   ended_ = static_cast<bool>(ec);

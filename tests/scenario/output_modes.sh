@@ -28,3 +28,34 @@ dlaunch --nproc 2 sh -c 'seq 100000; echo $RANK >> ended' 2>err </dev/null | hea
 [ "$(wc -l < ended)" = 2 ] || fail "workers ended with their reader"
 lines=$(dlaunch --nproc 2 seq 300000 2>err </dev/null | { read -rt 0.5 <> <(:); wc -l; })
 [ "$lines" = 600000 ] || fail "a slow reader got $lines lines"
+
+# A socket that dlaunch has to wait for, as stdin or as stdout, keeps its flags: others share it.
+cat > flags.py <<'P'
+import fcntl, os, socket, subprocess, sys
+def blocks(s):
+    return not fcntl.fcntl(s, fcntl.F_GETFL) & os.O_NONBLOCK
+ours, theirs = socket.socketpair()
+job = subprocess.Popen(["dlaunch", "--nproc", "1", "--output", "prefix", "sh", "-c", "yes 0123456789 | head -c 4000000"],
+                       stdin=subprocess.DEVNULL, stdout=theirs)
+got, always = 0, True
+while job.poll() is None:
+    ours.settimeout(0.2)
+    try:
+        got += len(ours.recv(1 << 16))
+    except TimeoutError:
+        pass
+    always = always and blocks(theirs)
+theirs.close()
+while data := ours.recv(1 << 16):
+    got += len(data)
+if got < 4000000 or job.returncode != 0 or not always:
+    sys.exit(f"{got} bytes, exit code {job.returncode}, blocking all the time: {always}")
+ours, theirs = socket.socketpair()
+ours.sendall(b"line\n" * 1000)
+ours.shutdown(socket.SHUT_WR)
+out = subprocess.run(["dlaunch", "--nproc", "2", "--stdin", "all", "cat"], stdin=theirs, capture_output=True)
+if out.stdout.count(b"line") != 2000 or not blocks(theirs):
+    sys.exit(f"{out.stdout.count(b'line')} lines, blocking: {blocks(theirs)}")
+P
+run python3 flags.py
+expect_code 0
