@@ -5,6 +5,8 @@ root || skip "only root installs there"
 option() { python3 -c 'import json, sys
 print(next(o["value"] for o in json.load(open(sys.argv[1])) if o["name"] == sys.argv[2]))' "$BUILD/meson-info/intro-buildoptions.json" "$1"; }
 [ "$(option prefix)" = /usr/local ] || skip "this build is for another prefix"
+# Not what Meson guesses from the packages of the machine: lib64 where dpkg-dev is missing.
+[ "$(option libdir)" = lib ] || fail "libraries go to $(option libdir)"
 for folder in /usr/local /var/cache/ldconfig; do
   [ ! -d $folder ] || mount -t tmpfs empty $folder || fail "no empty $folder"
 done
