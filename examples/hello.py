@@ -1,10 +1,8 @@
-# The README's program for PyTorch.
-import torch
-import torch.distributed as dist
-import dlring_torch
+# The README's first program.
+import numpy as np
+import dlaunch
 
-dist.init_process_group("dlring")  # ranks and peers from the launcher
-x = torch.tensor([float(dist.get_rank())])
-dist.all_reduce(x)  # 0 + 1 + … on every rank
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {x.item():g}")
-dist.destroy_process_group()
+comm = dlaunch.init()  # ranks and peers from the launcher
+x = np.array([float(comm.rank)])
+comm.all_reduce(x, out=x)  # 0 + 1 + … on every rank
+print(f"rank {comm.rank} of {comm.size}: {x[0]:g}")

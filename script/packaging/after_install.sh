@@ -18,7 +18,7 @@ case :$PATH: in
   *) say "dlaunch is in $bindir, which is not in PATH." ;;
 esac
 if [ -n "$python" ]; then
-  say "dlring_torch and dlelastic_torch are in $modules, where $python does not look by itself:"
+  say "The modules for Python are in $modules, where $python does not look by itself:"
   say "  export PYTHONPATH=$modules"
 fi
 exit 0

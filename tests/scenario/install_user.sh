@@ -24,5 +24,5 @@ run as_user bash -euc 'ninja -C build uninstall'; expect_code 0
 run as_user bash -euo pipefail -c "${meson_of_a_copy}meson configure build --prefix ~/elsewhere
   meson install -C build | cat"
 expect_code 0; expect_out '^  export PYTHONPATH='
-run as_user bash -euxc "$(grep '^  export PYTHONPATH=' out); elsewhere/bin/dlaunch --nproc 4 hello.py"
+run as_user bash -euxc "$(grep '^  export PYTHONPATH=' out); elsewhere/bin/dlaunch --nproc 4 hello_torch.py"
 expect_code 0; expect_out '^\[3\] rank 3 of 4: 6$'

@@ -13,23 +13,26 @@ source "$SOURCE/tests/scenario/common.sh"
 for tool in pkg-config readelf; do command -v $tool >/dev/null || skip "$tool is not installed"; done
 export LIBMOUNT_UTAB=/dev/null  # so that mount(8) leaves no /run/mount
 compgen -G "$BUILD/ring/torch/dlring_torch*.so" >/dev/null && has_torch=1 || has_torch=0
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c 'import numpy' 2>/dev/null && has_numpy=1 || has_numpy=0
 
 # The README's commands that match, one a line.
 readme_lines() { sed -n 's/^    //p' "$SOURCE/README.md" | grep -E -- "$1"; }
-# The README's programs hello.cc, hello.c and hello.py, and in ./commands how it builds and runs them.
+# The README's programs hello.cc, hello.c, hello.py and hello_torch.py, and in ./commands how it builds and runs
+# them.
 readme_programs() {
-  awk 'match($0, /`examples\/hello\.[a-z]+`\):$/) { name = substr($0, RSTART + 10); sub(/`.*/, "", name) }
+  awk 'match($0, /`examples\/hello[a-z_]*\.[a-z]+`\):$/) { name = substr($0, RSTART + 10); sub(/`.*/, "", name) }
     name && /^```/ { if (inside) name = ""; inside = !inside; next }
     name && inside { print > name }' "$SOURCE/README.md"
-  for name in hello.cc hello.c hello.py; do [ -s $name ] || fail "the README does not show $name"; done
-  readme_lines '^(c\+\+|cc) .*pkg-config|^dlaunch --nproc 4 (\./hello|hello\.py)' >commands
-  [ "$(wc -l <commands)" = 5 ] || fail "the README builds and runs its programs otherwise: $(cat commands)"
-  [ $has_torch = 1 ] || { echo "without PyTorch's back end: hello.py is not tried"; sed -i '/hello\.py/d' commands; }
+  for name in hello.cc hello.c hello.py hello_torch.py; do [ -s $name ] || fail "the README does not show $name"; done
+  readme_lines '^(c\+\+|cc) .*pkg-config|^dlaunch --nproc 4 (\./hello|hello(_torch)?\.py)' >commands
+  [ "$(wc -l <commands)" = 6 ] || fail "the README builds and runs its programs otherwise: $(cat commands)"
+  [ $has_torch = 1 ] || { echo "without PyTorch's back end: hello_torch.py is not tried"; sed -i '/hello_torch\.py/d' commands; }
+  [ $has_numpy = 1 ] || { echo "without the package or NumPy: hello.py is not tried"; sed -i '/hello\.py/d' commands; }
 }
 # They said what they should.
 programs_said() {
   expect_code 0
-  local r programs=$((2 + has_torch))
+  local r programs=$((2 + has_torch + has_numpy))
   for r in 0 1 2 3; do
     [ "$(grep -c "^\[$r\] rank $r of 4: 6\$" out)" = $programs ] || fail "rank $r did not speak $programs times"
   done
@@ -42,7 +45,7 @@ expect_installed_well() {
     files=$((files + 1))
     readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -qF "$BUILD" && fail "$file looks into the build folder"
     readelf -SW "$file" | grep -q '\.debug_info' && fail "$file is not stripped; a build folder from before has strip=false"
-  done < <(find "$1" -type f \( -path '*/bin/dlaunch*' -o -name '*dl*.so*' \))
+  done < <(find "$1" -type f \( -path '*/bin/dlaunch*' -o -name '*dl*.so*' -o -name '_core*.so' \))
   [ "$files" -ge 5 ] || fail "only $files programs and libraries below $1"
   [ "$(find "$1" -path '*/lib/debug/.build-id/*.debug' | wc -l)" = "$files" ] || fail "not $files debug files below $1"
 }

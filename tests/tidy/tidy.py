@@ -15,6 +15,8 @@ ARROWS = {
     "elastic/state": {"base"},
     # Only the public headers.
     "elastic/torch": set(),
+    # Only the public headers.
+    "python": set(),
     "launcher": {"base", "rendezvous", "elastic"},
     "cli": {"base", "rendezvous", "elastic", "launcher"},
     "cli/bench": {"base"},
@@ -56,6 +58,7 @@ CONFINED = {
     "hwloc": r"launcher/placement/topology_hwloc\.cc",
     "elfutils": r"launcher/process/native_stacks\.cc",
     "CLI": r"cli/",
+    "Python": r"python/binding/limited\.h",
     "ATen": r"ring/torch/",
     "c10": r"ring/torch/",
     "cuda": r"ring/device/libraries\.h",
@@ -93,14 +96,14 @@ WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nu
 # slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
 MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "cli/slurm_time.cc",
                        "cli/doctor/doctor.cc"}
-CODE = ("base", "rendezvous", "ring", "elastic", "launcher", "cli", "examples")
+CODE = ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli", "examples")
 
 
 # A layer inside another one's folder: (what it is called, where it is).
 ROOMS = [("cli/bench", "cli/bench/"), ("cli/doctor", "cli/doctor/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/"),
          ("elastic/torch", "elastic/torch/")]
 # Who may use the libraries as programs do.
-PROGRAMS = {"ring", "elastic/state", "elastic/torch", "cli/bench", "cli/doctor", "examples"}
+PROGRAMS = {"ring", "elastic/state", "elastic/torch", "python", "cli/bench", "cli/doctor", "examples"}
 
 
 def layer_of(path):
@@ -119,7 +122,7 @@ def check_includes(path, line_no, line, complain):
     target = match.group(1)
     top = target.split("/")[0]
     layer = layer_of(path)
-    if top in ("base", "rendezvous", "ring", "elastic", "launcher", "cli"):
+    if top in ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli"):
         if top != layer.split("/")[0] and top not in ARROWS[layer]:
             complain(path, line_no, f"{layer}/ must not include {target}")
         if top == "elastic" and layer_of(target) != layer and "/" in layer + layer_of(target):

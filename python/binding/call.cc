@@ -1,0 +1,509 @@
+#include "python/binding/call.h"
+
+#include <numeric>
+
+namespace dlaunch::python {
+namespace {
+
+PyObject* g_empty = nullptr;  // stays for ever
+
+using Shape = std::vector<Py_ssize_t>;
+
+Shape shape_of(const View& view) {
+  Shape shape(static_cast<std::size_t>(view.dimensions()));
+  for (int d = 0; d < view.dimensions(); ++d) shape[static_cast<std::size_t>(d)] = view.extent(d);
+  return shape;
+}
+
+Ref new_array(PyObject* like, const Shape& shape) {
+  Ref tuple = Ref::owned(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  if (!tuple) return {};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyObject* const extent = PyLong_FromSsize_t(shape[i]);
+    if (extent == nullptr) return {};
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), extent);
+  }
+  return Ref::owned(PyObject_CallFunctionObjArgs(g_empty, like, tuple.get(), nullptr));
+}
+
+bool given_out(PyObject* out) { return out != nullptr && out != Py_None; }
+
+// The view goes with `like`: as many elements as expected, of the same type, on the same GPU.
+bool fits(const View& view, std::size_t expected, const View& like, Named named) {
+  if (view.count() != expected) {
+    PyErr_Format(PyExc_ValueError, "%s: %s has %zu elements, and needs %zu", named.call,
+                 named.argument, view.count(), expected);
+    return false;
+  }
+  if (view.element() != like.element()) {
+    PyErr_Format(PyExc_TypeError, "%s: %s is of %s, and the other array of %s", named.call,
+                 named.argument, name_of(view.element()), name_of(like.element()));
+    return false;
+  }
+  if (view.count() > 0 && like.count() > 0 && view.gpu() != like.gpu()) {
+    PyErr_Format(PyExc_ValueError, "%s: %s is not where the other array is, in host or GPU memory",
+                 named.call, named.argument);
+    return false;
+  }
+  return true;
+}
+
+bool take_in(const Collective& what, PyObject* object, Use use, Call& call) {
+  if (!call.in.take(object, use, {what.signature.call, what.signature.names[0]})) return false;
+  call.from = call.in.data();
+  return true;
+}
+
+// The result: `out`, or a new array of this shape. call.in has been taken.
+bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t expected,
+              const Shape& shape, Call& call) {
+  const Named named{what.signature.call, "out"};
+  call.result = given_out(out) ? Ref::of(out) : new_array(in, shape);
+  if (!call.result || !call.out.take(call.result.get(), Use::write, named)) return false;
+  call.to = call.out.data();
+  return fits(call.out, expected, call.in, named);
+}
+
+bool set_type(const Collective& what, std::optional<Carried> type, std::size_t count, Call& call) {
+  if (!type) {
+    PyErr_Format(PyExc_TypeError, "%s: '%s' is not defined for %s", what.signature.call,
+                 name_of(call.op), name_of(call.in.element()));
+    return false;
+  }
+  call.dtype = type->dtype;
+  call.count = count * type->per_element;
+  return true;
+}
+bool moves(const Collective& what, std::size_t count, Call& call) {
+  return set_type(what, carried(call.in.element()), count, call);
+}
+bool reduces(const Collective& what, std::size_t count, Call& call) {
+  return set_type(what, reduced(call.in.element(), call.op), count, call);
+}
+
+// The array's elements are cut into as many equal parts as there are ranks.
+bool parts(const Collective& what, dl_comm* comm, const Call& call, std::size_t& count,
+           Shape& shape) {
+  const auto size = static_cast<std::size_t>(dl_size(comm));
+  count = call.in.count() / size;
+  shape = shape_of(call.in);
+  if (call.in.count() % size != 0) {
+    PyErr_Format(PyExc_ValueError, "%s: %s has %zu elements, which %zu ranks cannot share evenly",
+                 what.signature.call, what.signature.names[0], call.in.count(), size);
+    return false;
+  }
+  if (!shape.empty() && shape[0] % static_cast<Py_ssize_t>(size) == 0) {
+    shape[0] /= static_cast<Py_ssize_t>(size);
+  } else {
+    shape = {static_cast<Py_ssize_t>(count)};
+  }
+  return true;
+}
+
+Shape stacked(dl_comm* comm, const View& view) {
+  Shape shape = shape_of(view);
+  shape.insert(shape.begin(), dl_size(comm));
+  return shape;
+}
+
+bool is_root(dl_comm* comm, const Call& call) { return dl_rank(comm) == call.root; }
+
+// -- Reductions.
+
+bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
+  const auto [x, op, out] = std::array{given[0], given[1], given[2]};
+  if (!operation(kAllReduce.signature.call, op, call.op)) return false;
+  const bool in_place = x == out;
+  if (!take_in(kAllReduce, x, in_place ? Use::write : Use::read, call)) return false;
+  if (in_place) {
+    call.to = call.in.data();
+    call.result = Ref::of(x);
+  } else if (!take_out(kAllReduce, x, out, call.in.count(),
+                       given_out(out) ? Shape() : shape_of(call.in), call)) {
+    return false;
+  }
+  return reduces(kAllReduce, call.in.count(), call);
+}
+
+bool prepare_reduce(dl_comm* comm, const Given& given, Call& call) {
+  if (!operation(kReduce.signature.call, given[1], call.op) ||
+      !integer(kReduce.signature.call, "root", given[2], call.root) ||
+      !take_in(kReduce, given[0], Use::read, call) || !reduces(kReduce, call.in.count(), call)) {
+    return false;
+  }
+  call.result = Ref::of(Py_None);
+  return !is_root(comm, call) ||
+         take_out(kReduce, given[0], given[3], call.in.count(), shape_of(call.in), call);
+}
+
+bool prepare_reduce_scatter(dl_comm* comm, const Given& given, Call& call) {
+  std::size_t count = 0;
+  Shape shape;
+  return operation(kReduceScatter.signature.call, given[1], call.op) &&
+         take_in(kReduceScatter, given[0], Use::read, call) &&
+         parts(kReduceScatter, comm, call, count, shape) &&
+         take_out(kReduceScatter, given[0], given[2], count, shape, call) &&
+         reduces(kReduceScatter, count, call);
+}
+
+// -- Moves.
+
+bool prepare_all_gather(dl_comm* comm, const Given& given, Call& call) {
+  if (!take_in(kAllGather, given[0], Use::read, call)) return false;
+  const auto size = static_cast<std::size_t>(dl_size(comm));
+  return take_out(kAllGather, given[0], given[1], call.in.count() * size, stacked(comm, call.in),
+                  call) &&
+         moves(kAllGather, call.in.count(), call);
+}
+
+// Parts that differ: checks them, and sets `total`.
+bool take_counts(const Collective& what, dl_comm* comm, PyObject* counts, Call& call,
+                 std::size_t& total) {
+  const auto size = static_cast<std::size_t>(dl_size(comm));
+  if (!sizes(what.signature.call, "counts", counts, call.counts)) return false;
+  const auto rank = static_cast<std::size_t>(dl_rank(comm));
+  if (call.counts.size() != size || call.counts[rank] != call.in.count()) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s: counts must have a number for each of %zu ranks, and for rank %zu %zu, the "
+                 "elements of its array",
+                 what.signature.call, size, rank, call.in.count());
+    return false;
+  }
+  total = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t{0});
+  const std::size_t per_element = carried(call.in.element()).per_element;
+  for (std::size_t& count : call.counts) count *= per_element;
+  return true;
+}
+
+bool prepare_all_gather_v(dl_comm* comm, const Given& given, Call& call) {
+  std::size_t total = 0;
+  return take_in(kAllGatherV, given[0], Use::read, call) &&
+         take_counts(kAllGatherV, comm, given[1], call, total) &&
+         take_out(kAllGatherV, given[0], given[2], total, {static_cast<Py_ssize_t>(total)}, call) &&
+         moves(kAllGatherV, call.in.count(), call);
+}
+
+bool prepare_gather(dl_comm* comm, const Given& given, Call& call) {
+  if (!integer(kGather.signature.call, "root", given[1], call.root) ||
+      !take_in(kGather, given[0], Use::read, call) || !moves(kGather, call.in.count(), call)) {
+    return false;
+  }
+  call.result = Ref::of(Py_None);
+  const auto size = static_cast<std::size_t>(dl_size(comm));
+  return !is_root(comm, call) || take_out(kGather, given[0], given[2], call.in.count() * size,
+                                          stacked(comm, call.in), call);
+}
+
+bool prepare_gather_v(dl_comm* comm, const Given& given, Call& call) {
+  std::size_t total = 0;
+  if (!integer(kGatherV.signature.call, "root", given[2], call.root) ||
+      !take_in(kGatherV, given[0], Use::read, call) ||
+      !take_counts(kGatherV, comm, given[1], call, total) ||
+      !moves(kGatherV, call.in.count(), call)) {
+    return false;
+  }
+  call.result = Ref::of(Py_None);
+  return !is_root(comm, call) ||
+         take_out(kGatherV, given[0], given[3], total, {static_cast<Py_ssize_t>(total)}, call);
+}
+
+bool prepare_scatter_elsewhere(const Given& given, Call& call) {
+  if (!given_out(given[2])) {
+    PyErr_SetString(PyExc_ValueError, "scatter: ranks other than the root need out");
+    return false;
+  }
+  const Named named{kScatter.signature.call, "out"};
+  call.result = Ref::of(given[2]);
+  if (!call.out.take(given[2], Use::write, named)) return false;
+  const Carried type = carried(call.out.element());
+  call.to = call.out.data();
+  call.dtype = type.dtype;
+  call.count = call.out.count() * type.per_element;
+  return true;
+}
+
+bool prepare_scatter(dl_comm* comm, const Given& given, Call& call) {
+  if (!integer(kScatter.signature.call, "root", given[1], call.root)) return false;
+  if (!is_root(comm, call)) return prepare_scatter_elsewhere(given, call);
+  std::size_t count = 0;
+  Shape shape;
+  return take_in(kScatter, given[0], Use::read, call) &&
+         parts(kScatter, comm, call, count, shape) &&
+         take_out(kScatter, given[0], given[2], count, shape, call) && moves(kScatter, count, call);
+}
+
+bool prepare_all_to_all(dl_comm* comm, const Given& given, Call& call) {
+  std::size_t count = 0;
+  Shape shape;
+  return take_in(kAllToAll, given[0], Use::read, call) &&
+         parts(kAllToAll, comm, call, count, shape) &&
+         take_out(kAllToAll, given[0], given[1], call.in.count(), shape_of(call.in), call) &&
+         moves(kAllToAll, count, call);
+}
+
+bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
+  if (!integer(kBroadcast.signature.call, "root", given[1], call.root)) return false;
+  if (!take_in(kBroadcast, given[0], is_root(comm, call) ? Use::read : Use::write, call)) {
+    return false;
+  }
+  call.to = call.in.data();
+  call.result = Ref::of(given[0]);
+  return moves(kBroadcast, call.in.count(), call);
+}
+
+// -- Lists.
+
+// Takes all arrays of a sequence, which are all of one type.
+bool take_list(Named named, PyObject* sequence, Use use, Call& call,
+               std::vector<const View*>& taken) {
+  const Ref arrays = Ref::owned(PySequence_Tuple(sequence));
+  if (!arrays) return false;
+  const Py_ssize_t size = PyTuple_Size(arrays.get());
+  taken.reserve(static_cast<std::size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    View& view = call.views.emplace_back();
+    if (!view.take(PyTuple_GetItem(arrays.get(), i), use, named)) return false;
+    const View& first = call.views.front();
+    if (!fits(view, view.count(), first, named)) return false;
+    taken.push_back(&view);
+  }
+  return true;
+}
+
+Ref new_list(PyObject* like) {
+  const Ref arrays = Ref::owned(PySequence_Tuple(like));
+  const Py_ssize_t size = arrays ? PyTuple_Size(arrays.get()) : 0;
+  Ref list = Ref::owned(arrays ? PyList_New(size) : nullptr);
+  for (Py_ssize_t i = 0; list && i < size; ++i) {
+    PyObject* const x = PyTuple_GetItem(arrays.get(), i);
+    View view;
+    if (!view.take(x, Use::read, {kAllReduceList.signature.call, "xs"})) return {};
+    Ref made = new_array(x, shape_of(view));
+    if (!made) return {};
+    PyList_SetItem(list.get(), i, made.release());
+  }
+  return list;
+}
+
+bool set_list_type(const Collective& what, std::optional<Carried> type, Call& call) {
+  if (!type) {
+    PyErr_Format(PyExc_TypeError, "%s: '%s' is not defined for %s", what.signature.call,
+                 name_of(call.op), name_of(call.views.front().element()));
+    return false;
+  }
+  call.dtype = type->dtype;
+  for (std::size_t& count : call.counts) count *= type->per_element;
+  return true;
+}
+
+bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
+  const char* const name = kAllReduceList.signature.call;
+  const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
+  if (!xs || !operation(name, given[1], call.op)) return false;
+  call.result = given_out(given[2]) ? Ref::of(given[2]) : new_list(xs.get());
+  std::vector<const View*> in, out;
+  if (!call.result || !take_list({name, "xs"}, xs.get(), Use::read, call, in) ||
+      !take_list({name, "out"}, call.result.get(), Use::write, call, out)) {
+    return false;
+  }
+  if (in.size() != out.size()) {
+    PyErr_Format(PyExc_ValueError, "%s: out has %zu arrays, and needs %zu", name, out.size(),
+                 in.size());
+    return false;
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!fits(*out[i], in[i]->count(), *in[i], {name, "out"})) return false;
+    call.all_from.push_back(in[i]->data());
+    call.all_to.push_back(out[i]->data());
+    call.counts.push_back(in[i]->count());
+  }
+  return in.empty() || set_list_type(kAllReduceList, reduced(in[0]->element(), call.op), call);
+}
+
+bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
+  const char* const name = kBroadcastList.signature.call;
+  if (!integer(name, "root", given[1], call.root)) return false;
+  const Use use = is_root(comm, call) ? Use::read : Use::write;
+  std::vector<const View*> taken;
+  if (!take_list({name, "xs"}, given[0], use, call, taken)) return false;
+  for (const View* view : taken) {
+    call.all_to.push_back(view->data());
+    call.counts.push_back(view->count());
+  }
+  call.result = Ref::of(given[0]);
+  return taken.empty() || set_list_type(kBroadcastList, carried(taken[0]->element()), call);
+}
+
+// -- Messages, and the barrier.
+
+bool prepare_barrier(dl_comm*, const Given&, Call& call) {
+  call.result = Ref::of(Py_None);
+  return true;
+}
+
+bool prepare_send(dl_comm*, const Given& given, Call& call) {
+  call.result = Ref::of(Py_None);
+  return integer("send", "peer", given[1], call.root) &&
+         integer("send", "tag", given[2], call.tag) && take_in(kSend, given[0], Use::read, call) &&
+         moves(kSend, call.in.count(), call);
+}
+
+bool prepare_receipt(const Collective& what, PyObject* out, Call& call) {
+  if (!take_in(what, out, Use::write, call)) return false;
+  call.to = call.in.data();
+  call.result = Ref::of(out);
+  return moves(what, call.in.count(), call);
+}
+bool prepare_recv(dl_comm*, const Given& given, Call& call) {
+  return integer("recv", "peer", given[1], call.root) &&
+         integer("recv", "tag", given[2], call.tag) && prepare_receipt(kRecv, given[0], call);
+}
+bool prepare_recv_any(dl_comm*, const Given& given, Call& call) {
+  return integer("recv_any", "tag", given[1], call.tag) &&
+         prepare_receipt(kRecvAny, given[0], call);
+}
+
+}  // namespace
+
+bool load_arrays() {
+  const Ref module = Ref::owned(PyImport_ImportModule("dlaunch._arrays"));
+  if (!module) return false;
+  g_empty = PyObject_GetAttrString(module.get(), "empty");
+  return g_empty != nullptr;
+}
+
+PyObject* result_of(const Collective& collective, Call& call) {
+  if (collective.result_is_source) return PyLong_FromLong(call.source);
+  Py_XINCREF(call.result.get());
+  return call.result.get();
+}
+
+const Collective kAllReduce{{"all_reduce", {"x", "op", "out"}, 1, 2},
+                            prepare_all_reduce,
+                            [](dl_comm* comm, Call& c) {
+                              return dl_all_reduce(comm, c.from, c.to, c.count, c.dtype, c.op);
+                            },
+                            [](dl_comm* comm, Call& c, dl_request** r) {
+                              return dl_iall_reduce(comm, c.from, c.to, c.count, c.dtype, c.op, r);
+                            }};
+const Collective kReduce{{"reduce", {"x", "op", "root", "out"}, 1, 3},
+                         prepare_reduce,
+                         [](dl_comm* comm, Call& c) {
+                           return dl_reduce(comm, c.from, c.to, c.count, c.dtype, c.op, c.root);
+                         },
+                         [](dl_comm* comm, Call& c, dl_request** r) {
+                           return dl_ireduce(comm, c.from, c.to, c.count, c.dtype, c.op, c.root, r);
+                         }};
+const Collective kReduceScatter{
+    {"reduce_scatter", {"x", "op", "out"}, 1, 2},
+    prepare_reduce_scatter,
+    [](dl_comm* comm, Call& c) {
+      return dl_reduce_scatter(comm, c.from, c.to, c.count, c.dtype, c.op);
+    },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_ireduce_scatter(comm, c.from, c.to, c.count, c.dtype, c.op, r);
+    }};
+const Collective kAllGather{
+    {"all_gather", {"x", "out"}, 1, 1},
+    prepare_all_gather,
+    [](dl_comm* comm, Call& c) { return dl_all_gather(comm, c.from, c.to, c.count, c.dtype); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_iall_gather(comm, c.from, c.to, c.count, c.dtype, r);
+    }};
+const Collective kAllGatherV{{"all_gather_v", {"x", "counts", "out"}, 2, 2},
+                             prepare_all_gather_v,
+                             [](dl_comm* comm, Call& c) {
+                               return dl_all_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype);
+                             },
+                             [](dl_comm* comm, Call& c, dl_request** r) {
+                               return dl_iall_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype,
+                                                       r);
+                             }};
+const Collective kGather{
+    {"gather", {"x", "root", "out"}, 1, 2},
+    prepare_gather,
+    [](dl_comm* comm, Call& c) { return dl_gather(comm, c.from, c.to, c.count, c.dtype, c.root); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_igather(comm, c.from, c.to, c.count, c.dtype, c.root, r);
+    }};
+const Collective kGatherV{
+    {"gather_v", {"x", "counts", "root", "out"}, 2, 3},
+    prepare_gather_v,
+    [](dl_comm* comm, Call& c) {
+      return dl_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype, c.root);
+    },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_igather_v(comm, c.from, c.to, c.counts.data(), c.dtype, c.root, r);
+    }};
+const Collective kScatter{
+    {"scatter", {"x", "root", "out"}, 1, 2},
+    prepare_scatter,
+    [](dl_comm* comm, Call& c) { return dl_scatter(comm, c.from, c.to, c.count, c.dtype, c.root); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_iscatter(comm, c.from, c.to, c.count, c.dtype, c.root, r);
+    }};
+const Collective kAllToAll{
+    {"all_to_all", {"x", "out"}, 1, 1},
+    prepare_all_to_all,
+    [](dl_comm* comm, Call& c) { return dl_all_to_all(comm, c.from, c.to, c.count, c.dtype); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_iall_to_all(comm, c.from, c.to, c.count, c.dtype, r);
+    }};
+const Collective kBroadcast{
+    {"broadcast", {"x", "root"}, 1, 2},
+    prepare_broadcast,
+    [](dl_comm* comm, Call& c) { return dl_broadcast(comm, c.to, c.count, c.dtype, c.root); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_ibroadcast(comm, c.to, c.count, c.dtype, c.root, r);
+    }};
+const Collective kAllReduceList{
+    {"all_reduce_list", {"xs", "op", "out"}, 1, 2},
+    prepare_all_reduce_list,
+    [](dl_comm* comm, Call& c) {
+      return dl_all_reduce_list(comm, c.counts.size(), c.all_from.data(), c.all_to.data(),
+                                c.counts.data(), c.dtype, c.op);
+    },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_iall_reduce_list(comm, c.counts.size(), c.all_from.data(), c.all_to.data(),
+                                 c.counts.data(), c.dtype, c.op, r);
+    }};
+const Collective kBroadcastList{{"broadcast_list", {"xs", "root"}, 1, 2},
+                                prepare_broadcast_list,
+                                [](dl_comm* comm, Call& c) {
+                                  return dl_broadcast_list(comm, c.counts.size(), c.all_to.data(),
+                                                           c.counts.data(), c.dtype, c.root);
+                                },
+                                [](dl_comm* comm, Call& c, dl_request** r) {
+                                  return dl_ibroadcast_list(comm, c.counts.size(), c.all_to.data(),
+                                                            c.counts.data(), c.dtype, c.root, r);
+                                }};
+const Collective kBarrier{
+    {"barrier", {}, 0, 0},
+    prepare_barrier,
+    [](dl_comm* comm, Call&) { return dl_barrier(comm); },
+    [](dl_comm* comm, Call&, dl_request** r) { return dl_ibarrier(comm, r); }};
+const Collective kSend{
+    {"send", {"x", "peer", "tag"}, 2, 3},
+    prepare_send,
+    [](dl_comm* comm, Call& c) { return dl_send(comm, c.from, c.count, c.dtype, c.root, c.tag); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_isend(comm, c.from, c.count, c.dtype, c.root, c.tag, r);
+    }};
+const Collective kRecv{
+    {"recv", {"out", "peer", "tag"}, 2, 3},
+    prepare_recv,
+    [](dl_comm* comm, Call& c) { return dl_recv(comm, c.to, c.count, c.dtype, c.root, c.tag); },
+    [](dl_comm* comm, Call& c, dl_request** r) {
+      return dl_irecv(comm, c.to, c.count, c.dtype, c.root, c.tag, r);
+    }};
+const Collective kRecvAny{{"recv_any", {"out", "tag"}, 1, 2},
+                          prepare_recv_any,
+                          [](dl_comm* comm, Call& c) {
+                            return dl_recv_any(comm, c.to, c.count, c.dtype, c.tag, &c.source);
+                          },
+                          [](dl_comm* comm, Call& c, dl_request** r) {
+                            return dl_irecv_any(comm, c.to, c.count, c.dtype, c.tag, &c.source, r);
+                          },
+                          true};
+
+}  // namespace dlaunch::python

@@ -1,0 +1,173 @@
+#include "python/binding/handle.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "python/binding/errors.h"
+
+namespace dlaunch::python {
+
+Handle::Handle(dl_comm* comm) : comm_(comm), owner_(getpid()) {}
+
+Handle::~Handle() {
+  close();
+  if (comm_ != nullptr) free_comm();
+}
+
+bool Handle::forked() const { return getpid() != owner_; }
+
+bool Handle::refuse(const char* call) const {
+  const Ref text = Ref::owned(
+      closed_    ? PyUnicode_FromFormat("%s: the communicator has been finalized", call)
+      : forked() ? PyUnicode_FromFormat(
+                       "%s: the communicator belongs to the process that made it, and this one was "
+                       "forked from it: call dlaunch.init() here",
+                       call)
+                 : PyUnicode_FromFormat(
+                       "%s: another thread is in a call of this communicator, which is for one "
+                       "thread at a time: take turns, or use a communicator for each thread",
+                       call));
+  const Ref utf8 = text ? Ref::owned(PyUnicode_AsUTF8String(text.get())) : Ref();
+  if (utf8) raise_closed(PyBytes_AsString(utf8.get()));
+  return false;
+}
+
+bool Handle::enter(const char* call) {
+  if (closed_ || busy_) return refuse(call);
+  busy_ = true;
+  return true;
+}
+
+bool Handle::enter_beside(const char* call) {
+  if (closed_ || alone_) return refuse(call);
+  ++beside_;
+  return true;
+}
+
+bool Handle::enter_alone(const char* call) {
+  if (closed_ || busy_ || beside_ != 0) return refuse(call);
+  busy_ = alone_ = true;
+  return true;
+}
+
+void Handle::keep(std::shared_ptr<Operation> operation) {
+  // Few are under way at a time.
+  for (std::size_t i = under_way_.size(); i-- > 0;) {
+    Operation& old = *under_way_[i];
+    if (under_way_[i].use_count() == 1 && is_done(*this, old)) {
+      under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  under_way_.push_back(std::move(operation));
+}
+
+void Handle::forget(const Operation& operation) {
+  const auto is_it = [&](const auto& other) { return other.get() == &operation; };
+  const auto at = std::find_if(under_way_.begin(), under_way_.end(), is_it);
+  if (at != under_way_.end()) under_way_.erase(at);
+}
+
+void Handle::settle() {
+  const std::vector<std::shared_ptr<Operation>> all = std::move(under_way_);
+  under_way_.clear();
+  for (const auto& operation : all) {
+    if (!operation->done) wait_for(*this, *operation);
+  }
+}
+
+void Handle::add_group(const std::shared_ptr<Handle>& group) {
+  std::erase_if(groups_, [](const auto& old) { return old.expired(); });
+  groups_.push_back(group);
+}
+
+bool Handle::close_groups(const char* call) {
+  const auto groups = std::move(groups_);
+  groups_.clear();
+  for (const auto& weak : groups) {
+    const auto group = weak.lock();
+    if (!group || group->closed_) continue;
+    if (!group->enter_alone(call)) {
+      groups_ = groups;
+      return false;
+    }
+    group->close();
+  }
+  return true;
+}
+
+void Handle::drop_state(const std::shared_ptr<StateParts>& state) {
+  std::erase(states_, state);
+  free_state(*state);
+}
+
+void Handle::free_state(StateParts& state) {
+  dl_state* const it = std::exchange(state.state, nullptr);
+  if (it != nullptr) {
+    const OthersRun others_run;
+    dl_state_free(it);
+  }
+  for (dl_sampler* const sampler : state.samplers) dl_sampler_free(sampler);
+  state.samplers.clear();
+  state.memory.clear();
+}
+
+bool Handle::all_done() {
+  return std::all_of(under_way_.begin(), under_way_.end(), [this](const auto& operation) {
+    return operation->done || is_done(*this, *operation);
+  });
+}
+
+void Handle::close() {
+  if (closed_) return;
+  closed_ = true;
+  if (!forked() && !all_done()) dl_abort(comm_);
+  settle();
+  const auto states = std::move(states_);
+  states_.clear();
+  for (const auto& state : states) free_state(*state);
+  if (memories_ == 0) free_comm();
+}
+
+void Handle::drop_memory() {
+  if (--memories_ == 0 && closed_ && comm_ != nullptr) free_comm();
+}
+
+void Handle::free_comm() {
+  dl_comm* const comm = std::exchange(comm_, nullptr);
+  const OthersRun others_run;
+  dl_finalize(comm);
+}
+
+void take_end(Handle& handle, Operation& operation, dl_result result) {
+  operation.result = result;
+  if (result != DL_OK) {
+    const char* const text = dl_last_error(handle.comm());
+    operation.lost = dl_peer_lost(handle.comm());
+    operation.error_text = Ref::owned(PyBytes_FromString(text));
+  }
+  operation.done = true;
+  operation.waited = false;
+  operation.call.drop();
+}
+
+void wait_for(Handle& handle, Operation& operation) {
+  operation.waited = true;
+  dl_result result = DL_OK;
+  {
+    const OthersRun others_run;
+    result = dl_wait(&operation.request);
+  }
+  take_end(handle, operation, result);
+}
+
+bool is_done(Handle& handle, Operation& operation) {
+  if (operation.done) return true;
+  if (operation.waited) return false;
+  int done = 0;
+  const dl_result result = dl_test(&operation.request, &done);
+  if (done != 0) take_end(handle, operation, result);
+  return done != 0;
+}
+
+}  // namespace dlaunch::python

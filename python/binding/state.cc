@@ -1,0 +1,239 @@
+// dlaunch._core.State: <dlaunch/elastic.h> for dlaunch.elastic, which is the manual.
+#include "python/binding/errors.h"
+#include "python/binding/types.h"
+
+namespace dlaunch::python {
+
+PyTypeObject* g_state_type = nullptr;
+
+namespace {
+
+using StateObject = StateObjectParts;
+
+PyObject* raise_of(const StateObject& object, dl_result result) {
+  return raise_error(result, dl_state_last_error(object.parts->state),
+                     dl_peer_lost(object.handle->comm()));
+}
+
+// call(state), by one thread at a time.
+template <class Call>
+PyObject* of_state(PyObject* self, const char* name, Call call) {
+  return contained([&]() -> PyObject* {
+    auto& object = parts_of<StateObject>(self);
+    const Entered entered(*object.handle, name);
+    return entered ? call(object) : nullptr;
+  });
+}
+// The same while other threads run.
+template <class Call>
+PyObject* by_library(PyObject* self, const char* name, Call call) {
+  return of_state(self, name, [&](StateObject& object) -> PyObject* {
+    dl_result result = DL_OK;
+    {
+      const OthersRun others_run;
+      result = call(object.parts->state);
+    }
+    return result == DL_OK ? none() : raise_of(object, result);
+  });
+}
+
+constexpr Signature kReplicated{"replicated", {"name", "array"}, 2, 2};
+PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return of_state(self, "replicated", [&](StateObject& object) -> PyObject* {
+    Given given;
+    Ref kept;
+    const char* name = "";
+    if (!parse(kReplicated, args, count, names, given) ||
+        !text("replicated", "name", given[0], kept, name)) {
+      return nullptr;
+    }
+    View& view = object.parts->memory.emplace_back();
+    if (!view.take(given[1], Use::write, {"State", name})) {
+      object.parts->memory.pop_back();
+      return nullptr;
+    }
+    const dl_result result =
+        dl_state_replicated(object.parts->state, name, view.data(), view.bytes());
+    if (result == DL_OK) return none();
+    object.parts->memory.pop_back();
+    return raise_of(object, result);
+  });
+}
+
+constexpr Signature kSnapshots{"snapshots", {"folder", "every", "keep"}, 3, 3};
+PyObject* snapshots(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return of_state(self, "snapshots", [&](StateObject& object) -> PyObject* {
+    Given given;
+    Ref kept;
+    const char* folder = "";
+    int every = 1, keep = 1;
+    if (!parse(kSnapshots, args, count, names, given) ||
+        !text("snapshots", "folder", given[0], kept, folder) ||
+        !integer("snapshots", "every", given[1], every) ||
+        !integer("snapshots", "keep", given[2], keep)) {
+      return nullptr;
+    }
+    const dl_result result = dl_state_snapshots(object.parts->state, folder, every, keep);
+    return result == DL_OK ? none() : raise_of(object, result);
+  });
+}
+
+PyObject* sync_state(PyObject* self, PyObject*) { return by_library(self, "sync", dl_state_sync); }
+PyObject* commit(PyObject* self, PyObject*) {
+  return by_library(self, "commit", [](dl_state* state) { return dl_state_commit(state, 0); });
+}
+PyObject* restore(PyObject* self, PyObject*) {
+  return by_library(self, "restore", dl_state_restore);
+}
+PyObject* finish(PyObject* self, PyObject*) { return by_library(self, "finish", dl_state_finish); }
+
+PyObject* recover(PyObject* self, PyObject*) {
+  return contained([&]() -> PyObject* {
+    auto& object = parts_of<StateObject>(self);
+    Handle& handle = *object.handle;
+    if (!handle.close_groups("recover") || !handle.enter_alone("recover")) return nullptr;
+    handle.settle();
+    dl_result result = DL_OK;
+    {
+      const OthersRun others_run;
+      result = dl_state_recover(object.parts->state);
+    }
+    handle.leave();
+    learn_place(object.communicator.get());
+    return result == DL_OK ? none() : raise_of(object, result);
+  });
+}
+
+PyObject* round_over(PyObject* self, void*) {
+  return of_state(self, "round_over", [](const StateObject& object) {
+    return PyBool_FromLong(dl_state_round_over(object.parts->state));
+  });
+}
+PyObject* commits(PyObject* self, void*) {
+  return of_state(self, "commits", [](const StateObject& object) {
+    return PyLong_FromUnsignedLongLong(dl_state_committed(object.parts->state).number);
+  });
+}
+
+// -- Samplers, by their number.
+
+constexpr Signature kSampler{"sampler", {"name", "samples", "batch", "seed"}, 4, 4};
+PyObject* sampler(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return of_state(self, "sampler", [&](StateObject& object) -> PyObject* {
+    Given given;
+    Ref kept;
+    const char* name = "";
+    if (!parse(kSampler, args, count, names, given) ||
+        !text("sampler", "name", given[0], kept, name)) {
+      return nullptr;
+    }
+    unsigned long long numbers[3];
+    for (int i = 0; i < 3; ++i) {
+      numbers[i] = PyLong_AsUnsignedLongLong(given[i + 1]);
+      if (PyErr_Occurred() != nullptr) return nullptr;
+    }
+    object.parts->samplers.reserve(object.parts->samplers.size() + 1);
+    dl_sampler* made = nullptr;
+    const dl_result result =
+        dl_sampler_new(object.parts->state, name, numbers[0], numbers[1], numbers[2], &made);
+    if (result != DL_OK) return raise_of(object, result);
+    object.parts->samplers.push_back(made);
+    return PyLong_FromSize_t(object.parts->samplers.size() - 1);
+  });
+}
+
+// call(sampler) for the number that is given.
+template <class Call>
+PyObject* of_sampler(PyObject* self, PyObject* number, const char* name, Call call) {
+  return of_state(self, name, [&](StateObject& object) -> PyObject* {
+    const std::size_t index = PyLong_AsSize_t(number);
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    if (index >= object.parts->samplers.size()) {
+      PyErr_SetString(PyExc_IndexError, "there is no such sampler");
+      return nullptr;
+    }
+    return call(object, object.parts->samplers[index]);
+  });
+}
+PyObject* sampler_next(PyObject* self, PyObject* number) {
+  return of_sampler(self, number, "sampler_next",
+                    [](StateObject& object, dl_sampler* it) -> PyObject* {
+                      const std::uint32_t* indices = nullptr;
+                      std::size_t own = 0, all = 0;
+                      const dl_result result = dl_sampler_next(it, &indices, &own, &all);
+                      if (result != DL_OK) return raise_of(object, result);
+                      return Py_BuildValue("y#n", reinterpret_cast<const char*>(indices),
+                                           static_cast<Py_ssize_t>(own * sizeof *indices),
+                                           static_cast<Py_ssize_t>(all));
+                    });
+}
+PyObject* sampler_place(PyObject* self, PyObject* number) {
+  return of_sampler(self, number, "sampler_place", [](const StateObject&, const dl_sampler* it) {
+    return Py_BuildValue("KK", static_cast<unsigned long long>(dl_sampler_epoch(it)),
+                         static_cast<unsigned long long>(dl_sampler_position(it)));
+  });
+}
+
+PyMethodDef g_state_methods[] = {
+    {"replicated", as_method(replicated), kMethod, nullptr},
+    {"snapshots", as_method(snapshots), kMethod, nullptr},
+    {"sync", sync_state, METH_NOARGS, nullptr},
+    {"commit", commit, METH_NOARGS, nullptr},
+    {"restore", restore, METH_NOARGS, nullptr},
+    {"recover", recover, METH_NOARGS, nullptr},
+    {"finish", finish, METH_NOARGS, nullptr},
+    {"sampler", as_method(sampler), kMethod, nullptr},
+    {"sampler_next", sampler_next, METH_O, nullptr},
+    {"sampler_place", sampler_place, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef g_state_attributes[] = {
+    {"round_over", round_over, nullptr, nullptr, nullptr},
+    {"commits", commits, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace
+
+PyTypeObject* make_state_type() {
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(delete_object<StateObject>)},
+      {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+      {Py_tp_methods, g_state_methods},
+      {Py_tp_getset, g_state_attributes},
+      {0, nullptr},
+  };
+  PyType_Spec spec{"dlaunch._core.State", sizeof(Object<StateObject>), 0, Py_TPFLAGS_DEFAULT,
+                   slots};
+  return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+}
+
+constexpr Signature kState{"State", {"communicator", "commit_every"}, 1, 2};
+PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return contained([&]() -> PyObject* {
+    Given given;
+    dl_state_options options;
+    dl_state_options_init(&options);
+    if (!parse(kState, args, count, names, given) ||
+        !integer("State", "commit_every", given[1], options.commit_every)) {
+      return nullptr;
+    }
+    if (Py_TYPE(given[0]) != g_communicator_type) {
+      PyErr_SetString(PyExc_TypeError, "State: communicator must be a dlaunch.Communicator");
+      return nullptr;
+    }
+    const auto handle = parts_of<CommunicatorParts>(given[0]).handle;
+    const Entered entered(*handle, "State");
+    if (!entered) return nullptr;
+    auto parts = std::make_shared<StateParts>();
+    Ref object = Ref::owned(new_object(g_state_type, StateObjectParts(given[0], handle)));
+    if (!object) return nullptr;
+    const dl_result result = dl_state_new(handle->comm(), &options, &parts->state);
+    if (result != DL_OK) return raise_error(result, dl_state_last_error(nullptr), -1);
+    handle->add_state(parts);
+    parts_of<StateObject>(object.get()).parts = parts;
+    return object.release();
+  });
+}
+
+}  // namespace dlaunch::python

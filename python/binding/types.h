@@ -1,0 +1,120 @@
+// The types of this module: what their objects hold, and how they are made.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "python/binding/call.h"
+#include "python/binding/handle.h"
+#include "python/binding/limited.h"
+
+namespace dlaunch::python {
+
+// An object of a heap type, with parts of C++ in it.
+template <class Parts>
+struct Object {
+  PyObject base;
+  Parts* parts;  // null only where making it has failed
+};
+
+struct CommunicatorParts {
+  std::shared_ptr<Handle> handle;
+  int rank = 0, size = 0;
+};
+struct RequestParts {
+  std::shared_ptr<Handle> handle;
+  std::shared_ptr<Operation> operation;
+  const Collective* collective = nullptr;
+};
+struct MemoryParts {
+  MemoryParts(std::shared_ptr<Handle> of, void* at, Py_ssize_t size)
+      : handle(std::move(of)), memory(at), bytes(size) {}
+  MemoryParts(MemoryParts&& other) noexcept
+      : handle(std::move(other.handle)),
+        memory(std::exchange(other.memory, nullptr)),
+        bytes(other.bytes) {}
+  MemoryParts& operator=(MemoryParts&&) = delete;
+  // The memory itself goes with its communicator: all ranks free it at the same place, or none.
+  ~MemoryParts() {
+    if (memory != nullptr) handle->drop_memory();
+  }
+  std::shared_ptr<Handle> handle;
+  void* memory;  // null once it has been freed
+  Py_ssize_t bytes;
+  int exports = 0;
+};
+struct StateObjectParts {
+  StateObjectParts(PyObject* of, std::shared_ptr<Handle> its_handle)
+      : communicator(Ref::of(of)), handle(std::move(its_handle)) {}
+  StateObjectParts(StateObjectParts&&) = default;
+  StateObjectParts& operator=(StateObjectParts&&) = delete;
+  ~StateObjectParts() {
+    if (parts) handle->drop_state(parts);
+  }
+  Ref communicator;  // whose rank and size change with the rounds
+  std::shared_ptr<Handle> handle;
+  std::shared_ptr<StateParts> parts;
+};
+
+template <class Parts>
+Parts& parts_of(PyObject* object) {
+  return *reinterpret_cast<Object<Parts>*>(object)->parts;
+}
+
+// A new object of this type; null, with an exception.
+template <class Parts>
+PyObject* new_object(PyTypeObject* type, Parts&& parts) {
+  PyObject* const object = PyType_GenericAlloc(type, 0);
+  if (object == nullptr) return nullptr;
+  auto* const made = reinterpret_cast<Object<std::decay_t<Parts>>*>(object);
+  made->parts = new (std::nothrow) std::decay_t<Parts>(std::forward<Parts>(parts));
+  if (made->parts != nullptr) return object;
+  Py_DECREF(object);
+  return PyErr_NoMemory();
+}
+template <class Parts>
+void delete_object(PyObject* object) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyTypeObject* const its_type = Py_TYPE(object);
+  delete reinterpret_cast<Object<Parts>*>(object)->parts;
+  reinterpret_cast<freefunc>(PyType_GetSlot(its_type, Py_tp_free))(object);
+  Py_DECREF(its_type);
+  PyErr_Restore(type, value, traceback);
+}
+
+// tp_new of types whose objects only this module makes.
+PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* words);
+
+// A method that takes arguments by position and by name.
+using Method = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
+constexpr int kMethod = kFastCall | METH_KEYWORDS;
+inline PyCFunction as_method(Method method) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method));
+}
+
+extern PyTypeObject* g_communicator_type;
+extern PyTypeObject* g_request_type;
+extern PyTypeObject* g_memory_type;
+extern PyTypeObject* g_state_type;
+PyTypeObject* make_communicator_type();
+PyTypeObject* make_request_type();
+PyTypeObject* make_memory_type();
+PyTypeObject* make_state_type();
+
+PyObject* new_communicator(dl_comm* comm);
+// In another round they may be others.
+void learn_place(PyObject* communicator);
+// Starts the call in the background and returns its Request.
+PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collective,
+                const Given& given);
+PyObject* new_memory(const std::shared_ptr<Handle>& handle, void* memory, Py_ssize_t bytes);
+
+// Functions of the module.
+PyObject* init(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* wait_any(PyObject*, PyObject* requests);
+PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+
+}  // namespace dlaunch::python

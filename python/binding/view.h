@@ -1,0 +1,78 @@
+// The memory of an array of Python, checked, and held as long as this exists: nobody can free or
+// move it meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "python/binding/element.h"
+#include "python/binding/limited.h"
+
+namespace dlaunch::python {
+
+enum class Use { read, write };
+
+// What an argument is called in errors: "all_reduce: out …".
+struct Named {
+  const char* call;
+  const char* argument;
+};
+
+// Stays where it was made: an exporter of a buffer may point into it.
+class View {
+ public:
+  View() = default;
+  ~View() { drop(); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  // Takes the buffer protocol where the object has it; else DLPack, __cuda_array_interface__ or
+  // __array_interface__. False, with an exception: it is no array, is not C-contiguous or aligned,
+  // or cannot be written.
+  bool take(PyObject* object, Use use, Named named);
+  void drop();
+
+  [[nodiscard]] bool taken() const { return taken_; }
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return count_ * element_.bytes; }
+  [[nodiscard]] std::size_t count() const { return count_; }  // elements
+  [[nodiscard]] Element element() const { return element_; }
+  [[nodiscard]] int gpu() const { return gpu_; }  // -1: the host's
+  [[nodiscard]] int dimensions() const { return dimensions_; }
+  [[nodiscard]] Py_ssize_t extent(int dimension) const { return shape_[dimension]; }
+
+ private:
+  enum class Took { it, not_it, failed };
+  // What a protocol says of the memory, before it is checked.
+  struct Claim {
+    void* data = nullptr;
+    int dimensions = 0;
+    const Py_ssize_t* shape = nullptr;
+    const Py_ssize_t* strides = nullptr;  // in bytes; null: C-contiguous
+    Element element;
+    bool readonly = false;
+    bool on_gpu = false;
+  };
+
+  Took take_buffer(PyObject* object, Use use, Named named);
+  Took take_dlpack(PyObject* object, Use use, Named named);
+  Took take_interface(PyObject* object, const char* attribute, Use use, Named named);
+  bool take_description(PyObject* object, PyObject* description, bool on_gpu, Use use, Named named);
+  bool take_pointer(PyObject* description, Claim& claim, Named named);
+  bool accept(const Claim& claim, Use use, Named named);
+
+  bool taken_ = false;
+  bool has_buffer_ = false;
+  Buffer buffer_{};
+  Ref keeper_;  // whatever else keeps the memory
+  Ref described_;
+  void* data_ = nullptr;
+  std::size_t count_ = 0;
+  Element element_;
+  int gpu_ = -1;
+  int dimensions_ = 0;
+  const Py_ssize_t* shape_ = nullptr;
+  std::vector<Py_ssize_t> own_shape_, own_strides_;
+};
+
+}  // namespace dlaunch::python

@@ -1,0 +1,49 @@
+"""Collectives for the ranks of one job, on NumPy arrays, tensors and whatever else has memory.
+
+    import numpy as np
+    import dlaunch
+
+    comm = dlaunch.init()                       # ranks and peers from the launcher
+    x = np.array([float(comm.rank)])
+    comm.all_reduce(x, out=x)                   # 0 + 1 + … on every rank
+    total = comm.all_reduce(x, "max")           # a new array
+    request = comm.iall_reduce(x)               # in the background
+    total = request.wait()
+
+    dlaunch --nproc 4 program.py
+
+All ranks make the same calls in the same order. A call takes NumPy arrays, tensors of PyTorch, arrays of JAX
+and CuPy, and everything else with the buffer protocol, DLPack, __array_interface__ or
+__cuda_array_interface__. It fills `out` and returns it, or returns a new array. Arrays have to be C-contiguous,
+and `out` and what a call changes have to be writable. While a call goes on it keeps its arrays. Errors are
+exceptions: TypeError and ValueError for arguments that no call is made with, and `Error` with its kinds, such
+as `PeerLost` with the rank that was lost.
+
+A communicator is for one thread at a time; another thread that calls meanwhile gets an Error. Only abort(),
+waiting for requests and the keys are for any thread. A child of fork() cannot use its parent's communicators.
+
+Communicator and Request are described in dlaunch/_core.pyi, elastic programs in dlaunch.elastic.
+"""
+
+from ._core import Communicator, Memory, Request, init, wait_any
+from ._core import version as __version__
+from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
+                      SystemRefused, Unsupported)
+
+__all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
+           "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported", "init",
+           "wait_all", "wait_any"]
+
+
+def wait_all(requests):
+    """Waits for all of them and returns their results in order; raises the first error in that order, once
+    all are done."""
+    results, failed = [], None
+    for request in requests:
+        try:
+            results.append(request.wait())
+        except Error as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return results

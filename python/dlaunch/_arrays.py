@@ -1,0 +1,19 @@
+"""New arrays for results. NumPy is imported when it is first needed."""
+
+
+def empty(like, shape):
+    """An array of this shape, with elements as those of `like`: a tensor for a tensor of PyTorch, an array of
+    CuPy for one of CuPy, and a NumPy array for everything else."""
+    kind = type(like).__module__.partition(".")[0]
+    if kind == "torch" or hasattr(like, "new_empty"):
+        return like.new_empty(shape)
+    if kind == "cupy":
+        import cupy
+        return cupy.empty(shape, like.dtype)
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("the result is a NumPy array, and NumPy is not installed: install it (pip install "
+                          "numpy), or give out=") from error
+    dtype = getattr(like, "dtype", None)
+    return numpy.empty(shape, dtype if isinstance(dtype, numpy.dtype) else numpy.asarray(like).dtype)

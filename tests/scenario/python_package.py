@@ -1,0 +1,262 @@
+"""Each call of dlaunch gives what NumPy says, wrong ones raise, and who waits for a lost rank is told."""
+import array
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+import numpy as np
+
+import dlaunch
+
+comm = dlaunch.init(op_timeout=60)
+rank, size = comm.rank, comm.size
+TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
+FOLDS = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum, "band": np.bitwise_and,
+         "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+
+
+def of(r, shape, dtype="float64"):
+    """What rank r gives: small numbers, so that every order of sums gives the same."""
+    return np.random.default_rng(r).integers(1, 4, shape).astype(dtype)
+
+
+def same(got, expected):
+    assert isinstance(got, np.ndarray) and got.dtype == expected.dtype and got.shape == expected.shape, (got, expected)
+    assert np.array_equal(got, expected), (got, expected)
+
+
+def raises(kinds, call, *args, says="", **words):
+    try:
+        call(*args, **words)
+    except kinds as error:
+        assert says in str(error), error
+        return error
+    raise AssertionError(f"{call} {args} {words} was not refused")
+
+
+def reductions():
+    for dtype in TYPES:
+        mine, all_of = of(rank, (4, 3), dtype), [of(r, (4, 3), dtype) for r in range(size)]
+        for op, fold in FOLDS.items():
+            if dtype.startswith("float") and op in ("band", "bor", "bxor"):
+                raises(dlaunch.Unsupported, comm.all_reduce, mine, op)
+                continue
+            total = all_of[0]
+            for other in all_of[1:]:
+                total = fold(total, other)
+            same(comm.all_reduce(mine, op), total)
+            same(comm.reduce_scatter(mine, op), total[rank:rank + 1])
+            at_root = comm.reduce(mine, op, 1)
+            same(at_root, total) if rank == 1 else None
+            assert (at_root is None) == (rank != 1)
+            out = np.empty_like(mine)
+            assert comm.all_reduce(mine, op, out=out) is out
+            same(out, total)
+            same(comm.iall_reduce(mine, op).wait(), total)
+        same(mine, of(rank, (4, 3), dtype))
+        assert comm.all_reduce(mine, out=mine) is mine
+    values = np.array([rank + 1j, 2.0])
+    same(comm.all_reduce(values), sum(np.array([r + 1j, 2.0]) for r in range(size)))
+    same(comm.all_reduce(np.array([rank == 0, False]), "max"), np.array([True, False]))
+    lists = comm.all_reduce_list([of(rank, 3), of(rank, (2, 2))])
+    for got, shape in zip(lists, (3, (2, 2))):
+        same(got, sum(of(r, shape) for r in range(size)))
+
+
+def moves():
+    for dtype in TYPES + ("bool", "int16", "complex128", "longdouble"):
+        mine, all_of = of(rank, (2, 3), dtype), [of(r, (2, 3), dtype) for r in range(size)]
+        same(comm.all_gather(mine), np.stack(all_of))
+        gathered = comm.gather(mine, 2)
+        same(gathered, np.stack(all_of)) if rank == 2 else None
+        shared = mine.copy()
+        assert comm.broadcast(shared, 3) is shared
+        same(shared, all_of[3])
+        counts = list(range(1, size + 1))
+        parts = [of(r, r + 1, dtype) for r in range(size)]
+        same(comm.all_gather_v(parts[rank], counts), np.concatenate(parts))
+        at_root = comm.gather_v(parts[rank], counts, 0)
+        same(at_root, np.concatenate(parts)) if rank == 0 else None
+        square = of(rank, (size, 5), dtype)
+        same(comm.all_to_all(square), np.stack([of(r, (size, 5), dtype)[rank] for r in range(size)]))
+        part = np.empty(5, dtype)
+        same(comm.scatter(square if rank == 1 else None, 1, out=part), of(1, (size, 5), dtype)[rank])
+        right, left = (rank + 1) % size, (rank - 1) % size
+        request = comm.isend(mine, right, 7)
+        same(comm.recv(np.empty_like(mine), left, 7), all_of[left])
+        request.wait()
+    anyone = np.empty(1)
+    if rank == 0:
+        assert sorted(comm.recv_any(anyone, 9) for _ in range(size - 1)) == list(range(1, size))
+    else:
+        comm.send(np.array([1.0]), 0, 9)
+    requests = [comm.iall_gather(np.array([rank])), comm.ibarrier()]
+    assert dlaunch.wait_any(requests) in (0, 1)
+    same(dlaunch.wait_all(requests)[0], np.arange(size)[:, None])
+    bufs = [of(rank, 4), of(rank, 0)]
+    comm.broadcast_list(bufs, 1)
+    same(bufs[0], of(1, 4))
+
+
+def whatever_has_memory():
+    total = float(sum(range(size)))
+    for x in (array.array("d", [rank]), (ctypes.c_double * 1)(rank), np.float64(rank), memoryview(np.array([float(rank)]))):
+        same(comm.all_reduce(x).reshape(1), np.array([total]))
+    raw = bytearray([rank])
+    assert comm.all_reduce(raw, out=raw) is raw and raw[0] == total
+    same(comm.all_reduce(np.empty((0, 3))), np.empty((0, 3)))
+    same(comm.all_gather(np.empty(0)), np.empty((size, 0)))
+
+    class Interface:
+        def __init__(self, of_array):
+            self.of_array, self.__array_interface__ = of_array, of_array.__array_interface__
+    held = np.array([float(rank)])
+    comm.all_reduce(Interface(held), out=Interface(held))
+    same(held, np.array([total]))
+    memory = comm.alloc(64)
+    x = np.frombuffer(memory, "float64")
+    x[:] = rank
+    same(comm.all_reduce(x), np.full(8, total))
+    raises(BufferError, comm.free, memory, says="still lie in this memory")
+    del x
+    comm.free(memory)
+    raises(ValueError, comm.free, memory, says="has been freed")
+    raises(BufferError, memoryview, memory)
+    # A request keeps what nobody else does.
+    requests = [comm.iall_reduce(np.full(1000, float(rank)), out=np.empty(1000)) for _ in range(50)]
+    for request in requests:
+        same(request.wait(), np.full(1000, total))
+        assert request.test() and request.wait() is request.wait()
+    for _ in range(50):
+        comm.iall_reduce(np.full(1000, float(rank)))  # dropped
+    comm.barrier()
+    grown = bytearray(64)
+    request = comm.ibroadcast(grown)
+    request.wait()
+    grown.extend(b"more")  # it is free again
+
+
+def mistakes():
+    x, y = np.ones(4), np.ones((4, 4))
+    frozen = np.ones(4)
+    frozen.flags.writeable = False
+    unaligned = np.frombuffer(bytearray(33), "uint8")[1:].view("float64")
+    for bad in (y.T, x[::-1], x[::2], y[:, 1:], np.broadcast_to(1.0, (4,))):
+        raises(ValueError, comm.all_reduce, bad, says="not C-contiguous")
+    raises(ValueError, comm.all_reduce, unaligned, says="not aligned")
+    raises(ValueError, comm.all_reduce, x, out=frozen, says="read-only")
+    raises(ValueError, comm.all_reduce, b"1234", out=b"1234", says="read-only")
+    raises(ValueError, comm.broadcast, frozen, (rank + 1) % size, says="read-only")
+    raises(ValueError, comm.all_reduce, x, out=np.ones(5), says="5 elements, and needs 4")
+    raises(TypeError, comm.all_reduce, x, out=np.ones(4, "float32"), says="of float32")
+    raises(ValueError, comm.reduce_scatter, np.ones(size + 1), says="cannot share evenly")
+    raises(ValueError, comm.all_gather_v, x, [1] * size, says="counts must have")
+    for bad in (None, 3, "text", [1.0], object(), np.array([object()]), np.array(["a"]), np.array([(1, 2.0)], "i4,f8"),
+                np.ones(2, ">f8"), np.array(["2026-01-01"], "datetime64[D]")):
+        raises(TypeError, comm.all_reduce, bad)
+    raises(TypeError, comm.all_reduce, np.ones(3, bool), says="'sum' is not defined for bool")
+    raises(TypeError, comm.all_reduce, np.ones(3, "int16"), says="int16")
+    raises(ValueError, comm.all_reduce, x, "mean", says="'mean'")
+    raises(TypeError, comm.all_reduce, x, 3, says="op must be a string")
+    raises(TypeError, comm.all_reduce, says="needs its argument 'x'")
+    raises(TypeError, comm.all_reduce, x, x=x, says="twice")
+    raises(TypeError, comm.all_reduce, x, "sum", x, says="takes 2 arguments")
+    raises(TypeError, comm.all_reduce, x, to=x, says="no argument 'to'")
+    raises(dlaunch.InvalidError, comm.reduce, x, "sum", size, says="root")
+    raises(OverflowError, comm.reduce, x, "sum", 1 << 40)
+    raises(dlaunch.InvalidError, comm.send, x, rank, says="not another rank")
+    raises(dlaunch.InvalidError, comm.all_reduce, x[:3], out=x[1:])
+    raises(TypeError, dlaunch.Communicator)
+    raises(TypeError, dlaunch.Communicator.all_reduce, 3, x)
+    raises(TypeError, dlaunch.Request)
+    raises(TypeError, dlaunch.wait_any, [3])
+    raises(ValueError, dlaunch.wait_any, [])
+    same(comm.all_reduce(x), np.full(4, float(size)))  # nothing of this has harmed it
+
+
+def groups_and_keys():
+    half = comm.split(rank % 2, -rank)
+    assert half.size == len(range(rank % 2, size, 2))
+    same(half.all_reduce(np.array([rank])), np.array([sum(range(rank % 2, size, 2))]))
+    assert comm.split(None if rank else 0) is None or rank == 0
+    if rank < 2:
+        pair = comm.group([1, 0])
+        assert pair.rank == 1 - rank
+        pair.barrier()
+        pair.finalize()
+        pair.finalize()
+        assert pair.closed
+        for call in (pair.barrier, pair.abort, lambda: pair.transport, lambda: pair.all_reduce(np.ones(1))):
+            raises(dlaunch.Error, call, says="has been finalized")
+    comm.key_set(f"at {rank}", b"\0value" * 2000)
+    assert comm.key_get(f"at {(rank + 1) % size}") == b"\0value" * 2000
+    raises(TimeoutError, comm.key_get, "nowhere", 0)
+    comm.key_add("sum", rank)
+    comm.barrier()
+    assert comm.key_add("sum", 0) == sum(range(size))
+    assert comm.explain("all_reduce", 10, "float32") != ""
+    raises(dlaunch.InvalidError, comm.explain, "all_reduce", 10, "float7")
+
+
+def threads_and_children():
+    pairs = [comm.split(0) for _ in range(2)]
+    done, told = threading.Event(), []
+
+    def other():
+        while not done.is_set():
+            try:
+                pairs[0].rank, pairs[0].transport
+                if rank == 0:
+                    pairs[0].finalize()
+            except dlaunch.Error as error:
+                told.append(str(error))
+    thread = threading.Thread(target=other)
+    if rank == 0:  # waits for the others, and a second thread comes meanwhile
+        request = pairs[1].ibarrier()
+        thread.start()
+        try:
+            pairs[0].recv(np.empty(1), 1)
+        except dlaunch.Error as error:  # the second thread was first
+            told.append(str(error))
+        done.set()
+        thread.join()
+        request.wait()
+        assert told, "nobody was refused"
+    else:
+        pairs[1].barrier()
+        if rank == 1:
+            try:
+                pairs[0].send(np.ones(1), 0)
+            except dlaunch.Error:
+                pass
+    comm.barrier()
+    child = os.fork()
+    if child == 0:
+        kinds = (dlaunch.Error,)
+        raises(kinds, comm.barrier)
+        raises(kinds, comm.all_reduce, np.ones(1))
+        raises(kinds, comm.abort)
+        comm.finalize()
+        alone = dlaunch.init("file:///nowhere-needed", rank=0, size=1)
+        same(alone.all_reduce(np.ones(1)), np.ones(1))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    comm.barrier()
+
+
+for part in (reductions, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
+    part()
+    comm.barrier()
+    if rank == 0:
+        print(part.__name__, "is right", flush=True)
+
+if len(sys.argv) > 1 and rank == int(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGKILL)
+if len(sys.argv) > 1:
+    lost = raises(dlaunch.PeerLost, comm.all_reduce, np.ones(1 << 16), says=f"rank {sys.argv[1]}")
+    assert lost.rank == comm.peer_lost == int(sys.argv[1])
+    assert raises(dlaunch.PeerLost, comm.ibarrier).rank == lost.rank
+    print(f"rank {rank} is told", flush=True)
+comm.finalize()

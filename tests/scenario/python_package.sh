@@ -1,0 +1,52 @@
+# The package dlaunch for Python: results as NumPy's, errors for what is wrong, no crash whatever is given, and
+# trainings with NumPy that outlive a worker, bit for bit.
+source "$SOURCE/tests/scenario/common.sh"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+python=${PACKAGE_PYTHON:-/usr/bin/python3}
+"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
+export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+here=$SOURCE/tests/scenario
+
+run dlaunch --nproc 4 "$python" -X faulthandler "$here/python_package.py" 2
+expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
+for part in reductions moves whatever_has_memory mistakes groups_and_keys threads_and_children; do
+  expect_out "^\[0\] $part is right$"
+done
+[ "$(grep -c 'is told$' out)" = 3 ] || fail "not every rank was told of the lost one"
+
+run "$python" -X faulthandler -W ignore "$here/python_fuzz.py" "${FUZZ_SEED:-1}" "${FUZZ_SEEDS:-100}"
+expect_code 0; expect_out '^only results and exceptions$'
+
+weights() { sed -n 's/.*weights \([0-9a-f]*\) after .*/\1/p' out | sort -u; }
+run dlaunch --nproc 3 "$python" "$here/python_elastic.py"; expect_code 0
+undisturbed=$(weights)
+[ "$(wc -w <<<"$undisturbed")" = 1 ] || fail "the ranks differ"
+run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/python_elastic.py" snapshots lose; expect_code 0
+expect_out 'in round [2-9]$'
+[ "$(weights)" = "$undisturbed" ] || fail "a lost worker has changed the weights"
+# Begun again it goes on from its last snapshot, where there is nothing left to do.
+run dlaunch --nproc 2 "$python" "$here/python_elastic.py" snapshots; expect_code 0
+[ "$(weights)" = "$undisturbed" ] || fail "the snapshot has other weights"
+run "$python" "$here/python_elastic.py"; expect_code 0
+[ "$(weights)" = "$undisturbed" ] || fail "one rank without a launcher comes to other weights"
+
+run dlaunch --nproc 2 "$python" -m dlaunch.bench --rounds 20 -b 8 -e 4K -f 8
+expect_code 0; expect_out '^\[0\] +8 +[0-9.]+ +[0-9.]+ '
+# What a program pays that only imports it: no NumPy, nothing of PyTorch.
+run "$python" -c 'import sys, dlaunch; assert not {"numpy", "torch", "pickle"} & set(sys.modules), sys.modules'
+expect_code 0
+if "$python" -c 'import torch' 2>/dev/null; then
+  run dlaunch --nproc 2 "$python" -c '
+import dlaunch, torch
+comm = dlaunch.init()
+x = torch.full((3,), 1.5 + comm.rank)
+assert torch.equal(comm.all_reduce(x), torch.full((3,), 4.0))
+assert torch.equal(comm.all_gather(x.bfloat16())[1], x.bfloat16() * 0 + 2.5)
+for wrong in (x.requires_grad_(), torch.ones(2, 2).t(), torch.ones(2).to_sparse(), torch.ones(2, device="meta")):
+    try:
+        comm.all_reduce(wrong)
+    except Exception as error:
+        print("refused:", str(error).splitlines()[0])
+'
+  expect_code 0; [ "$(grep -c refused: out)" = 8 ] || fail "wrong tensors were taken"
+fi
