@@ -47,6 +47,12 @@ std::uint64_t thread_number();
 // What dl_last_error() says in this thread; without a communicator, what dl_last_error(NULL) does.
 void keep_error(dl_comm* comm, const std::string& what) noexcept;
 
+// Of seconds, none of them negative.
+inline Duration duration_of(double seconds) {
+  constexpr double kLongest = 1e9;
+  return Duration(static_cast<std::int64_t>(std::min(seconds, kLongest) * 1e9));
+}
+
 // Runs body(), which returns a Result<void>; third-party exceptions (memory) end here.
 template <class Body>
 dl_result guarded(dl_comm* comm, Body body) noexcept {

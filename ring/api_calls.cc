@@ -307,6 +307,19 @@ dl_result dl_test(dl_request** request, int* done) {
   return over ? dl_wait(request) : DL_OK;
 }
 
+dl_result dl_wait_for(dl_request** request, double timeout_s, int* done) {
+  if (timeout_s < 0) {
+    if (done != nullptr) *done = 1;
+    return dl_wait(request);
+  }
+  if (request != nullptr && *request != nullptr && timeout_s > 0) {
+    const auto deadline =
+        dlaunch::deadline_after(dlaunch::steady_now(), dlaunch::duration_of(timeout_s));
+    dlaunch::Completions::wait_until(deadline, [&] { return (*request)->over(); });
+  }
+  return dl_test(request, done);
+}
+
 dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
   if (index != nullptr) *index = n;
   if (requests == nullptr && n > 0) return refused("dl_wait_any: the array of requests is null");

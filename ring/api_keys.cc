@@ -24,9 +24,8 @@ dl_result with_keys(dl_comm* comm, bool arguments, Body body) {
 }
 
 Duration patience(const Communicator& impl, double timeout_s) {
-  constexpr double kLongest = 1e9;
   if (!(timeout_s >= 0)) return impl.op_timeout();
-  return Duration(static_cast<std::int64_t>(std::min(timeout_s, kLongest) * 1e9));
+  return dlaunch::duration_of(timeout_s);
 }
 
 }  // namespace

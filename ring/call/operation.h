@@ -58,6 +58,11 @@ class Completions {
     std::unique_lock lock(common().mutex);
     common().changed.wait(lock, ready);
   }
+  template <class Ready>
+  static void wait_until(TimePoint deadline, Ready ready) {
+    std::unique_lock lock(common().mutex);
+    common().changed.wait_until(lock, deadline, ready);
+  }
 
  private:
   struct Common {

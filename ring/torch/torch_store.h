@@ -54,8 +54,7 @@ class KeyStore final : public c10d::Store {
   void wait(const Keys& keys, const std::chrono::milliseconds& timeout) override {
     const auto end = std::chrono::steady_clock::now() + timeout;
     for (const auto& key : keys) {
-      const std::chrono::duration<double> left = end - std::chrono::steady_clock::now();
-      comm_->check(await(key, std::max(left.count(), 0.0)));
+      comm_->check(await(key, seconds_until(end)));
     }
   }
   bool deleteKey(const std::string&) override { refuse("delete_key"); }

@@ -1,16 +1,24 @@
-// Tensors as libdlring takes them. What it does not take is refused in one line.
+// Tensors as libdlring takes them: contiguous, and in one of its types. What it does not take is
+// refused in one line.
 #pragma once
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/version.h>
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <dlaunch/ring.h>
+
+// PyTorch is of this version or newer.
+#define DLRING_TORCH_FROM(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) ||     \
+   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace dlring_torch {
 
@@ -21,17 +29,27 @@ using TensorLists = std::vector<Tensors>;
   throw std::invalid_argument(std::string("dlring: ") + call + ": " + why);
 }
 
-inline void check_tensors(const char* call, const Tensors& tensors) {
+inline void check_place(const char* call, const at::Tensor& tensor) {
+  if (tensor.device().is_cpu() || tensor.device().is_cuda()) return;
+  refuse(call, "a tensor is on " + tensor.device().str() + ": give one on the CPU or on cuda");
+}
+
+// Their types may differ.
+inline void check_list(const char* call, const Tensors& tensors) {
   if (tensors.empty()) refuse(call, "no tensor was given");
   for (const auto& tensor : tensors) {
     if (tensor.layout() != c10::kStrided)
       refuse(call, "a tensor is sparse: give tensor.to_dense()");
-    if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
-      refuse(call, "a tensor is on " + tensor.device().str() + ": give one on the CPU or on cuda");
-    }
-    if (tensor.scalar_type() != tensors[0].scalar_type() ||
-        tensor.device() != tensors[0].device()) {
-      refuse(call, "the tensors differ in type or device");
+    check_place(call, tensor);
+    if (tensor.device() != tensors[0].device()) refuse(call, "the tensors differ in device");
+  }
+}
+
+inline void check_tensors(const char* call, const Tensors& tensors) {
+  check_list(call, tensors);
+  for (const auto& tensor : tensors) {
+    if (tensor.scalar_type() != tensors[0].scalar_type()) {
+      refuse(call, "the tensors differ in type");
     }
   }
 }
@@ -62,14 +80,26 @@ inline Tensors packed_results(const char* call, const Tensors& tensors) {
   return all;
 }
 
+// Whether what is written to `packed` is in the tensor.
+inline bool is_there(const at::Tensor& packed, const at::Tensor& tensor) {
+  return packed.is_alias_of(tensor);
+}
+
 inline void put_back(const at::Tensor& packed, at::Tensor tensor) {
+  if (is_there(packed, tensor)) return;
   const at::NoGradGuard quiet;
-  if (!packed.is_same(tensor)) tensor.copy_(packed);
+  const bool pairs = tensor.is_complex() && !packed.is_complex();
+  tensor.copy_(pairs ? at::view_as_complex(packed) : packed);
 }
 
 inline Tensors with(Tensors tensors, const at::Tensor& one) {
   tensors.push_back(one);
   return tensors;
+}
+
+inline Tensors joined(Tensors first, const Tensors& then) {
+  first.insert(first.end(), then.begin(), then.end());
+  return first;
 }
 
 // DL_DTYPE_ANY_INT: none.
@@ -92,6 +122,12 @@ inline dl_dtype dtype_of(const at::Tensor& tensor) {
       return DL_FLOAT32;
     case at::kDouble:
       return DL_FLOAT64;
+#if DLRING_TORCH_FROM(2, 3)
+    case at::kUInt32:
+      return DL_UINT32;
+    case at::kUInt64:
+      return DL_UINT64;
+#endif
     default:
       return DL_DTYPE_ANY_INT;
   }
@@ -112,25 +148,97 @@ struct Moved {
   std::size_t count;
 };
 
-struct Reduced : Moved {
-  Reduced(const char* call, const at::Tensor& tensor) : Moved(tensor) {
-    if (dtype_of(tensor) == DL_DTYPE_ANY_INT) {
-      refuse(call, std::string("no reduction of ") + c10::toString(tensor.scalar_type()));
-    }
+// The type in which libdlring reduces one that it lacks; the result is the same as if it had it.
+inline std::optional<at::ScalarType> wider(at::ScalarType type) {
+  if (type == at::kShort) return at::kInt;
+#if DLRING_TORCH_FROM(2, 3)
+  if (type == at::kUInt16) return at::kInt;
+#endif
+#if DLRING_TORCH_FROM(2, 2)
+  if (c10::isFloat8Type(type)) return at::kFloat;
+#endif
+  return std::nullopt;
+}
+
+// As a reduction takes it: complex numbers as pairs of real ones, narrow types in wider ones.
+inline at::Tensor reducible(const char* call, const at::Tensor& tensor) {
+  const at::NoGradGuard quiet;
+  if (tensor.is_complex()) return at::view_as_real(packed(tensor));
+  if (const auto type = wider(tensor.scalar_type())) return tensor.to(*type).contiguous();
+  if (dtype_of(tensor) == DL_DTYPE_ANY_INT) {
+    refuse(call, std::string("no reduction of ") + c10::toString(tensor.scalar_type()));
   }
-};
+  return packed(tensor);
+}
+
+inline at::Tensor reducible_result(const char* call, const at::Tensor& tensor) {
+  check_writable(call, tensor);
+  return reducible(call, tensor);
+}
+
+// Older versions of PyTorch have a list of factors.
+template <class Supplement>
+at::Tensor factor_of(const Supplement& extra) {
+  if constexpr (requires { extra.tensor_factor; }) {
+    return extra.tensor_factor;
+  } else {
+    return extra.tensor_factors.empty() ? at::Tensor() : extra.tensor_factors[0];
+  }
+}
+
+// By what the operation multiplies first, if it is that one.
+inline at::Tensor multiplied(const char* call, const c10d::ReduceOp& op, const at::Tensor& given) {
+  if (static_cast<c10d::ReduceOp::RedOpType>(op) != c10d::ReduceOp::PREMUL_SUM) return given;
+  const auto* const extra =
+      dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  if (extra == nullptr) refuse(call, "PREMUL_SUM has no factor");
+  if (!given.is_floating_point()) refuse(call, "PREMUL_SUM is for floating-point numbers");
+  const at::NoGradGuard quiet;
+  const auto factor = factor_of(*extra);
+  if (!factor.defined()) return given.mul(extra->double_factor);
+  return given.mul(factor.to(given.device(), given.scalar_type()));
+}
+
+inline Tensors reducible_results(const char* call, const c10d::ReduceOp& op,
+                                 const Tensors& tensors) {
+  Tensors all;
+  for (const auto& tensor : tensors) {
+    all.push_back(multiplied(call, op, reducible_result(call, tensor)));
+  }
+  return all;
+}
+
+inline dl_op op_of_truth(const char* call, c10d::ReduceOp::RedOpType op) {
+  switch (op) {
+    case c10d::ReduceOp::SUM:
+      return DL_MAX;
+    case c10d::ReduceOp::PRODUCT:
+      return DL_MIN;
+    case c10d::ReduceOp::AVG:
+      refuse(call, "truth values have no average");
+    default:
+      return DL_OP_ANY_INT;
+  }
+}
 
 // Of truth values a sum is "any" and a product "all".
-inline dl_op op_of(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor) {
-  const bool truth = tensor.scalar_type() == at::kBool;
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+inline dl_op op_of(const char* call, const c10d::ReduceOp& given, const at::Tensor& tensor) {
+  const auto op = static_cast<c10d::ReduceOp::RedOpType>(given);
+  const bool sums =
+      op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+  if (tensor.is_complex() && !sums) refuse(call, "complex numbers have sums and averages only");
+  if (tensor.scalar_type() == at::kBool) {
+    const auto of_truth = op_of_truth(call, op);
+    if (of_truth != DL_OP_ANY_INT) return of_truth;
+  }
+  switch (op) {
     case c10d::ReduceOp::SUM:
-      return truth ? DL_MAX : DL_SUM;
+    case c10d::ReduceOp::PREMUL_SUM:
+      return DL_SUM;
     case c10d::ReduceOp::AVG:
-      if (truth) refuse(call, "truth values have no average");
       return DL_AVG;
     case c10d::ReduceOp::PRODUCT:
-      return truth ? DL_MIN : DL_PRODUCT;
+      return DL_PRODUCT;
     case c10d::ReduceOp::MIN:
       return DL_MIN;
     case c10d::ReduceOp::MAX:
@@ -142,7 +250,7 @@ inline dl_op op_of(const char* call, const c10d::ReduceOp& op, const at::Tensor&
     case c10d::ReduceOp::BXOR:
       return DL_BXOR;
     default:
-      refuse(call, "this reduction (PREMUL_SUM?) is one of NCCL's own");
+      refuse(call, "there is no such reduction");
   }
 }
 
@@ -165,6 +273,12 @@ inline void copy_flat(const at::Tensor& flat, const Tensors& tensors, bool into_
       at::Tensor(tensor).copy_(part.reshape(tensor.sizes()));
     }
   }
+}
+
+inline at::Tensor flattened(const Tensors& tensors) {
+  at::Tensor flat = flat_like(tensors);
+  copy_flat(flat, tensors, true);
+  return flat;
 }
 
 // The lists that c10d's calls take have one entry for each rank.

@@ -5,24 +5,25 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "ring/torch/torch_python.h"
 #include "ring/torch/torch_tensors.h"
 
 namespace dlring_torch {
@@ -34,10 +35,20 @@ struct PeerLost : std::runtime_error {
 
 // The calling thread's last failure on comm (null: of dl_init) as an exception.
 inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result) {
-  const std::string text = std::string("dlring: ") + dl_last_error(comm);
+  // Users look for "Timed out", which PyTorch's own back ends say.
+  const std::string text = (result == DL_ERR_TIMEOUT ? "dlring: Timed out waiting: " : "dlring: ") +
+                           std::string(dl_last_error(comm));
   if (result == DL_ERR_PEER_LOST) return std::make_exception_ptr(PeerLost(text));
   if (result == DL_ERR_INVALID) return std::make_exception_ptr(std::invalid_argument(text));
   return std::make_exception_ptr(std::runtime_error(text));
+}
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Never negative.
+inline double seconds_until(Deadline deadline) {
+  const std::chrono::duration<double> left = deadline - std::chrono::steady_clock::now();
+  return std::max(left.count(), 0.0);
 }
 
 // A message under way, and what belongs to it until it is done.
@@ -46,40 +57,6 @@ struct Pending {
   at::Tensor tensor;
   at::Tensor result;  // where what was received is to be, if not there
   int source = -1;
-};
-
-// Python's lock is free as long as it exists, if this thread has it: what we wait for may need it.
-class WithoutGil {
- public:
-  WithoutGil() {
-    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) released_.emplace();
-  }
-
- private:
-  std::optional<pybind11::gil_scoped_release> released_;
-};
-
-// This thread's place among Python's, from enter() to leave(). Whoever asks for Python's lock
-// without one, as a tensor does that Python knew and that ends here, makes one for that moment,
-// under a lock that a fork at that moment leaves locked in the child: up to Python 3.11 it hangs
-// there, and with it who waits for it, as for a worker of a DataLoader.
-class PythonPlace {
- public:
-  void enter() {
-    if (Py_IsInitialized() == 0) return;
-    lock_ = PyGILState_Ensure();
-    kept_ = PyEval_SaveThread();
-  }
-  // No destructor: it does not come back where Python is about to end.
-  void leave() {
-    if (kept_ == nullptr) return;
-    PyEval_RestoreThread(kept_);
-    PyGILState_Release(lock_);
-  }
-
- private:
-  PyGILState_STATE lock_{};
-  PyThreadState* kept_ = nullptr;
 };
 
 // Owns the communicator, for the group and for each Work of it that is still there.
@@ -162,10 +139,12 @@ class Comm {
 class CollectiveWork : public c10d::Work {
  public:
   // after: what is left to do when the data are there, as sorting them into a list of tensors.
-  CollectiveWork(std::shared_ptr<Comm> comm, c10d::OpType type, Tensors outputs, Tensors used,
-                 std::function<void()> after)
+  // number: among the collectives of its group.
+  CollectiveWork(std::shared_ptr<Comm> comm, c10d::OpType type, std::uint64_t number,
+                 Tensors outputs, Tensors used, std::function<void()> after)
       : Work(dl_rank(comm->get()), type),
         comm_(std::move(comm)),
+        number_(number),
         outputs_(std::move(outputs)),
         used_(std::move(used)),
         after_(std::move(after)),
@@ -177,6 +156,9 @@ class CollectiveWork : public c10d::Work {
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   std::vector<at::Tensor> result() override { return outputs_; }
+  // These two override what newer versions have.
+  std::uint64_t getSequencenumber() const { return number_; }
+  float getDuration() const { return milliseconds_; }
 
   // While it is being started: one more part of it.
   dl_request** part() { return &requests_.emplace_back(nullptr); }
@@ -194,6 +176,8 @@ class CollectiveWork : public c10d::Work {
     } catch (...) {
       error = std::current_exception();
     }
+    milliseconds_ =
+        std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - began_).count();
     if (error) future_->setErrorIfNeeded(error);
     finish(error);
     be_over();
@@ -227,6 +211,9 @@ class CollectiveWork : public c10d::Work {
   }
 
   const std::shared_ptr<Comm> comm_;
+  const std::uint64_t number_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::atomic<float> milliseconds_{0};
   std::deque<dl_request*> requests_;
   const Tensors outputs_;
   Tensors used_;  // inputs, and memory in between
@@ -258,18 +245,24 @@ class MessageWork : public c10d::Work {
     return Work::isCompleted();
   }
   bool wait(std::chrono::milliseconds timeout) override {
-    if (timeout > std::chrono::milliseconds::zero()) {
-      throw std::invalid_argument(
-          "dlring: a message has the time limit of its group: wait() takes none of its own");
-    }
     {
       const std::lock_guard lock(waiting_);
+      if (pending_ && timeout > std::chrono::milliseconds::zero()) wait_until_over(timeout);
       if (pending_) end(dl_wait(&pending_->request));
     }
-    return Work::wait(timeout);  // throws what failed
+    return Work::wait(kNoTimeout);  // throws what failed
   }
 
  private:
+  void wait_until_over(std::chrono::milliseconds timeout) {
+    int done = 0;
+    const std::chrono::duration<double> seconds = timeout;
+    const auto result = dl_wait_for(&pending_->request, seconds.count(), &done);
+    if (done != 0) return end(result);
+    throw std::runtime_error("dlring: Timed out waiting " + std::to_string(timeout.count()) +
+                             "ms for a message: it is still under way");
+  }
+
   void end(dl_result result) {
     source_ = pending_->source;
     if (result == DL_OK && pending_->result.defined()) {

@@ -183,13 +183,129 @@ def calls():
     refused("share their memory", dist.all_reduce, torch.ones(1, 4).expand(4, 4))
     refused("share their memory", dist.all_gather, [torch.ones(1, 4).expand(4, 4)] * size, torch.ones(4, 4))
     refused("sparse", dist.broadcast, torch.ones(2).to_sparse(), 0)
-    refused("no reduction of", dist.all_reduce, torch.ones(2, dtype=torch.int16))
+    refused("sums and averages", dist.all_reduce, torch.ones(2).to_sparse(), dist.ReduceOp.MAX)
     refused("no average", dist.all_reduce, torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
     refused("times the number of ranks", dist.all_gather_into_tensor, torch.empty(5), torch.empty(2))
     refused("float", dist.all_reduce, torch.ones(2), dist.ReduceOp.BOR)
     x = torch.ones(1)
     dist.all_reduce(x)
     equal(x, torch.full((1,), 4.0))
+
+
+def narrow_types():
+    """Types that libdlring lacks are reduced in wider ones, complex numbers as pairs."""
+    names = ["int16", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"]
+    for dtype in [getattr(torch, name) for name in names if hasattr(torch, name)]:
+        x = torch.arange(1, 4).to(dtype)
+        dist.all_reduce(x)
+        equal(x.to(torch.complex128), torch.tensor([4, 8, 12]).to(torch.complex128))
+        x = torch.arange(1, 4).to(dtype)
+        dist.reduce(x, 2)
+        equal(x.to(torch.complex128), (torch.tensor([1, 2, 3]) * (4 if rank == 2 else 1)).to(torch.complex128))
+        x = torch.zeros(1, dtype=dtype)
+        dist.reduce_scatter(x, [torch.ones(1).to(dtype) for _ in range(size)])
+        assert x.to(torch.complex128).item() == 4
+    x = torch.tensor([30000], dtype=torch.int16)
+    dist.all_reduce(x)
+    assert x.item() == 120000 - 2 * 65536  # wraps
+    dist.all_reduce(x.fill_(-rank), dist.ReduceOp.MIN)
+    assert x.item() == -3
+    if hasattr(dist, "_make_nccl_premul_sum"):
+        x = torch.full((2,), float(rank))
+        dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+        equal(x, torch.full((2,), 3.0))
+        factor = torch.tensor([2.0])
+        dist.all_reduce(x, dist._make_nccl_premul_sum([factor] if torch.__version__ < "2" else factor))
+        equal(x, torch.full((2,), 24.0))
+
+
+def sparse_sums():
+    """Of tensors that share some elements, have some twice, and are empty on a rank."""
+    def of(r):
+        at = torch.tensor([[r, r, 4], [0, 0, 1]]) if r else torch.zeros(2, 0, dtype=torch.int64)
+        values = torch.full((at.shape[1], 2), float(r + 1))
+        return torch.sparse_coo_tensor(at, values, (5, 2, 2))
+    x, dense = of(rank), sum(of(r).to_dense() for r in range(size))
+    dist.all_reduce(x)
+    equal(x.to_dense(), dense)
+    x = of(rank)
+    work = dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True)
+    dist.all_reduce(torch.ones(1))
+    work.wait()
+    equal(x.to_dense(), dense / size)
+    x = torch.sparse_coo_tensor(torch.tensor([[rank % 2]]), torch.tensor([2 * rank + 1]), (2,))
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    equal(x.to_dense(), torch.tensor([6, 10]) // size)
+    shapes = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0), (2 + (rank == 1),))
+    refused("differ in shape", dist.all_reduce, shapes)
+
+
+def coalesced():
+    """Calls of several tensors, also of several types."""
+    mine = [torch.full((2, 2), float(rank)), torch.empty(0), torch.full((rank + 1,), float(rank))]
+    lists = [[torch.zeros(2, 2).t(), torch.empty(0), torch.zeros(r + 1)] for r in range(size)]
+    dist.all_gather_coalesced(lists, mine)
+    for r, parts in enumerate(lists):
+        equal(parts[0], torch.full((2, 2), float(r)))
+        equal(parts[2], torch.full((r + 1,), float(r)))
+    uneven = [torch.full((r + 1,), float(rank)) for r in range(size)]
+    x = torch.zeros(rank + 1)
+    dist.reduce_scatter(x, uneven)
+    equal(x, torch.full((rank + 1,), 6.0))
+    if not hasattr(dist, "_coalescing_manager"):
+        return
+    several = [torch.full((3,), float(rank)), torch.full((2,), rank), torch.full((2,), rank, dtype=torch.int16)]
+    with dist._coalescing_manager():
+        for x in several:
+            dist.all_reduce(x)
+    for x in several:
+        equal(x, torch.full(x.shape, 6, dtype=x.dtype))
+    pairs = [(torch.zeros(size * n), torch.full((n,), float(rank))) for n in (1, 3)]
+    with dist._coalescing_manager():
+        for whole, part in pairs:
+            dist.all_gather_into_tensor(whole, part)
+    for whole, part in pairs:
+        equal(whole, torch.arange(float(size)).repeat_interleave(part.numel()))
+    with dist._coalescing_manager(async_ops=True) as works:
+        for whole, part in pairs:
+            dist.reduce_scatter_tensor(part, whole)
+    works.wait()
+    for whole, part in pairs:
+        equal(part, torch.full(part.shape, float(size * rank)))
+
+
+def debugging():
+    """What PyTorch's own debugging asks of a back end."""
+    group = dist.new_group()
+    before = group._get_sequence_number_for_group()
+    dist.barrier(group)
+    assert group._get_sequence_number_for_group() == before + 1
+    short = datetime.timedelta(seconds=0.3)
+    for _ in range(2):
+        group.monitored_barrier(datetime.timedelta(seconds=60))
+    # Whoever comes too late finds its own barrier over, and the next one whole.
+    if rank != 2:
+        who = "Rank 2 failed to pass monitoredBarrier in 300 ms"
+        refused(("[rank 0]: " + who).lower(), group.monitored_barrier, short)
+    else:
+        refused("rank 2 successfully reached monitoredbarrier", late_barrier, group, short)
+    dist.barrier()
+    group.monitored_barrier(datetime.timedelta(seconds=60))
+    if rank == 0:
+        refused("ranks 1, 2, 3 failed to pass monitoredbarrier in 300 ms", group.monitored_barrier, short, True)
+        refused("rank 0 timed out in monitoredbarrier after 0 ms", group.monitored_barrier, datetime.timedelta(0))
+        refused("timed out waiting 20ms", dist.irecv(torch.ones(1), 1).wait, datetime.timedelta(milliseconds=20))
+    dist.barrier()
+    if rank == 1:
+        dist.send(torch.ones(1), 0)
+    everyone = [None] * size
+    dist.all_gather_object(everyone, {"rank": rank})
+    assert everyone == [{"rank": r} for r in range(size)]
+
+
+def late_barrier(group, short):
+    time.sleep(1.5)
+    group.monitored_barrier(short)
 
 
 def train(group=None):
@@ -237,7 +353,8 @@ rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"
 tested = len(sys.argv) > 2
 if tested:
-    calls()
+    for part in calls, narrow_types, sparse_sums, coalesced, debugging:
+        part()
 weights, model = train()
 if tested:
     # Sums of four are added in another order than gloo's.

@@ -287,6 +287,9 @@ DL_API dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype d
 DL_API dl_result dl_wait(dl_request** request);
 /* *done: whether it is; then as dl_wait(). */
 DL_API dl_result dl_test(dl_request** request, int* done);
+/* Blocks until it is done, but at most so long (<0: as long as it takes). *done: whether it is;
+ * then as dl_wait(). Otherwise DL_OK: the operation goes on, and can be waited for again. */
+DL_API dl_result dl_wait_for(dl_request** request, double timeout_s, int* done);
 /* Blocks until one of them is done and does as dl_wait() with that one; *index says which. NULL
  * entries are left out; if all are NULL *index is n. */
 DL_API dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index);

@@ -10,6 +10,8 @@
 #error "<dlaunch/ring.hpp> needs C++20: compile with -std=c++20"
 #else
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -127,6 +129,12 @@ class Request {
   bool test() {
     int done = 0;
     detail::check(dl_test(&request_, &done), comm_);
+    return done != 0;
+  }
+  // Waits for at most so long. True once it is done; then as wait().
+  bool wait_for(std::chrono::duration<double> time) {
+    int done = 0;
+    detail::check(dl_wait_for(&request_, std::max(time.count(), 0.0), &done), comm_);
     return done != 0;
   }
   // Waits for one of them, which it takes; requests.size() if there is none left.

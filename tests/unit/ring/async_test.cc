@@ -160,6 +160,28 @@ TEST_CASE("async: one thread waits for operations of several communicators") {
   });
 }
 
+TEST_CASE("async: dl_wait_for waits no longer than it is told, and again") {
+  all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
+    int got = 0, done = 9;
+    dl_request* request = nullptr;
+    if (rank == 0) {
+      EXPECT(dl_irecv(comm, &got, 1, DL_INT32, 1, 7, &request) == DL_OK);
+      const auto before = std::chrono::steady_clock::now();
+      EXPECT(dl_wait_for(&request, 0.05, &done) == DL_OK);
+      EXPECT(done == 0 && request != nullptr);
+      EXPECT(std::chrono::steady_clock::now() - before >= std::chrono::milliseconds(50));
+      EXPECT(dl_wait_for(&request, 0, nullptr) == DL_OK && request != nullptr);
+    }
+    EXPECT(dl_barrier(comm) == DL_OK);
+    const int five = 5;
+    if (rank == 1) return dl_send(comm, &five, 1, DL_INT32, 0, 7) == DL_OK ? 0 : 1;
+    EXPECT(dl_wait_for(&request, 60, &done) == DL_OK);
+    EXPECT(done == 1 && request == nullptr && got == 5);
+    EXPECT(dl_wait_for(&request, -1, &done) == DL_OK && done == 1);  // none
+    return 0;
+  });
+}
+
 TEST_CASE("async: receives first and sends later go round in a circle") {
   all_well({4, "tcp"}, [](int rank, dl_comm*& comm) {
     std::vector<double> in(1 << 20), out(1 << 20, rank);

@@ -1,0 +1,524 @@
+// "dlring" as a group of c10d: its calls over libdlring's C API.
+//
+// Collectives are started in the order of the calls and end in that order; messages go on beside
+// them. What cannot be done is refused before anything is sent, on each rank alike.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <climits>
+
+#include "ring/torch/torch_group_base.h"
+#include "ring/torch/torch_monitored.h"
+#include "ring/torch/torch_sparse.h"
+
+namespace dlring_torch {
+
+// Of messages that are part of a collective; users' tags are below.
+constexpr int kExchangeTag = INT_MAX;
+
+class Group final : public GroupBase {
+ public:
+  using GroupBase::GroupBase;
+
+  const std::string getBackendName() const override { return "dlring"; }
+  // Overrides one of newer versions.
+  void abort() { dl_abort(comm()->get()); }
+  // Each rank counts for itself, from the first.
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override { return number(); }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
+    const char* const call = "all_reduce";
+    if (!tensors.empty() && tensors[0].layout() != c10::kStrided) {
+      return allreduce_sparse(tensors, opts);
+    }
+    const auto op = op_of(call, opts.reduceOp, only(call, tensors));
+    const auto given = reducible_results(call, opts.reduceOp, tensors);
+    const Moved x(given[0]);
+    return start(
+        c10d::OpType::ALLREDUCE, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
+        },
+        put_all_back(given, tensors));
+  }
+
+  // Overrides one of newer versions.
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+    const auto sum = std::make_shared<SparseSum>("all_reduce", tensors, opts.reduceOp);
+    before_start([&] { sum->meet(*comm()); });
+    return start(
+        c10d::OpType::ALLREDUCE, tensors, sum->used(),
+        [&](dl_comm* comm, CollectiveWork& work) {
+          auto* const indices = work.part();
+          return sum->begin(comm, indices, work.part());
+        },
+        [sum] { sum->finish(); });
+  }
+
+  // One list for each type.
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override {
+    const char* const call = "all_reduce_coalesced";
+    check_list(call, tensors);
+    std::map<std::pair<dl_dtype, dl_op>, TensorList> lists;
+    const auto given = reducible_results(call, opts.reduceOp, tensors);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const Moved x(given[i]);
+      auto& list = lists[{x.dtype, op_of(call, opts.reduceOp, tensors[i])}];
+      list.data.push_back(x.data);
+      list.counts.push_back(x.count);
+    }
+    return start(
+        c10d::OpType::ALLREDUCE_COALESCED, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          for (auto& [kind, list] : lists) {
+            const auto result =
+                dl_iall_reduce_list(comm, list.data.size(), list.data.data(), list.data.data(),
+                                    list.counts.data(), kind.first, kind.second, work.part());
+            if (result != DL_OK) return result;
+          }
+          return DL_OK;
+        },
+        put_all_back(given, tensors));
+  }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
+    const char* const call = "broadcast";
+    only(call, tensors);
+    const int root = static_cast<int>(opts.rootRank);
+    const bool writes = getRank() != root;
+    const auto given = writes ? packed_results(call, tensors) : Tensors{packed(tensors[0])};
+    const Moved x(given[0]);
+    return start(
+        c10d::OpType::BROADCAST, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_ibroadcast(comm, x.data, x.count, x.dtype, root, work.part());
+        },
+        writes ? put_all_back(given, tensors) : nullptr);
+  }
+
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
+    const char* const call = "reduce";
+    const at::Tensor& tensor = only(call, tensors);
+    const auto op = op_of(call, opts.reduceOp, tensor);
+    const int root = static_cast<int>(opts.rootRank);
+    const bool writes = getRank() == root;
+    if (writes) check_writable(call, tensor);
+    const Tensors given = {multiplied(call, opts.reduceOp, reducible(call, tensor))};
+    const Moved x(given[0]);
+    return start(
+        c10d::OpType::REDUCE, tensors, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_ireduce(comm, x.data, writes ? x.data : nullptr, x.count, x.dtype, op, root,
+                            work.part());
+        },
+        writes ? put_all_back(given, tensors) : nullptr);
+  }
+
+  // The ranks may give tensors of different sizes: each knows all by its outputs.
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions&) override {
+    const char* const call = "all_gather";
+    const at::Tensor input = packed(only(call, inputs));
+    const Tensors& parts = list_of(call, outputs, false);
+    check_tensors(call, with(parts, input));
+    if (parts[static_cast<std::size_t>(getRank())].numel() != input.numel()) {
+      refuse(call, "the own output differs in size from the input");
+    }
+    const at::Tensor flat = flat_like(parts);
+    std::vector<std::size_t> counts;
+    for (const auto& part : parts) {
+      check_writable(call, part);
+      counts.push_back(Moved(part).count);
+    }
+    const Moved in(input), out(flat);
+    return start(
+        c10d::OpType::ALLGATHER, parts, {input, flat},
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
+        },
+        spread(flat, parts));
+  }
+
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions&) override {
+    return gather_each("all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE, {output}, {input});
+  }
+
+  // Overrides one of newer versions. Pairs of tensors as above.
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions&) {
+    return gather_each("all_gather_into_tensor_coalesced", c10d::OpType::_ALLGATHER_BASE, outputs,
+                       inputs);
+  }
+
+  // outputs[r][i] is rank r's inputs[i].
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions&) override {
+    const char* const call = "all_gather_coalesced";
+    check_tensors(call, inputs);
+    if (static_cast<int>(outputs.size()) != getSize()) {
+      refuse(call, std::to_string(outputs.size()) + " lists of outputs for " +
+                       std::to_string(getSize()) + " ranks");
+    }
+    Tensors parts;
+    std::vector<std::size_t> counts;
+    for (const auto& list : outputs) {
+      check_alike(call, list, inputs, &list == &outputs[static_cast<std::size_t>(getRank())]);
+      counts.push_back(0);
+      for (const auto& output : list) counts.back() += Moved(output).count;
+      parts = joined(std::move(parts), list);
+    }
+    const at::Tensor own = flattened(inputs), flat = flat_like(parts);
+    const Moved in(own), out(flat);
+    return start(
+        c10d::OpType::ALLGATHER_COALESCED, parts, {own, flat},
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
+        },
+        spread(flat, parts));
+  }
+
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override {
+    const char* const call = "gather";
+    const at::Tensor input = packed(only(call, inputs));
+    const int root = static_cast<int>(opts.rootRank);
+    Tensors parts;
+    at::Tensor flat;
+    if (getRank() == root) {
+      parts = list_of(call, outputs, true);
+      check_tensors(call, with(parts, input));
+      if (parts[0].numel() != input.numel()) refuse(call, "outputs and input differ in size");
+      for (const auto& part : parts) check_writable(call, part);
+      flat = flat_like(parts);
+    }
+    const Moved in(input);
+    void* const out = flat.defined() ? flat.data_ptr() : nullptr;
+    return start(
+        c10d::OpType::GATHER, parts, flat.defined() ? Tensors{input, flat} : Tensors{input},
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
+        },
+        spread(flat, parts));
+  }
+
+  // Overrides one of newer versions: on the root one tensor for all.
+  WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                             const c10d::GatherOptions& opts) {
+    const char* const call = "gather_into_tensor";
+    const int root = static_cast<int>(opts.rootRank);
+    Tensors given = {packed(only(call, {input}))};
+    if (getRank() == root) {
+      check_tensors(call, {output, input});
+      check_times_ranks(call, output, input, "output", "input");
+      given.push_back(packed_result(call, output));
+    }
+    const Moved in(given[0]);
+    void* const out = getRank() == root ? given[1].data_ptr() : nullptr;
+    return start(
+        c10d::OpType::GATHER, {output}, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
+        },
+        getRank() == root ? put_all_back({given[1]}, {output}) : nullptr);
+  }
+
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& opts) override {
+    const char* const call = "scatter";
+    const at::Tensor& output = only(call, outputs);
+    const int root = static_cast<int>(opts.rootRank);
+    at::Tensor flat;
+    if (getRank() == root) {
+      const Tensors& parts = list_of(call, inputs, true);
+      check_tensors(call, with(parts, output));
+      if (parts[0].numel() != output.numel()) refuse(call, "inputs and output differ in size");
+      flat = flattened(parts);
+    }
+    const auto given = packed_results(call, outputs);
+    const Moved out(given[0]);
+    const void* const in = flat.defined() ? flat.data_ptr() : nullptr;
+    return start(
+        c10d::OpType::SCATTER, outputs, flat.defined() ? with(given, flat) : given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
+        },
+        put_all_back(given, outputs));
+  }
+
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override {
+    const char* const call = "reduce_scatter";
+    at::Tensor output = only(call, outputs);
+    const Tensors& parts = list_of(call, inputs, false);
+    check_tensors(call, with(parts, output));
+    for (const auto& part : parts) {
+      if (part.numel() != parts[0].numel()) return reduce_each(outputs, parts, opts);
+    }
+    at::Tensor flat = flattened(parts);
+    return _reduce_scatter_base(output, flat, opts);
+  }
+
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override {
+    return scatter_each("reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
+                        opts.reduceOp);
+  }
+
+  // Overrides one of newer versions. Pairs of tensors as above.
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) {
+    return scatter_each("reduce_scatter_tensor_coalesced", c10d::OpType::_REDUCE_SCATTER_BASE,
+                        outputs, inputs, opts.reduceOp);
+  }
+
+  // Without splits one collective; with them, as in the form with lists, each rank knows the sizes
+  // of its own parts only, and they go as messages.
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& out_splits, std::vector<std::int64_t>& in_splits,
+                        const c10d::AllToAllOptions&) override {
+    const char* const call = "all_to_all_single";
+    check_tensors(call, {output, input});
+    if (!out_splits.empty() || !in_splits.empty()) {
+      return exchange(call, split(call, output, out_splits), split(call, input, in_splits));
+    }
+    if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
+      refuse(call, "input and output differ in size, or do not divide by the number of ranks");
+    }
+    const Tensors given = {packed(input), packed_result(call, output)};
+    const Moved in(given[0]), out(given[1]);
+    const auto count = in.count / static_cast<std::size_t>(getSize());
+    return start(
+        c10d::OpType::ALLTOALL_BASE, {output}, given,
+        [&](dl_comm* comm, CollectiveWork& work) {
+          return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
+        },
+        put_all_back({given[1]}, {output}));
+  }
+
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) override {
+    return exchange("all_to_all", outputs, inputs);
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions&) override {
+    return start(c10d::OpType::BARRIER, {}, {}, [](dl_comm* comm, CollectiveWork& work) {
+      return dl_ibarrier(comm, work.part());
+    });
+  }
+
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override {
+    before_start([] {});
+    MonitoredBarrier(*comm(), opts.timeout, wait_all_ranks).run();
+  }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    const at::Tensor given = packed(only("send", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::SEND, given, {}, to, [&](dl_comm* comm, Pending& pending) {
+      return dl_isend(comm, x.data, x.count, x.dtype, to, tag, &pending.request);
+    });
+  }
+
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    const at::Tensor given = packed_result("recv", only("recv", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::RECV, given, tensors[0], from,
+                   [&](dl_comm* comm, Pending& pending) {
+                     return dl_irecv(comm, x.data, x.count, x.dtype, from, tag, &pending.request);
+                   });
+  }
+
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    const at::Tensor given = packed_result("recv", only("recv", tensors));
+    const Moved x(given);
+    return message(c10d::OpType::RECVANYSOURCE, given, tensors[0], -1,
+                   [&](dl_comm* comm, Pending& pending) {
+                     return dl_irecv_any(comm, x.data, x.count, x.dtype, tag, &pending.source,
+                                         &pending.request);
+                   });
+  }
+
+ private:
+  struct TensorList {
+    std::vector<void*> data;
+    std::vector<std::size_t> counts;
+  };
+
+  // One all_gather for each pair.
+  WorkPtr gather_each(const char* call, c10d::OpType type, const Tensors& outputs,
+                      const Tensors& inputs) {
+    check_pairs(call, outputs, inputs);
+    Tensors ins, outs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_times_ranks(call, outputs[i], inputs[i], "output", "input");
+      ins.push_back(packed(inputs[i]));
+      outs.push_back(packed_result(call, outputs[i]));
+    }
+    return start(
+        type, outputs, joined(ins, outs),
+        [&](dl_comm* comm, CollectiveWork& work) {
+          for (std::size_t i = 0; i < ins.size(); ++i) {
+            const Moved in(ins[i]), out(outs[i]);
+            const auto result =
+                dl_iall_gather(comm, in.data, out.data, in.count, in.dtype, work.part());
+            if (result != DL_OK) return result;
+          }
+          return DL_OK;
+        },
+        put_all_back(outs, outputs));
+  }
+
+  // One reduce_scatter for each pair.
+  WorkPtr scatter_each(const char* call, c10d::OpType type, const Tensors& outputs,
+                       const Tensors& inputs, const c10d::ReduceOp& reduction) {
+    check_pairs(call, outputs, inputs);
+    Tensors ins, outs;
+    std::vector<dl_op> ops;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_times_ranks(call, inputs[i], outputs[i], "input", "output");
+      ops.push_back(op_of(call, reduction, inputs[i]));
+      ins.push_back(multiplied(call, reduction, reducible(call, inputs[i])));
+      outs.push_back(reducible_result(call, outputs[i]));
+    }
+    return start(
+        type, outputs, joined(ins, outs),
+        [&](dl_comm* comm, CollectiveWork& work) {
+          for (std::size_t i = 0; i < ins.size(); ++i) {
+            const Moved in(ins[i]), out(outs[i]);
+            const auto result = dl_ireduce_scatter(comm, in.data, out.data, out.count, out.dtype,
+                                                   ops[i], work.part());
+            if (result != DL_OK) return result;
+          }
+          return DL_OK;
+        },
+        put_all_back(outs, outputs));
+  }
+
+  // A reduce_scatter of parts that differ in size: each rank is the root of its own.
+  WorkPtr reduce_each(const Tensors& outputs, const Tensors& parts,
+                      const c10d::ReduceScatterOptions& opts) {
+    const char* const call = "reduce_scatter";
+    const auto own = static_cast<std::size_t>(getRank());
+    if (parts[own].numel() != outputs[0].numel()) {
+      refuse(call, "the part for this rank itself differs in size from the output");
+    }
+    const auto op = op_of(call, opts.reduceOp, outputs[0]);
+    Tensors ins;
+    for (const auto& part : parts) {
+      ins.push_back(multiplied(call, opts.reduceOp, reducible(call, part)));
+    }
+    const Tensors outs = {reducible_result(call, outputs[0])};
+    return start(
+        c10d::OpType::REDUCE_SCATTER, outputs, joined(ins, outs),
+        [&](dl_comm* comm, CollectiveWork& work) {
+          for (int root = 0; root < getSize(); ++root) {
+            const Moved in(ins[static_cast<std::size_t>(root)]);
+            void* const out = root == getRank() ? outs[0].data_ptr() : nullptr;
+            const auto result =
+                dl_ireduce(comm, in.data, out, in.count, in.dtype, op, root, work.part());
+            if (result != DL_OK) return result;
+          }
+          return DL_OK;
+        },
+        put_all_back(outs, outputs));
+  }
+
+  static void check_pairs(const char* call, const Tensors& outputs, const Tensors& inputs) {
+    check_list(call, joined(outputs, inputs));
+    if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
+    for (std::size_t i = 0; i < inputs.size(); ++i) check_tensors(call, {outputs[i], inputs[i]});
+  }
+
+  void check_times_ranks(const char* call, const at::Tensor& large, const at::Tensor& small,
+                         const std::string& large_name, const std::string& small_name) const {
+    if (large.numel() == small.numel() * getSize()) return;
+    refuse(call, "the " + large_name + " has not the size of the " + small_name +
+                     " times the number of ranks");
+  }
+
+  // One rank's outputs of a list of inputs; of this rank's own also the sizes are known.
+  static void check_alike(const char* call, const Tensors& outputs, const Tensors& inputs,
+                          bool own) {
+    if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_tensors(call, {outputs[i], inputs[i]});
+      check_writable(call, outputs[i]);
+      if (own && outputs[i].numel() != inputs[i].numel()) {
+        refuse(call, "an own output differs in size from its input");
+      }
+    }
+  }
+
+  // The one list in `lists`.
+  const Tensors& list_of(const char* call, const TensorLists& lists, bool alike) const {
+    if (lists.size() != 1) refuse(call, "one list of tensors is wanted");
+    check_per_rank(call, lists[0], getSize(), alike);
+    return lists[0];
+  }
+
+  // The first dimension in as many parts; no sizes: equal ones.
+  Tensors split(const char* call, const at::Tensor& tensor,
+                const std::vector<std::int64_t>& sizes) const {
+    const std::int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+    if (sizes.empty()) {
+      if (rows % getSize() != 0) refuse(call, "the rows do not divide by the number of ranks");
+      return split(call, tensor,
+                   std::vector(static_cast<std::size_t>(getSize()), rows / getSize()));
+    }
+    Tensors parts;
+    std::int64_t at = 0;
+    for (const auto size : sizes) {
+      if (size < 0 || at + size > rows) refuse(call, "the splits are not those of the tensor");
+      parts.push_back(tensor.narrow(0, at, size));
+      at += size;
+    }
+    if (at != rows) refuse(call, "the splits are not those of the tensor");
+    return parts;
+  }
+
+  WorkPtr exchange(const char* call, const Tensors& outputs, const Tensors& inputs) {
+    check_per_rank(call, outputs, getSize(), false);
+    check_per_rank(call, inputs, getSize(), false);
+    const auto own = static_cast<std::size_t>(getRank());
+    if (outputs[own].numel() != inputs[own].numel()) {
+      refuse(call, "the part for this rank itself differs in size");
+    }
+    check_tensors(call, {outputs[0], inputs[0]});
+    const auto results = packed_results(call, outputs);
+    Tensors given;
+    for (const auto& input : inputs) given.push_back(packed(input));
+    const auto begin = [&](dl_comm* comm, CollectiveWork& work) {
+      for (int step = 1; step < getSize(); ++step) {
+        const int to = (getRank() + step) % getSize(),
+                  from = (getRank() - step + getSize()) % getSize();
+        const Moved in(given[static_cast<std::size_t>(to)]);
+        const Moved out(results[static_cast<std::size_t>(from)]);
+        // Empty ones, too: ranks that do not agree on who has nothing to say are told so, and not
+        // given the next call's data.
+        auto result =
+            dl_irecv(comm, out.data, out.count, out.dtype, from, kExchangeTag, work.part());
+        if (result == DL_OK) {
+          result = dl_isend(comm, in.data, in.count, in.dtype, to, kExchangeTag, work.part());
+        }
+        if (result != DL_OK) return result;
+      }
+      return DL_OK;
+    };
+    const auto after = [=] {
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        put_back(i == own ? given[i] : results[i], outputs[i]);
+      }
+      finish_copies(outputs[own]);
+    };
+    Tensors used = given;
+    used.insert(used.end(), results.begin(), results.end());
+    return start(c10d::OpType::ALLTOALL, outputs, used, begin, after);
+  }
+};
+
+}  // namespace dlring_torch

@@ -1,0 +1,139 @@
+// monitored_barrier: rank 0 hears of each rank that it has arrived, and then tells all of them to
+// go on, or who is missing. By messages, which harm nothing where they come too late: whoever
+// arrives after the time is up is in the barrier that it came for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <climits>
+
+#include "ring/torch/torch_work.h"
+
+namespace dlring_torch {
+
+class MonitoredBarrier {
+ public:
+  MonitoredBarrier(Comm& comm, std::chrono::milliseconds timeout, bool name_all)
+      : comm_(comm),
+        timeout_(timeout),
+        name_all_(name_all),
+        deadline_(std::chrono::steady_clock::now() + timeout) {}
+
+  void run() {
+    if (size() == 1) return;
+    if (dl_rank(comm_.get()) == 0) {
+      lead();
+    } else {
+      follow();
+    }
+  }
+
+ private:
+  using Message = std::unique_ptr<Pending>;
+  static constexpr int kTag = INT_MAX - 1;
+  // Who waits for rank 0's word waits a little longer than rank 0, whose word is the better one.
+  static constexpr std::chrono::milliseconds kGrace{500};
+
+  int size() const { return dl_size(comm_.get()); }
+
+  void lead() {
+    std::vector<Message> arrivals;
+    for (int rank = 1; rank < size(); ++rank) arrivals.push_back(receive(rank, 1));
+    std::vector<int> missing;
+    for (int rank = 1; rank < size(); ++rank) {
+      if (!is_over(arrivals[at(rank - 1)], deadline_)) missing.push_back(rank);
+    }
+    tell(missing);
+    for (auto& arrival : arrivals) {
+      if (arrival) comm_.leave(std::move(arrival));
+    }
+    if (!missing.empty()) throw std::runtime_error(sentence(missing));
+  }
+
+  // To all, for whoever comes late takes the next word for the one that it waits for: a byte for
+  // each rank, 1 where it is missing.
+  void tell(const std::vector<int>& missing) {
+    auto word = at::zeros({size()}, at::kByte);
+    for (const int rank : missing) word.data_ptr<std::uint8_t>()[rank] = 1;
+    std::vector<Message> words;
+    for (int rank = 1; rank < size(); ++rank) words.push_back(send(rank, word));
+    for (auto& sent : words) comm_.check(dl_wait(&sent->request));
+  }
+
+  void follow() {
+    auto arrival = send(0, at::ones({1}, at::kByte));
+    comm_.check(dl_wait(&arrival->request));
+    auto word = receive(0, size());
+    const auto buffer = word->tensor;
+    if (!is_over(word, deadline_ + kGrace)) {
+      comm_.leave(std::move(word));
+      throw std::runtime_error(reached() + ": rank 0 has not said anything");
+    }
+    std::vector<int> missing;
+    for (int rank = 1; rank < size(); ++rank) {
+      if (buffer.data_ptr<std::uint8_t>()[rank] != 0) missing.push_back(rank);
+    }
+    if (!missing.empty()) throw std::runtime_error(reached() + ": " + sentence(missing));
+  }
+
+  // What PyTorch's users look for in Gloo's.
+  std::string reached() const {
+    return "dlring: Rank " + std::to_string(dl_rank(comm_.get())) +
+           " successfully reached monitoredBarrier, but received errors while waiting for "
+           "send/recv "
+           "from rank 0. Please check rank 0 logs for faulty rank";
+  }
+  std::string sentence(const std::vector<int>& missing) const {
+    const std::string time = std::to_string(timeout_.count()) + " ms";
+    std::string all;
+    for (const int rank : missing) all += (all.empty() ? "" : ", ") + std::to_string(rank);
+    const std::string start = "[Rank 0]: Rank";
+    if (timeout_.count() <= 0) {
+      return start + " 0 timed out in monitoredBarrier after " + time + ". Missing: " + all;
+    }
+    const std::string end = " failed to pass monitoredBarrier in " + time;
+    if (missing.size() == 1) return start + " " + all + end;
+    if (name_all_) return start + "s " + all + end;
+    return start + " " + std::to_string(missing[0]) + end + ". Missing: " + all;
+  }
+
+  // Takes it if so.
+  bool is_over(Message& message, Deadline deadline) {
+    int done = 0;
+    const auto result = dl_wait_for(&message->request, seconds_until(deadline), &done);
+    if (done != 0) message.reset();
+    comm_.check(result);
+    return done != 0;
+  }
+
+  Message receive(int from, int bytes) {
+    auto message = std::make_unique<Pending>();
+    message->tensor = at::zeros({bytes}, at::kByte);
+    const std::lock_guard lock(comm_.starting);
+    comm_.check(dl_irecv(comm_.get(), message->tensor.data_ptr(), at(bytes), DL_UINT8, from, kTag,
+                         &message->request));
+    return message;
+  }
+  Message send(int to, const at::Tensor& bytes) {
+    auto message = std::make_unique<Pending>();
+    message->tensor = bytes;
+    const std::lock_guard lock(comm_.starting);
+    comm_.check(dl_isend(comm_.get(), bytes.data_ptr(), at(bytes.numel()), DL_UINT8, to, kTag,
+                         &message->request));
+    return message;
+  }
+  static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+  Comm& comm_;
+  const std::chrono::milliseconds timeout_;
+  const bool name_all_;
+  const Deadline deadline_;
+};
+
+}  // namespace dlring_torch
