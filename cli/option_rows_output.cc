@@ -25,6 +25,12 @@ constexpr OptionRow kOutputRows[] = {
      "Show the lines of these ranks only, for example 0,2-5. Log files and the report have the "
      "lines of all ranks",
      &Options::only_rank},
+    {"progress-bars", "", "", "first|all|final|lines", "first", Group::output,
+     "Which progress bars are shown while they run: first, that of the first rank that has one; "
+     "all, those of all ranks; or final, none. A terminal shows them in place below all lines, a "
+     "pipe or file as a line every 30 s. Each bar's last state is always shown. lines shows every "
+     "bar as lines, at most one a second",
+     &Options::progress_bars},
     {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
      "", "", Group::output, "Put the local time, to the millisecond, before each line",
      &Options::timestamps},

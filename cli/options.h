@@ -93,6 +93,7 @@ struct Options {
   Text redirects;
   Text tee;
   Text only_rank;
+  Text progress_bars;
   Switch timestamps;
   Switch label;
   Text prefix_template;

@@ -98,12 +98,29 @@ Result<void> check_terminal_flags(const Options& options, OutputMode mode) {
                   *options.output);
   };
   check(options.only_rank);
+  check(options.progress_bars);
   check(options.timestamps);
   check(options.label);
   check(options.redirects);
   check(options.tee);
   check(options.prefix_template);
   return fine;
+}
+
+Result<void> plan_bars(PlanDraft& draft) {
+  const Text& option = draft.options.progress_bars;
+  OutputPlan& output = draft.plan().output;
+  output.cursor = draft.machine.environment("TERM").value_or("dumb") != "dumb";
+  if (!option) return {};
+  constexpr auto kModes =
+      std::to_array<std::pair<std::string_view, BarMode>>({{"first", BarMode::first},
+                                                           {"all", BarMode::all},
+                                                           {"final", BarMode::at_end},
+                                                           {"lines", BarMode::lines}});
+  auto mode = one_of(option, kModes);
+  if (!mode) return mode.error();
+  output.bars = *mode;
+  return {};
 }
 
 Result<void> plan_stdin(PlanDraft& draft) {
@@ -159,6 +176,7 @@ Result<void> plan_output(PlanDraft& draft) {
     if (!ranks) return refuse("{}: {}", options.only_rank.source, ranks.error().what);
     output.only_ranks = std::move(*ranks);
   }
+  if (auto done = plan_bars(draft); !done) return done.error();
   output.timestamps = options.timestamps.on;
   output.prefix = asked_prefix(draft);
   output.color = wants_color(draft.machine);

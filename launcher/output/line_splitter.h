@@ -4,47 +4,58 @@
 // - "\r\n" ends a line like "\n".
 // - A line longer than kMaxLine comes in pieces of about that size (a UTF-8 character is not cut in
 //   two), all but the last marked as continued.
-// - A progress bar (text overwritten after "\r") is tamed: of its states only the newest is given,
-//   at most one in kProgressInterval, and the last one always. A state that only blanks the bar out
-//   is none.
+// - A progress bar (text overwritten after "\r", see bar_rows.h) gives one line, its last state,
+//   and before that the newest one whenever its pace says so. bar() is what there is of it now.
 // - What stands without a newline at the end of the stream is a line, too.
 // - Where somebody may be asked something, what stands without a newline for kUnfinishedDelay is
 //   given as it is; what follows is then the rest of that line.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "launcher/output/bar_rows.h"
+#include "launcher/output/terminal_text.h"
 
 namespace dlaunch {
 
+// When the states of a bar are given as lines, besides the last one.
+struct BarPace {
+  Duration first = Duration::max();  // after the bar began; max: never
+  Duration every = Duration::max();  // and then at most that often
+};
+
 class LineSplitter {
  public:
-  static constexpr std::size_t kMaxLine = 1 << 20;
-  static constexpr Duration kProgressInterval = std::chrono::seconds(1);
+  static constexpr std::size_t kMaxLine = BarRows::kMaxText;
   static constexpr Duration kUnfinishedDelay = std::chrono::milliseconds(100);
 
   // emit(std::string_view line, bool continued); the view is valid during the call.
   template <class Emit>
   void feed(TimePoint now, std::string_view bytes, Emit emit) {
     const bool returns = std::memchr(bytes.data(), '\r', bytes.size()) != nullptr;
+    if (returns || bars_.active()) return feed_bars(now, bytes, emit);
     while (!bytes.empty()) {
       const void* newline = std::memchr(bytes.data(), '\n', bytes.size());
       if (newline == nullptr) break;
       const auto size = static_cast<std::size_t>(static_cast<const char*>(newline) - bytes.data());
-      end_line(bytes.substr(0, size), returns, emit);
+      end_line(bytes.substr(0, size), emit);
       bytes.remove_prefix(size + 1);
     }
-    if (!bytes.empty()) keep(now, bytes, returns, emit);
+    if (!bytes.empty()) keep(now, bytes, emit);
   }
 
   template <class Emit>
   void finish(Emit emit) {
-    if (!partial_.empty() || waiting_) end_line({}, false, emit);
+    if (!partial_.empty()) end_line({}, emit);
+    bars_.finish(whole(emit));
   }
 
   // Whether lines may be given unfinished.
@@ -54,75 +65,77 @@ class LineSplitter {
     return is_unfinished() && now >= unfinished_at_ ? std::exchange(partial_, {}) : std::string();
   }
 
-  // When show_progress, or take_unfinished, is to be called; nullopt: never.
+  void set_pace(BarPace pace) { pace_ = pace; }
+  // The rows of the bars that stand there now; none: no bar does. version: changes with them.
+  std::vector<std::string> bar() const { return bars_.rows(); }
+  std::uint64_t bar_version() const { return bars_.version(); }
+
+  // When take_unfinished and show_progress are to be called; nullopt: never.
   std::optional<TimePoint> deadline() const {
-    if (is_unfinished()) return unfinished_at_;
-    return waiting_ ? std::optional(next_progress_) : std::nullopt;
+    TimePoint next = std::min(bars_.deadline().value_or(kNever), next_state().value_or(kNever));
+    if (is_unfinished()) next = std::min(next, unfinished_at_);
+    return next == kNever ? std::nullopt : std::optional(next);
   }
+  // Gives the bars that have ended meanwhile, and the states that are due: those only if `states`.
   template <class Emit>
-  void show_progress(TimePoint now, Emit emit) {
-    if (!waiting_) return;
-    waiting_ = false;
-    const std::string_view state = newest_state();
-    if (state == shown_) return;
-    next_progress_ = now + kProgressInterval;
-    shown_ = state;
-    emit(std::string_view(shown_), false);
+  void show_progress(TimePoint now, bool states, Emit emit) {
+    if (bars_.active()) bars_.settle(now, whole(emit));
+    if (next_state().value_or(kNever) <= now) {
+      if (states) bars_.give_states(whole(emit));
+      next_state_ = deadline_after(now, pace_.every);
+    }
+    end_bars(now);
   }
 
  private:
-  bool is_unfinished() const { return asks_ && !bar_ && !partial_.empty(); }
+  bool is_unfinished() const { return asks_ && !partial_.empty(); }
+  bool gives_states() const { return pace_.first != Duration::max(); }
 
-  // Nothing that a terminal would show: spaces and control sequences such as "erase the line".
-  static bool is_blank(std::string_view text) {
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ' ') continue;
-      if (text[i] != '\x1b' || i + 1 >= text.size() || text[i + 1] != '[') return false;
-      for (i += 2; i < text.size() && (text[i] < '@' || text[i] > '~'); ++i) {
-      }
-    }
-    return true;
-  }
-
-  static std::size_t cut_before(std::string_view text, std::size_t at) {
-    for (std::size_t back = 0; back < 4; ++back) {
-      if ((static_cast<unsigned char>(text[at - back]) & 0xc0) != 0x80) return at - back;
-    }
-    return at;  // no UTF-8
-  }
-
-  // Moves what `text` has before its last "\r" into the bar; returns the rest.
-  std::string_view overwrite(std::string_view text) {
-    for (std::size_t end; (end = text.find('\r')) != std::string_view::npos;) {
-      partial_.append(text.substr(0, end));
-      if (!is_blank(partial_)) state_ = partial_;
-      partial_.clear();
-      bar_ = true;
-      text.remove_prefix(end + 1);
-    }
-    return text;
-  }
-
-  std::string_view newest_state() const {
-    return is_blank(partial_) ? std::string_view(state_) : std::string_view(partial_);
+  std::optional<TimePoint> next_state() const {
+    const bool due = gives_states() && drawn_ && bars_.has_news();
+    return due ? std::optional(next_state_) : std::nullopt;
   }
 
   template <class Emit>
-  void end_line(std::string_view rest, bool returns, Emit emit) {
-    if (returns) rest = overwrite(rest);
-    if (!bar_ && partial_.empty()) return emit_whole(rest, emit);
+  static auto whole(Emit& emit) {
+    return [&emit](std::string_view line, bool continued) {
+      continued ? emit(line, true) : emit_whole(line, emit);
+    };
+  }
+
+  template <class Emit>
+  void feed_bars(TimePoint now, std::string_view bytes, Emit emit) {
+    if (!bars_.active()) bars_.begin(std::exchange(partial_, {}));
+    bars_.feed(now, bytes, whole(emit));
+    const bool drawn = bars_.has_news() || (drawn_ && bars_.active());
+    if (drawn && !drawn_ && gives_states()) {
+      next_state_ = std::max(next_state_, deadline_after(now, pace_.first));
+    }
+    drawn_ = drawn;
+    if (pace_.first == Duration::zero()) return show_progress(now, true, emit);
+    end_bars(now);
+  }
+
+  // Where no bar is left, what there is of a line is plain text again.
+  void end_bars(TimePoint now) {
+    if (bars_.active()) return;
+    drawn_ = false;
+    partial_ = bars_.take_plain();
+    if (asks_) unfinished_at_ = now + kUnfinishedDelay;
+  }
+
+  template <class Emit>
+  void end_line(std::string_view rest, Emit emit) {
+    if (partial_.empty()) return emit_whole(rest, emit);
     partial_.append(rest);
-    if (!bar_) {
-      emit_whole(partial_, emit);
-    } else if (const auto line = newest_state(); shown_.empty() || line != shown_) {
-      emit_whole(line, emit);  // else the last state has been shown already
-    }
-    bar_ = waiting_ = false;
-    for (std::string* text : {&partial_, &state_, &shown_}) forget(*text);
+    emit_whole(partial_, emit);
+    partial_.clear();
+    // One very long line must not hold its memory for the rest of the job.
+    if (partial_.capacity() > (64 << 10)) partial_.shrink_to_fit();
   }
 
   template <class Emit>
-  void emit_whole(std::string_view line, Emit emit) {
+  static void emit_whole(std::string_view line, Emit& emit) {
     while (line.size() > kMaxLine) {
       const std::size_t cut = cut_before(line, kMaxLine);
       emit(line.substr(0, cut), true);
@@ -132,14 +145,9 @@ class LineSplitter {
   }
 
   template <class Emit>
-  void keep(TimePoint now, std::string_view bytes, bool returns, Emit emit) {
-    if (returns) bytes = overwrite(bytes);
+  void keep(TimePoint now, std::string_view bytes, Emit emit) {
     partial_.append(bytes);
     if (asks_) unfinished_at_ = now + kUnfinishedDelay;
-    if (bar_) {
-      waiting_ = newest_state() != shown_;
-      if (now >= next_progress_) show_progress(now, emit);
-    }
     while (partial_.size() > kMaxLine) {
       const std::size_t cut = cut_before(partial_, kMaxLine);
       emit(std::string_view(partial_).substr(0, cut), true);
@@ -147,18 +155,11 @@ class LineSplitter {
     }
   }
 
-  // One very long line must not hold its memory for the rest of the job.
-  static void forget(std::string& text) {
-    text.clear();
-    if (text.capacity() > (64 << 10)) text.shrink_to_fit();
-  }
-
-  std::string partial_;   // of the line, since its last "\r"
-  std::string state_;     // the last finished state of a bar
-  std::string shown_;     // the state last given
-  bool bar_ = false;      // a "\r" stood in this line
-  bool waiting_ = false;  // a newer state is there than the one given
-  TimePoint next_progress_ = TimePoint::min();
+  std::string partial_;  // of the line; "" while there are bars
+  BarRows bars_;
+  bool drawn_ = false;  // a bar has had a state
+  BarPace pace_;
+  TimePoint next_state_ = TimePoint::min();
   bool asks_ = false;
   TimePoint unfinished_at_ = TimePoint::min();
 };

@@ -44,7 +44,9 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
   // Whoever still writes on behalf of an earlier worker there is not heard any more.
   if (const auto old = impl_->streams.find(slot); old != impl_->streams.end()) {
     for (const auto& stream : old->second) {
-      if (stream) stream->close();
+      if (!stream) continue;
+      impl_->forget_bar(*stream);
+      stream->close();
     }
     impl_->streams.erase(old);
   }
@@ -109,6 +111,7 @@ void OutputHub::flush(Duration limit, std::function<void()> done) {
   impl_->end_lingering();
   for (const bool error : {false, true}) {
     impl_->show_merged(error, impl_->merger(error).take_all());
+    impl_->target(error).printer.end_bars();
     impl_->target(error).printer.end_unfinished();
   }
   impl_->on_flushed = std::move(done);

@@ -59,6 +59,7 @@ struct OutputHub::Impl {
   bool takes_stdin(int rank) const;
   void close_stdin();
   bool may_ask(int rank, bool error);
+  BarPace pace_of(bool error) const;
   void rename(WorkerStream& stream, int rank);
 
   // -- output_reading.cc: what comes from pipes, and when none is read
@@ -78,6 +79,9 @@ struct OutputHub::Impl {
   // -- output_showing.cc: lines, in which form and when
   void show(const WorkerStream& stream, std::string_view line, bool continued);
   void show_what_is_due(WorkerStream& stream);
+  bool has_first_bar(const WorkerStream& stream) const;
+  void follow_bar(WorkerStream& stream);
+  void forget_bar(WorkerStream& stream);
   void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
   void on_sink_failed(const Error& error);

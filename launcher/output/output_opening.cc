@@ -15,6 +15,9 @@ namespace {
 constexpr std::size_t kLargePipe = 1 << 20;
 constexpr std::size_t kAllPipes = 32 << 20;
 
+// How often a progress bar is shown as a line: where the user asks for lines; in a pipe or file.
+constexpr Duration kBarLines = std::chrono::seconds(1), kBarLinesInFile = std::chrono::seconds(30);
+
 bool has(StreamSet set, bool error) {
   return set == StreamSet::both || set == (error ? StreamSet::err : StreamSet::out);
 }
@@ -47,6 +50,13 @@ bool OutputHub::Impl::may_ask(int rank, bool error) {
   return takes_stdin(rank) && sink(error).is_terminal() && ::isatty(own.in);
 }
 
+BarPace OutputHub::Impl::pace_of(bool error) const {
+  if (plan.output.bars == BarMode::lines) return {Duration::zero(), kBarLines};
+  const bool as_lines = !(error && !one_target ? err : out).printer.draws_bars();
+  if (plan.output.bars == BarMode::at_end || !as_lines) return {};
+  return {kBarLinesInFile, kBarLinesInFile};
+}
+
 Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, bool error) {
   if (plan.output.mode == OutputMode::raw) {
     UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
@@ -56,6 +66,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
   auto stream = std::make_shared<WorkerStream>(loop, slot, rank, error);
   stream->shown = shows(rank, error);
   stream->lines.set_asks(may_ask(rank, error));
+  stream->lines.set_pace(pace_of(error));
   const bool logged = !plan.output.log_dir.empty();
   // Nobody wants it; of a spare that may change.
   if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
@@ -95,10 +106,12 @@ void OutputHub::Impl::close_stdin() {
 
 void OutputHub::Impl::rename(WorkerStream& stream, int rank) {
   if (stream.shown && merges_lines_of(stream.rank)) merger(stream.error()).leave(stream.rank);
+  forget_bar(stream);
   stream.rank = rank;
   stream.shown = shows(rank, stream.error());
   stream.lines.set_asks(may_ask(rank, stream.error()));
   if (stream.shown && merges_lines_of(rank)) merger(stream.error()).join(rank);
+  follow_bar(stream);
 }
 
 }  // namespace dlaunch

@@ -35,7 +35,10 @@ OutputPrinter::OutputPrinter(const Plan& plan, const LocalRanks& local_ranks, Ou
       local_ranks_(local_ranks),
       host_(plan.output.host_prefix ? plan.host + ":" : ""),
       sink_(sink),
-      color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)) {}
+      color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)),
+      draws_bars_(sink.is_terminal() && plan.output.cursor &&
+                  (plan_.bars == BarMode::first || plan_.bars == BarMode::all)),
+      bars_(plan_.bars == BarMode::all) {}
 
 std::string OutputPrinter::make_prefix(const RankSet& ranks) const {
   const int first = *ranks.begin();
@@ -87,11 +90,39 @@ void OutputPrinter::print_unfinished(int rank, TimePoint read_at, std::string_vi
 }
 
 void OutputPrinter::make_way() {
+  hide_bars();
   end_unfinished();
   shown_.clear();
 }
 
+// -- Progress bars
+
+std::string OutputPrinter::live_prefix(TimePoint now, int rank) {
+  return (plan_.timestamps ? time_stamp(now) : "") + prefix_of(rank);
+}
+
+void OutputPrinter::draw_bars(TimePoint now) {
+  if (!bars_due()) return;
+  sink_.append(bars_.draw(now, sink_.window(), [&](int rank) { return live_prefix(now, rank); }));
+}
+
+// Not below a question, and not where the terminal is behind already.
+std::optional<TimePoint> OutputPrinter::bars_due() const {
+  const bool possible = draws_bars_ && !open_ && !sink_.gone() && !sink_.full();
+  return possible ? bars_.deadline() : std::nullopt;
+}
+
+void OutputPrinter::hide_bars() {
+  if (draws_bars_) sink_.append(bars_.erase(sink_.window()));
+}
+
+void OutputPrinter::end_bars() {
+  hide_bars();
+  draws_bars_ = false;
+}
+
 void OutputPrinter::typed() {
+  bars_.leave();
   open_.reset();
   shown_.clear();
 }
@@ -126,6 +157,7 @@ const std::string& OutputPrinter::time_stamp(TimePoint read_at) {
 }
 
 void OutputPrinter::put(const std::string& prefix, TimePoint read_at, std::string_view line) {
+  hide_bars();
   end_unfinished();
   if (plan_.timestamps) sink_.append(time_stamp(read_at));
   sink_.append(prefix);

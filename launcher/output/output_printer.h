@@ -2,6 +2,7 @@
 //   2026-11-21 14:03:07.123 [3] text
 //   [host:0-7] text that eight ranks have said
 //   [3] the first MiB of a very long line …
+// Progress bars stand below all lines of a terminal, and are drawn in place.
 // A line that is not finished yet stays open: what the same rank says next goes on with it, whoever
 // else speaks ends it first.
 // OutputPlan::prefix takes the place of "[3] ".
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/rank_set.h"
 #include "launcher/output/line_prefix.h"
+#include "launcher/output/live_bars.h"
 #include "launcher/output/output_sink.h"
 #include "launcher/plan/plan.h"
 
@@ -39,6 +41,20 @@ class OutputPrinter {
   void end_unfinished();
   // Before somebody else than a worker appends to the sink.
   void make_way();
+  // -- Progress bars
+  // Whether they are drawn in place; else they are lines like others.
+  bool draws_bars() const { return draws_bars_; }
+  void set_bar(LiveBars::Who who, std::vector<std::string> rows) {
+    bars_.set(who, std::move(rows));
+  }
+  // After each turn in which something was printed, and when they are due.
+  void draw_bars(TimePoint now);
+  std::optional<TimePoint> bars_due() const;
+  // Until draw_bars: the shell shows its prompt there.
+  void hide_bars();
+  // For good.
+  void end_bars();
+
   // The local ranks have changed.
   void forget_prefixes() { prefixes_.clear(); }
   // The user has typed a line, which ends where the next one begins.
@@ -48,6 +64,7 @@ class OutputPrinter {
   bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
  private:
+  std::string live_prefix(TimePoint now, int rank);
   std::string make_prefix(const RankSet& ranks) const;
   const std::string& prefix_of(int rank);
   void put(const std::string& prefix, TimePoint read_at, std::string_view line);
@@ -62,7 +79,9 @@ class OutputPrinter {
   OutputSink& sink_;
   const bool color_;
   std::vector<std::string> prefixes_;  // by rank
-  std::optional<int> open_;            // the rank of an unfinished line at the end of the sink
+  bool draws_bars_;
+  LiveBars bars_;
+  std::optional<int> open_;  // the rank of an unfinished line at the end of the sink
   TimePoint stamped_{};
   std::string stamp_;
   struct Shown {

@@ -69,6 +69,7 @@ void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
   if (!stream.shown) return;
   stream.lines.feed(read_at, bytes,
                     [&](std::string_view line, bool continued) { show(stream, line, continued); });
+  follow_bar(stream);
 }
 
 // What its pipe holds now, and no more, whoever goes on writing.
@@ -87,6 +88,7 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   read_held(*stream);
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  follow_bar(*stream);
   if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
   if (stream->error()) {
     last_words[stream->slot()] = {stream->tail, stream->traceback.last(), stream->log()};
@@ -111,6 +113,9 @@ void OutputHub::Impl::on_drained(Target& to) {
     to.waiting.pop_front();
     if (next->is_open()) take_turn(next);
   }
+  to.printer.draw_bars(steady_now());
+  to.sink.flush();
+  arm_timer();
   if (on_flushed) check_flushed();
 }
 

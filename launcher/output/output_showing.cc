@@ -34,6 +34,7 @@ void OutputHub::Impl::flush_sinks() {
     const auto now = steady_now();
     for (const bool error : {false, true}) show_merged(error, merger(error).take(now));
   }
+  for (Target* to : {&out, &err}) to->printer.draw_bars(steady_now());
   out.sink.flush();
   if (!one_target) err.sink.flush();
   if (on_flushed) check_flushed();
@@ -51,6 +52,7 @@ void OutputHub::Impl::own_line(std::string_view line) {
   target(true).printer.make_way();
   to.append(line);
   to.append('\n');
+  target(true).printer.draw_bars(steady_now());
   to.flush();
 }
 
@@ -62,6 +64,7 @@ void OutputHub::Impl::arm_timer() {
     next = std::min(next, at.value_or(kNever));
   };
   for (const auto& m : mergers) consider(m.deadline());
+  for (const Target* to : {&out, &err}) consider(to->printer.bars_due());
   for (const auto& [rank, pair] : streams) {
     for (const auto& stream : pair) {
       if (stream) consider(stream->lines.deadline());
@@ -92,8 +95,36 @@ void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
   if (!asked.empty() && stream.shown) {
     target(stream.error()).printer.print_unfinished(stream.rank, read_at, asked);
   }
-  stream.lines.show_progress(
-      read_at, [&](std::string_view line, bool continued) { show(stream, line, continued); });
+  const bool states = plan.output.bars != BarMode::first || has_first_bar(stream);
+  stream.lines.show_progress(read_at, states, [&](std::string_view line, bool continued) {
+    show(stream, line, continued);
+  });
+  follow_bar(stream);
+}
+
+// No rank before it has a bar that is shown there.
+bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
+  const auto before = [&](const StreamPtr& other) {
+    return other && other->shown && other->rank < stream.rank && other->rank >= 0 &&
+           other->error() == stream.error() && !other->lines.bar().empty();
+  };
+  return std::none_of(streams.begin(), streams.end(), [&](const auto& pair) {
+    return std::any_of(pair.second.begin(), pair.second.end(), before);
+  });
+}
+
+// What there is of its progress bars is drawn below all lines.
+void OutputHub::Impl::follow_bar(WorkerStream& stream) {
+  OutputPrinter& printer = target(stream.error()).printer;
+  if (!stream.shown || !printer.draws_bars()) return;
+  if (stream.bar_version == stream.lines.bar_version()) return;
+  stream.bar_version = stream.lines.bar_version();
+  printer.set_bar(stream.who(), stream.lines.bar());
+}
+
+void OutputHub::Impl::forget_bar(WorkerStream& stream) {
+  target(stream.error()).printer.set_bar(stream.who(), {});
+  stream.bar_version = 0;
 }
 
 bool OutputHub::Impl::all_written() const {

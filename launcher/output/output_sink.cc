@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,6 +56,16 @@ UniqueFd OutputSink::open_own(int fd) {
     }
   }
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+}
+
+LiveBars::Window OutputSink::window() {
+  LiveBars::Window window;
+  winsize size{};
+  const int fd = shared_ ? shared_.get() : descriptor_.native_handle();
+  if (!terminal_ || gone_ || ::ioctl(fd, TIOCGWINSZ, &size) != 0) return window;
+  if (size.ws_col > 0) window.columns = size.ws_col;
+  if (size.ws_row > 0) window.rows = size.ws_row;
+  return window;
 }
 
 long OutputSink::write_some() {

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/output/file_writer.h"
+#include "launcher/output/live_bars.h"
 
 namespace dlaunch {
 
@@ -45,6 +46,8 @@ class OutputSink {
   bool empty() const { return waiting_.size() == written_ && (!file_ || files_.empty()); }
   bool gone() const { return file_ ? file_->gone.load() : gone_; }
   bool is_terminal() const { return terminal_; }
+  // The terminal's size now.
+  LiveBars::Window window();
 
  private:
   static constexpr std::size_t kHighWater = 1 << 20;

@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/file_writer.h"
 #include "launcher/output/line_splitter.h"
+#include "launcher/output/live_bars.h"
 #include "launcher/report/traceback_watch.h"
 
 namespace dlaunch {
@@ -44,6 +45,7 @@ class WorkerStream {
 
   int slot() const { return slot_; }
   bool error() const { return error_; }  // stderr, not stdout
+  LiveBars::Who who() const { return {rank, slot_, error_}; }
   bool is_open() const { return pipe_.is_open(); }
 
   // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
@@ -75,6 +77,7 @@ class WorkerStream {
   std::optional<TimePoint> said;    // the last time that something was read
   std::function<void()> passed_on;  // not a worker's: called at the end
   LineSplitter lines;
+  std::uint64_t bar_version = 0;  // of its bars that are drawn
   StreamTail tail;
   TracebackWatch traceback;
 

@@ -23,6 +23,11 @@ const char* mode_name(OutputMode mode) {
   return kNames[static_cast<std::size_t>(mode)];
 }
 
+const char* mode_name(BarMode mode) {
+  static constexpr std::array kNames = {"first", "all", "final", "lines"};
+  return kNames[static_cast<std::size_t>(mode)];
+}
+
 const char* mode_name(BindPolicy policy) {
   static constexpr std::array kNames = {"none", "core", "l3", "numa", "socket", "gpu"};
   return kNames[static_cast<std::size_t>(policy)];
@@ -212,6 +217,7 @@ Facts about_output(const Plan& plan) {
   }
   if (!output.prefix.empty()) lines.emplace_back("before each line", output.prefix);
   if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
+  if (output.bars != BarMode::first) lines.emplace_back("progress bars", mode_name(output.bars));
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
   lines.emplace_back("stdin",

@@ -30,6 +30,13 @@ enum class OutputMode {
   files,   // only into --log-dir
   none,    // discarded (the report still quotes stderr)
 };
+// What is shown of progress bars, which workers draw over with carriage returns.
+enum class BarMode {
+  first,   // of the first rank that has one now; of others the end
+  all,     // of all ranks
+  at_end,  // only how each ends
+  lines,   // of all ranks, as lines, once a second
+};
 enum class StreamSet { none, out, err, both };  // torchrun's 0, 1, 2, 3
 
 struct OutputPlan {
@@ -39,10 +46,12 @@ struct OutputPlan {
   std::map<int, StreamSet> tee_of;    // the same for some local ranks
   std::string prefix;                 // before each line, with macros; "": [RANK]
   std::optional<RankSet> only_ranks;  // whose lines are shown; files and report get all
-  bool timestamps = false;            // time of emission, ms, local time
-  bool host_prefix = false;           // "[host:3]" instead of "[3]"
-  bool color = false;                 // decided by the command line (terminal, NO_COLOR)
-  bool passed_on = false;             // to another dlaunch, and it may be to a terminal there
+  BarMode bars = BarMode::first;
+  bool cursor = false;       // the terminal, if any, lets bars be drawn in place
+  bool timestamps = false;   // time of emission, ms, local time
+  bool host_prefix = false;  // "[host:3]" instead of "[3]"
+  bool color = false;        // decided by the command line (terminal, NO_COLOR)
+  bool passed_on = false;    // to another dlaunch, and it may be to a terminal there
 };
 
 enum class StdinPlan { none, one_rank, all };

@@ -46,6 +46,7 @@ const std::map<std::string, Case> kCases = {
       "also shown: stdout",
       {"--log-dir", "logs", "-r", "3"}}},
     {"only-rank", {{"--only-rank", "0"}, "shown ranks: 0"}},
+    {"progress-bars", {{"--progress-bars", "all"}, "progress bars: all"}},
     {"timestamps", {{"--timestamps"}, "time stamps: before each line"}},
     {"stdin", {{"--stdin", "none"}, "stdin: none"}},
     {"grace", {{"--grace", "5"}, "grace: 5 s"}},

@@ -202,7 +202,11 @@ TEST_CASE("output: modes and files") {
         "64 --output raw leaves nothing for --log-dir: use --output files or prefix");
   CHECK(fake.refused({"--output", "none", "--log-dir", "d", "p"}).starts_with("64 --output none"));
   CHECK(fake.refused({"--log-dir", "afile", "p"}) == "73 --log-dir: afile is a file, not a folder");
-  for (const char* flag : {"--timestamps", "--label", "--only-rank=0"}) {
+  CHECK(fake.plan({"p"}).output.bars == BarMode::first);
+  CHECK(fake.plan({"--progress-bars", "final", "p"}).output.bars == BarMode::at_end);
+  CHECK(fake.refused({"--progress-bars", "none", "p"}) ==
+        "64 --progress-bars: 'none' is not one of first, all, final, lines");
+  for (const char* flag : {"--timestamps", "--label", "--only-rank=0", "--progress-bars=all"}) {
     CHECK(
         fake.refused({"--output", "raw", flag, "p"}).ends_with(" has no effect with --output raw"));
   }

@@ -102,13 +102,16 @@ TEST_CASE("a long line is not cut within a UTF-8 character") {
   CHECK(got[1] == "\xe2\x82\xac and more");
 }
 
-TEST_CASE("a progress bar is shown once a second, and its last state always") {
+TEST_CASE(
+    "a progress bar is shown once a second where that is its pace, and its last state always") {
   Splitter s;
+  s.lines.set_pace({Duration::zero(), 1s});
   Lines got;
   auto add = [&](const Lines& lines) { got.insert(got.end(), lines.begin(), lines.end()); };
   for (int i = 0; i < 1000; ++i) {
     const auto now = kStart + i * 10ms;
-    if (s.lines.deadline() && *s.lines.deadline() <= now) s.lines.show_progress(now, s.emit());
+    if (s.lines.deadline() && *s.lines.deadline() <= now)
+      s.lines.show_progress(now, true, s.emit());
     add(s.feed("\r" + std::to_string(i) + " of 1000", now));
   }
   add(s.feed("\n", kStart + 10s));
@@ -120,14 +123,53 @@ TEST_CASE("a progress bar is shown once a second, and its last state always") {
 
 TEST_CASE("a bar that stands still is shown when its second is over, and not again at its end") {
   Splitter s;
+  s.lines.set_pace({Duration::zero(), 1s});
   CHECK(s.feed("\r10%") == Lines{"10%"});
   CHECK(s.feed("\r20%", kStart + 100ms).empty());
   CHECK(s.feed("\r30%", kStart + 200ms).empty());
-  REQUIRE(s.lines.deadline() == kStart + LineSplitter::kProgressInterval);
-  s.lines.show_progress(kStart + 1s, s.emit());
+  REQUIRE(s.lines.deadline() == kStart + 1s);
+  s.lines.show_progress(kStart + 1s, true, s.emit());
   CHECK(std::exchange(s.seen, {}) == Lines{"30%"});
   CHECK_FALSE(s.lines.deadline());
   CHECK(s.feed("\nnext\n", kStart + 2s) == Lines{"next"});
+}
+
+TEST_CASE("in a file a bar is shown every 30 s, from 30 s on, and by its last state") {
+  Splitter s;
+  s.lines.set_pace({30s, 30s});
+  Lines got;
+  for (int second = 0; second <= 65; ++second) {
+    const auto now = kStart + second * 1s;
+    const Lines more = s.feed("\r" + std::to_string(second), now);
+    got.insert(got.end(), more.begin(), more.end());
+    if (s.lines.deadline().value_or(kNever) > now) continue;
+    s.lines.show_progress(now, true, s.emit());
+    const Lines due = std::exchange(s.seen, {});
+    got.insert(got.end(), due.begin(), due.end());
+  }
+  CHECK(got == Lines{"30", "60"});
+  CHECK(s.end() == Lines{"65"});
+}
+
+TEST_CASE("a bar of whom no states are shown is asked for them no more often than others") {
+  Splitter s;
+  s.lines.set_pace({30s, 30s});
+  s.feed("\r1%");
+  REQUIRE(s.lines.deadline() == kStart + 30s);
+  s.lines.show_progress(kStart + 30s, false, s.emit());
+  CHECK(s.seen.empty());
+  CHECK(s.lines.deadline() == kStart + 60s);
+  CHECK(s.end() == Lines{"1%"});
+}
+
+TEST_CASE("without a pace only the last state of a bar is given") {
+  Splitter s;
+  CHECK(s.feed("\r1%\r2%").empty());
+  CHECK(s.lines.bar() == Lines{"2%"});
+  CHECK(s.lines.deadline() == std::nullopt);
+  CHECK(s.feed("\r100%\nnext\npart") == Lines{"100%", "next"});
+  CHECK(s.lines.bar().empty());
+  CHECK(s.end() == Lines{"part"});
 }
 
 TEST_CASE("a bar's last state is shown, whichever way it ends") {
@@ -157,6 +199,7 @@ TEST_CASE("a bar's last state is shown, whichever way it ends") {
 
 TEST_CASE("bars that run for hours keep no memory of the past") {
   Splitter s;
+  s.lines.set_pace({Duration::zero(), 1s});
   std::size_t shown = 0;
   for (int i = 0; i < 100000; ++i) {
     shown += s.feed("\r" + std::string(100, '#') + std::to_string(i), kStart).size();
@@ -187,6 +230,6 @@ TEST_CASE("what is asked is given before its line ends, once, where somebody may
   CHECK(s.feed("the end").empty());
   CHECK(s.lines.take_unfinished(due) == "the end");
   CHECK(s.end().empty());
-  CHECK(s.feed("\r10%\r20%") == Lines{"20%"});  // a bar is none
+  CHECK(s.feed("\r10%\r20%").empty());  // a bar is none
   CHECK(s.lines.take_unfinished(due) == "");
 }

@@ -9,6 +9,7 @@
 #include "launcher/output/line_splitter.h"
 #include "tests/unit/launcher/hub_world.h"
 #include "tests/unit/launcher/put.h"
+#include "tests/unit/launcher/screen.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -200,6 +201,7 @@ TEST_CASE("merged lines come when all have spoken, or when their time is over") 
 TEST_CASE("a progress bar's state is shown when its time has come, without more input") {
   in_time([] {
     Hub h;
+    h.plan.output.bars = BarMode::lines;
     h.start();
     auto a = h.open(0);
     const auto begun = steady_now();
@@ -210,7 +212,7 @@ TEST_CASE("a progress bar's state is shown when its time has come, without more 
     put(a.out, "\r3%");
     h.turn();
     const std::string next = h.shown();
-    if (steady_now() - begun >= LineSplitter::kProgressInterval) return false;
+    if (steady_now() - begun >= 1s) return false;
     CHECK(first == "[0] 1%\n");
     CHECK(next.empty());
     std::string text;
@@ -218,6 +220,64 @@ TEST_CASE("a progress bar's state is shown when its time has come, without more 
     CHECK(text == "[0] 3%\n");
     return true;
   });
+}
+
+TEST_CASE("in a pipe a progress bar is shown by its last state, a little after its line ended") {
+  for (const BarMode mode : {BarMode::first, BarMode::all, BarMode::at_end}) {
+    Hub h;
+    h.plan.output.bars = mode;
+    h.plan.output.cursor = true;  // of a terminal that is none
+    h.start();
+    auto a = h.open(0), b = h.open(1);
+    for (const char* state : {"\r 1%", "\r 50%", "\r100%"}) {
+      put(a.out, state);
+      put(b.out, state);
+      h.turn();
+    }
+    CHECK(h.shown().empty());
+    put(a.out, "\n");
+    put(b.out, "\nword\n");
+    std::string text;
+    h.turn_until([&] { return (text += h.shown()).size() >= 27; });
+    CHECK(text == "[1] 100%\n[1] word\n[0] 100%\n");
+  }
+}
+
+TEST_CASE("on a terminal the first rank's bar stands below all lines, and each ends as a line") {
+  int master = -1, slave = -1;
+  winsize size{.ws_row = 24, .ws_col = 20, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE(::openpty(&master, &slave, nullptr, nullptr, &size) == 0);
+  const UniqueFd ours(master), theirs(slave);
+  ::fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  Hub h;
+  h.out_fd = h.err_fd = theirs.get();
+  h.plan.output.cursor = true;
+  h.start();
+  auto a = h.open(0), b = h.open(1);
+  Screen screen(20);
+  const auto seen_is = [&](const std::vector<std::string>& rows) {
+    h.turn_until([&] {
+      std::array<char, 4096> buffer{};
+      const auto size = ::read(ours.get(), buffer.data(), buffer.size());
+      screen.write({buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
+      return screen.rows() == rows;
+    });
+  };
+  put(b.err, "\rbar of one 1%");
+  seen_is({"[1] bar of one 1%"});
+  put(a.err, "\rbar 1% which is too long");
+  seen_is({"[0] bar 1% which is"});
+  put(b.out, "word\n");
+  seen_is({"[1] word", "[0] bar 1% which is"});
+  h.hub->own_line("dlaunch: note");
+  seen_is({"[1] word", "dlaunch: note", "[0] bar 1% which is"});
+  put(b.err, "\rdone\n");
+  seen_is({"[1] word", "dlaunch: note", "[1] done", "[0] bar 1% which is"});
+  put(a.err, "\r50%");
+  seen_is({"[1] word", "dlaunch: note", "[1] done", "[0] 50%"});
+  h.hub->worker_ended(0);
+  h.hub->worker_ended(1);
+  seen_is({"[1] word", "dlaunch: note", "[1] done", "[0] 50%", ""});
 }
 
 TEST_CASE("time stamps stand before the prefix and have milliseconds") {

@@ -1,0 +1,61 @@
+// LiveBars: the progress bars that stand at the bottom of a terminal, below all ordinary lines, and
+// are drawn over in place. Pure: it returns the bytes that change the terminal.
+//
+// A row is cut to the terminal's width, so that it stays one row. Where there are more rows than
+// the terminal has, the last one says how many are missing.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+class LiveBars {
+ public:
+  static constexpr Duration kRedraw = std::chrono::milliseconds(100);  // at most that often
+
+  struct Window {
+    int columns = 80, rows = 24;
+  };
+  // Whose bar it is. Those of low ranks come first, those of spares last.
+  struct Who {
+    int rank = 0;  // -1: a spare
+    int slot = 0;
+    bool error = false;  // on stderr
+  };
+  using Prefix = std::function<std::string(int rank)>;
+
+  // all: of everybody; else only of the first who has one.
+  explicit LiveBars(bool all) : all_(all) {}
+
+  // Its bars now, from top to bottom; empty: it has none any more.
+  void set(Who who, std::vector<std::string> rows);
+
+  // When draw() should be called; nullopt: what is drawn is right.
+  std::optional<TimePoint> deadline() const;
+  // Takes the rows away, before other bytes are written; "": there are none.
+  std::string erase(Window window);
+  // Shows the rows as they are now, unless that was done just now. prefix: before each row.
+  std::string draw(TimePoint now, Window window, const Prefix& prefix);
+  // The rows that are drawn stay as they are: the user has pressed Enter below them.
+  void leave() { drawn_.clear(); }
+
+ private:
+  using Key = std::tuple<bool, int, int, bool>;  // spare, rank, slot, stderr
+  std::vector<std::string> lines(Window window, const Prefix& prefix) const;
+  std::string to_top(Window window) const;
+
+  const bool all_;
+  std::map<Key, std::vector<std::string>> bars_;
+  std::vector<int> drawn_;  // columns of each row that stands there
+  bool changed_ = false;    // since the last draw()
+  TimePoint next_ = TimePoint::min();
+};
+
+}  // namespace dlaunch

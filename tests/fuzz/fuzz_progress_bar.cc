@@ -1,0 +1,54 @@
+// What a worker draws with carriage returns: whole and in pieces it must end in the same lines,
+// what is kept is bounded, and what is drawn of it stays within a terminal's row.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fuzz.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/live_bars.h"
+
+namespace {
+
+void check(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
+struct Stream {
+  dlaunch::LineSplitter lines;
+  std::string seen;
+  void feed(std::string_view bytes) {
+    lines.feed(dlaunch::TimePoint(), bytes, [this](std::string_view line, bool continued) {
+      seen.append(line).append(continued ? "+" : "\n");
+    });
+  }
+  void finish() {
+    lines.finish([this](std::string_view line, bool) { seen.append(line).append("\n"); });
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
+  const std::string_view text = fuzz_text(data, size);
+  constexpr LiveBars::Window kWindow{30, 8};
+  Stream whole, pieces;
+  LiveBars bars(true);
+  whole.feed(text);
+  for (std::size_t at = 0; at < text.size(); at += 3) {
+    pieces.feed(text.substr(at, 3));
+    auto rows = pieces.lines.bar();
+    check(rows.size() <= BarRows::kMaxRows);
+    for (const auto& row : rows) check(columns_of(fit_columns(row, 29)) <= 29);
+    bars.set({0, 0, true}, std::move(rows));
+    const auto drawn = bars.draw(TimePoint(), kWindow, [](int) { return "[0] "; });
+    check(static_cast<int>(std::count(drawn.begin(), drawn.end(), '\n')) < kWindow.rows);
+    bars.erase(kWindow);
+  }
+  whole.finish();
+  pieces.finish();
+  check(whole.seen == pieces.seen);
+  check(!whole.lines.deadline() && whole.lines.bar().empty());
+  return 0;
+}

@@ -1,0 +1,124 @@
+# Progress bars: one is drawn in place on a terminal, and a pipe or file gets how each ends. Log files
+# have every byte.
+source "$SOURCE/tests/scenario/common.sh"
+unset NO_COLOR DLAUNCH_PROGRESS_BARS; export TERM=xterm
+
+cat > on_terminal.py <<'P'
+"""Runs dlaunch on a new terminal of 60 columns, and shows what stands there at the end, and what stood
+there whenever the file `look` came to be."""
+import fcntl, os, pty, re, select, struct, sys, termios, time
+pid, master = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    os.execvp(sys.argv[1], sys.argv[1:])
+rows, at, column = [[]], 0, 0
+def show(text):
+    global at, column
+    for part in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|.|\n|\r", text):
+        if part == "\n":
+            at += 1
+            if at == len(rows): rows.append([])
+        elif part == "\r": column = 0
+        elif part.endswith("A") and part[0] == "\x1b": at -= int(part[2:-1] or 1)
+        elif part.endswith("J") and part[0] == "\x1b": del rows[at + 1:], rows[at][column:]
+        elif part.endswith("K") and part[0] == "\x1b": del rows[at][column:]
+        elif part[0] != "\x1b":
+            rows[at] += [" "] * (column - len(rows[at]))
+            rows[at][column:column + 1] = [part]
+            column += 1
+            if column > 59: sys.exit(f"a row of more than 59 columns: {''.join(rows[at])}")
+def screen():
+    return [re.sub(" *$", "", "".join(row)) for row in rows]
+rest, deadline = b"", time.monotonic() + 60
+while True:
+    if time.monotonic() > deadline: sys.exit(f"it does not end; there stands {screen()}")
+    try:
+        if select.select([master], [], [], 0.05)[0]: rest += os.read(master, 65536)
+    except OSError:
+        break
+    try:
+        text = rest.decode(); rest = b""
+    except UnicodeDecodeError:
+        continue  # a character that has come in part
+    show(text)
+    if os.path.exists("look") and all(re.search(line.strip(), "\n".join(screen())) for line in open("look")):
+        print("\n".join(screen()) + "\n--"); os.rename("look", "seen")
+print("\n".join(screen()))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+P
+# look_for REGEX: the worker's word to the terminal: tell what stands there once this does.
+cat > bars.sh <<'W'
+draw() { printf '\r%s: %d/9 |████      |' "bar of $RANK" "$1" >&2; }
+await() { until [ -e "$1" ]; do read -rt 0.02 -u 9; done; }
+exec 9<> <(:)
+[ "$RANK" = 0 ] || await bars.0
+draw 1
+touch "bars.$RANK"
+await bars.1
+if [ "$RANK" = 1 ]; then echo a line of rank 1; draw 2; fi
+if [ "$RANK" = 0 ]; then echo '\[0\] bar of 0: 1/9' >.look; mv .look look; fi
+await seen
+draw 9; echo >&2
+W
+run python3 on_terminal.py dlaunch --nproc 2 bash bars.sh
+expect_code 0
+sed '/^--$/,$d' out >while; sed '1,/^--$/d' out >end
+[ "$(tail -n 1 while)" = "[0] bar of 0: 1/9 |████      |" ] || fail "the live bar: $(cat while)"
+grep -q 'bar of 1' while && fail "rank 1's bar before its end: $(cat while)"
+[ "$(sort end)" = "$(printf '\n[0] bar of 0: 9/9 |████      |\n[1] a line of rank 1\n[1] bar of 1: 9/9 |████      |')" ] ||
+  fail "at the end: $(cat end)"
+
+rm -f bars.? seen
+run python3 on_terminal.py dlaunch --nproc 2 --progress-bars all bash bars.sh
+expect_code 0
+sed '/^--$/,$d' out >while
+[ "$(grep -c '^\[[01]\] bar of' while)" = 2 ] || fail "not the bars of both: $(cat while)"
+
+# A terminal that cannot move its cursor is as a pipe.
+rm -f bars.? seen; touch seen
+TERM=dumb run python3 on_terminal.py dlaunch --nproc 2 bash bars.sh
+expect_code 0
+[ "$(grep -c 'bar of' out)" = 2 ] || fail "on a dumb terminal: $(cat out)"
+
+# Into a pipe: how each ends, with time stamps and merged, too; every byte in the log files.
+for options in "" --timestamps "--output merged" "--log-dir logs"; do
+  rm -f bars.?
+  run dlaunch --nproc 2 $options bash bars.sh
+  expect_code 0
+  [ "$(grep -c 'bar of' err)" = 2 ] || fail "$options: $(cat err)"
+  expect_err '(^| )\[1\] bar of 1: 9/9 \|████      \|$'
+done
+[ "$(tr '\r' '\n' <logs/1/1/stderr | grep -c '^bar of 1')" = 3 ] || fail "the log file: $(cat -v logs/1/1/stderr)"
+run dlaunch --nproc 1 --progress-bars lines bash bars.sh
+expect_code 0; expect_err '^\[0\] bar of 0: 1/9'
+
+/usr/bin/env python3 -c 'import tqdm' 2>/dev/null || export PATH="/usr/bin:$PATH"
+python3 -c 'import tqdm' 2>/dev/null || { echo "SKIPPED in part: no tqdm (python3-tqdm)"; exit 0; }
+cat > nested.py <<'P'
+import os, sys, time
+from tqdm import tqdm
+rank = os.environ["RANK"]
+with tqdm(total=3, desc="outer " + rank, mininterval=0) as outer:
+    for epoch in range(3):
+        for step in tqdm(range(50), desc="inner " + rank, leave=False, mininterval=0):
+            if (rank, epoch, step) == ("0", 1, 40):
+                open(".look", "w").write("outer 0: +33%\ninner 0: +[0-9]+%\n")
+                os.rename(".look", "look")
+                while not os.path.exists("seen"): time.sleep(0.02)
+        tqdm.write(f"epoch {epoch} of {rank}", file=sys.stderr)
+        outer.update()
+P
+rm -f seen
+run python3 on_terminal.py dlaunch --nproc 2 python3 nested.py
+expect_code 0
+sed '/^--$/,$d' out >while; sed '1,/^--$/d' out >end
+grep -q '^\[0\] outer 0:  33%' while && tail -n 1 while | grep -qE '^\[0\] inner 0: +[0-9]+%' ||
+  fail "the two live bars of rank 0: $(cat while)"
+for rank in 0 1; do
+  [ "$(grep -c "^\[$rank\] outer $rank: 100%" end)" = 1 ] || fail "the outer bar of $rank at the end: $(cat end)"
+  [ "$(grep -c "^\[$rank\] epoch [012] of $rank$" end)" = 3 ] || fail "lines above the bars: $(cat end)"
+done
+[ "$(grep -c . end)" = 8 ] || fail "more is left on the terminal: $(cat end)"
+run dlaunch --nproc 2 python3 nested.py
+expect_code 0
+[ "$(grep -c 'outer' err)" = 2 ] && [ "$(wc -l <err)" = 8 ] || fail "in a pipe: $(cat err)"
