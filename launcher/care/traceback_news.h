@@ -16,8 +16,6 @@ namespace dlaunch {
 
 class TracebackNews {
  public:
-  static constexpr Duration kSuspicious = std::chrono::seconds(10);
-
   struct Worker {  // that runs and has printed a traceback
     Slot slot = 0;
     int pid = 0;

@@ -13,6 +13,10 @@ namespace dlaunch {
 // What comes so soon after the traceback may belong to it: other threads' words, a clean-up.
 inline constexpr Duration kAftermath = std::chrono::seconds(2);
 
+// So long after it a worker that has shown nothing is told of, and named as the likely cause of
+// what the user, or a time limit, ends.
+inline constexpr Duration kSuspicious = std::chrono::seconds(10);
+
 struct AfterTraceback {
   TimePoint threw{};               // its last traceback began
   std::optional<TimePoint> said;   // it wrote last to stdout or stderr

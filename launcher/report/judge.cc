@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/exit_code.h"
+#include "launcher/report/after_traceback.h"
 #include "launcher/report/report.h"
 
 namespace dlaunch {
@@ -286,8 +287,11 @@ void Judge::find_likely_cause() {
     const WorkerEnd& worker = facts_.workers[i];
     return worker.traceback ? worker.traceback->begun : worker.ended;
   };
+  // Whoever ends a job a moment after a traceback may have any reason.
+  const bool from_outside = facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted;
+  const Duration least = from_outside ? kSuspicious : Duration(1);
   for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
-    if (facts_.workers[i].silent_since_traceback > Duration::zero()) {
+    if (facts_.workers[i].silent_since_traceback >= least) {
       verdict_.likely_cause.push_back(i);
     }
   }

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "job_facts.h"
+#include "launcher/report/after_traceback.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -394,10 +396,9 @@ TEST_CASE("ends that no worker is to blame for") {
 
 TEST_CASE("a worker that had printed a traceback and still ran is the likely cause") {
   auto thrower = throws(stopped(1, 5000), 1000, {"Traceback", "  f()", "E: x"});
-  thrower.silent_since_traceback = 4s;
-  const Lines cause = {
-      "  likely cause: rank 1 (pid 101 on host h) had printed a traceback 4 s before and still ran",
-      "    Traceback", "      f()", "    E: x"};
+  constexpr std::string_view kCause =
+      "  likely cause: rank 1 (pid 101 on host h) had printed a traceback {} before and still ran";
+  Lines cause = {"", "    Traceback", "      f()", "    E: x"};
   const auto tells = [&](const JobFacts& f) {
     const auto lines = text(f);
     const auto json = nlohmann::json::parse(render_json(f, judge(f)));
@@ -406,10 +407,17 @@ TEST_CASE("a worker that had printed a traceback and still ran is the likely cau
     CHECK(named == (json.contains("likely_cause") && json["likely_cause"][0] == 1));
     return named;
   };
-  auto interrupted = facts({stopped(0, 5000, SIGINT), thrower}, JobEnd::interrupted);
-  interrupted.signal_received = SIGINT;
-  CHECK(tells(interrupted));
-  CHECK(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)));
+  // What the user, or the time limit, ends explains itself unless the worker was silent for long.
+  for (const auto& [silent, shown] : {std::pair(4s, "4 s"), {9s, "9 s"}, {10s, "10 s"}}) {
+    thrower.silent_since_traceback = silent;
+    cause[0] = fmt::format(kCause, shown);
+    auto interrupted = facts({stopped(0, 5000, SIGINT), thrower}, JobEnd::interrupted);
+    interrupted.signal_received = SIGINT;
+    CHECK(tells(interrupted) == (silent >= kSuspicious));
+    CHECK(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)) == (silent >= kSuspicious));
+  }
+  thrower.silent_since_traceback = 4s;
+  cause[0] = fmt::format(kCause, "4 s");
   // Another rank hung, lost a connection or waited for too long because of it.
   auto hung = stopped(0, 5000, SIGKILL);
   hung.hung = "in no collective";
@@ -428,7 +436,7 @@ TEST_CASE("a worker that had printed a traceback and still ran is the likely cau
 TEST_CASE("of several likely causes the earliest is quoted, and the root refers to itself") {
   const auto thrower = [](int rank, int ms) {
     auto end = throws(stopped(rank, 5000), ms, {"Traceback", "E: " + std::to_string(rank)});
-    end.silent_since_traceback = 5s - std::chrono::milliseconds(ms);
+    end.silent_since_traceback = 15s - std::chrono::milliseconds(ms);
     return end;
   };
   const auto f = facts({thrower(0, 2000), thrower(1, 1000), thrower(2, 1500)}, JobEnd::timed_out);
@@ -444,7 +452,7 @@ TEST_CASE("of several likely causes the earliest is quoted, and the root refers 
   hung.stderr_tail = Lines(10, "noise");
   const auto own = text(facts({hung, stopped(1, 5000)}));
   CHECK(std::find(own.begin(), own.end(),
-                  "  likely cause: it had printed a traceback 4 s before and still ran") !=
+                  "  likely cause: it had printed a traceback 14 s before and still ran") !=
         own.end());
   CHECK(std::find(own.begin(), own.end(), "    E: 0") != own.end());
 }
