@@ -94,7 +94,20 @@ Result<UniqueFd> StdinPump::add_taker() {
 }
 
 void StdinPump::close() {
-  if (!ended_) settle_accounts();
+  if (std::exchange(accounts_open_, false)) settle_accounts();
+  end();
+}
+
+// The workers are to see it at once; what they leave in their pipes is known at the end of the job.
+void StdinPump::end_of_input() {
+  for (const auto& taker : takers_) {
+    const int pipe = taker->pipe.native_handle();
+    if (held_by(pipe) == 0) {
+      note_taken(*taker);
+    } else {
+      rests_.push_back({open_anew(pipe, O_RDONLY), taker->begun, given_to(*taker)});
+    }
+  }
   end();
 }
 
@@ -108,9 +121,12 @@ void StdinPump::end() {
   for (const auto& [host, asked] : std::exchange(hosts_, {})) give_(host, "");
 }
 
+std::uint64_t StdinPump::given_to(const Taker& taker) const {
+  return read_ - (chunk_.size() - taker.sent);
+}
+
 void StdinPump::note_taken(Taker& taker) {
-  const std::uint64_t given = read_ - (chunk_.size() - taker.sent);
-  note_taken(taker.begun, given - held_by(taker.pipe.native_handle()));
+  note_taken(taker.begun, given_to(taker) - held_by(taker.pipe.native_handle()));
 }
 
 void StdinPump::note_taken(std::uint64_t from, std::uint64_t to) {
@@ -124,6 +140,10 @@ void StdinPump::note_taken(std::uint64_t from, std::uint64_t to) {
 // Where the job ends before its input. What we have read ahead of a file is given back.
 void StdinPump::settle_accounts() {
   for (const auto& taker : takers_) note_taken(*taker);
+  for (const Rest& rest : rests_) {
+    note_taken(rest.begun, rest.given - (rest.pipe ? held_by(rest.pipe.get()) : 0));
+  }
+  rests_.clear();
   std::uint64_t end = 0;
   for (const auto& [from, to] : taken_) end = std::max(end, to);
   unread_ = read_ - covered(taken_);
@@ -163,7 +183,7 @@ void StdinPump::ask() {
 void StdinPump::feed(std::string bytes) {
   asked_ = false;
   if (ended_) return;
-  if (bytes.empty()) return end();
+  if (bytes.empty()) return end_of_input();
   drop_takers_that_left();
   chunk_ = std::move(bytes);
   read_ += chunk_.size();
@@ -214,7 +234,7 @@ void StdinPump::on_readable() {
   }
   if (n < 0 && (err == EAGAIN || err == EINTR)) return read_more();
   if (n < 0 && err == EIO && ::isatty(source_)) return wait_for_foreground();
-  end();
+  end_of_input();
 }
 
 // All have taken a whole piece: they go on reading.

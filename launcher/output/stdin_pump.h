@@ -7,8 +7,9 @@
 // Where that is impossible (a terminal, several workers, a worker of another host), the pump reads
 // and copies. It reads a line or at most kFirstPiece ahead, and the next piece only when all takers
 // have taken the last one. For takers that go on reading, pieces grow to kLargestPiece. A worker
-// that has closed its stdin, or has ended, is no taker any more. At the end the pump sets a file
-// back to where the workers have read it, and warns of what else it has read that no worker took.
+// that has closed its stdin, or has ended, is no taker any more. At the end of the job the pump
+// sets a file back to where the workers have read it, and knows what else it has read that no
+// worker took, also where the input ended before.
 //
 // Workers of other hosts take it through the dlaunch there, which asks for one piece after the
 // other: it is a taker like others here, and there a pump that is fed.
@@ -99,9 +100,11 @@ class StdinPump {
   void leave(const TakerPtr& taker);
   void read_soon();
   void grow();
+  std::uint64_t given_to(const Taker& taker) const;
   void note_taken(Taker& taker);
   void note_taken(std::uint64_t from, std::uint64_t to);
   void settle_accounts();
+  void end_of_input();
   void end();
 
   asio::io_context& loop_;
@@ -119,6 +122,13 @@ class StdinPump {
   std::uint64_t read_ = 0;                                      // bytes of the source so far
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_;  // from, to
   std::uint64_t unread_ = 0;
+  // After the end of the input: what a taker's pipe still holds, which it may read until the end.
+  struct Rest {
+    UniqueFd pipe;  // a reading end, for its count only
+    std::uint64_t begun, given;
+  };
+  std::vector<Rest> rests_;
+  bool accounts_open_ = true;
   std::map<int, bool> hosts_;  // with takers: whether it has asked
   std::function<void()> on_read_ = [] {};
   std::function<void(int, const std::string&)> give_;

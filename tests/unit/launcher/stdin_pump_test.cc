@@ -218,3 +218,34 @@ TEST_CASE("a file is set back to where the workers have read it") {
   CHECK(pump.unread() == 0);
   CHECK(::lseek(file.get(), 0, SEEK_CUR) == 8);
 }
+
+TEST_CASE("what workers leave unread after the end of the input is given back or counted") {
+  for (const bool from_file : {true, false}) {
+    CAPTURE(from_file);
+    asio::io_context loop;
+    Ends own;
+    const UniqueFd file(::open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+    REQUIRE(file);
+    const std::size_t all = 3 * StdinPump::kFirstPiece, page = StdinPump::kFirstPiece;
+    put(from_file ? file : own.writing, std::string(all, 'x'));
+    REQUIRE(::lseek(file.get(), 0, SEEK_SET) == 0);
+    own.writing.reset();
+    StdinPump pump(loop, from_file ? file.get() : own.reading.get());
+    auto leaves = pump.add_taker(), reads = pump.add_taker();
+    settle(loop);
+    CHECK(got(*leaves).size() == page);
+    CHECK(got(*reads).size() == page);
+    settle(loop);
+    CHECK(got(*leaves).size() == page);  // there is room again: the end of the input is read
+    CHECK(got(*reads).size() == page);
+    settle(loop);
+    leaves->reset();
+    char byte[10];
+    CHECK(::read(reads->get(), byte, 10) == 10);
+    pump.close();
+    CHECK(pump.unread() == (from_file ? 0 : page - 10));
+    CHECK(::lseek(file.get(), 0, SEEK_CUR) == static_cast<off_t>(from_file ? 2 * page + 10 : 0));
+    pump.close();  // once
+    CHECK(pump.unread() == (from_file ? 0 : page - 10));
+  }
+}
