@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +21,7 @@
 #include "launcher/agent_base.h"
 #include "launcher/care/node_care.h"
 #include "launcher/crew.h"
+#include "launcher/drained_hosts.h"
 #include "launcher/job_care.h"
 #include "launcher/job_control.h"
 #include "launcher/job_story.h"
@@ -55,9 +55,8 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   Result<void> open_store();
   void begin();
   std::vector<std::string> hosts_in_words() const;
-  std::vector<HostStatus> all_hosts() const;
-  void drain(const HostStatus& host);
-  void let_drained_go();
+  DrainedHosts::Job job_for_drained();
+  void write_down_drained();
   void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
   void end_without_journal(int signal);
@@ -97,7 +96,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::optional<StartedHosts> started_;  // where we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
-  std::map<std::string, HostStatus> drained_;  // by name; the hosts that the user takes out
+  DrainedHosts drained_;
   JobStory story_;
   bool led_elsewhere_ = false;
   bool ending_ = false;
@@ -152,10 +151,19 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
              .care = [this](int node, const NodeMessage& what) { care_->take(node, what); }}),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
+      drained_(crew_, job_for_drained()),
       story_(plan) {}
+
+DrainedHosts::Job Agent::job_for_drained() {
+  return {.feed = [this](const JobCore::Event& event) { feed(event); },
+          .nobody_on = [this](int node) { return !driver_ || job().nobody_on(node); },
+          .started = [this] { return started_ ? &*started_ : nullptr; },
+          .write_down = [this] { write_down_drained(); }};
+}
 
 std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
+  drained_.take_over();
   crew_.gather();
   if (!start_hosts()) return exit_code_;
   if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
@@ -180,12 +188,13 @@ bool Agent::set_up() {
     }
     return failed(error.code == Errc::usage ? kExitUsage : kExitRendezvous, error);
   }
-  auto control = JobControl::open(loop_, job_dir_.path(), plan_,
-                                  {.who_is_here = [this] { return crew_.who_is_here(); },
-                                   .in_words = [this] { return hosts_in_words(); },
-                                   .end = [this] { on_signal(SIGTERM); },
-                                   .all = [this] { return all_hosts(); },
-                                   .drain = [this](const HostStatus& host) { drain(host); }});
+  auto control =
+      JobControl::open(loop_, job_dir_.path(), plan_,
+                       {.who_is_here = [this] { return crew_.who_is_here(); },
+                        .in_words = [this] { return hosts_in_words(); },
+                        .end = [this] { on_signal(SIGTERM); },
+                        .all = [this] { return drained_.all(); },
+                        .drain = [this](const HostStatus& host) { drained_.drain(host); }});
   if (!control) return failed(kExitCannotCreate, control.error());
   control_ = std::move(*control);
   open_output();
@@ -280,54 +289,8 @@ std::vector<std::string> Agent::hosts_in_words() const {
   std::vector<std::string> lines;
   if (started_) lines = started_->in_words();
   for (auto& line : crew_.newcomers()) lines.push_back(std::move(line));
-  for (const auto& [name, host] : drained_) {
-    const bool done = host.left || !driver_ || job().nobody_on(host.node);
-    lines.push_back(name + (done ? ": drained" : ": draining; its workers leave"));
-  }
+  for (auto& line : drained_.in_words()) lines.push_back(std::move(line));
   return lines;
-}
-
-// -- Hosts that the user takes out, and takes back
-
-std::vector<HostStatus> Agent::all_hosts() const {
-  std::vector<HostStatus> hosts;
-  const auto names = crew_.host_names();
-  for (const std::string& name : names) {
-    HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
-    if (started_) host.listed_as = started_->name(host.node);
-    const auto drained = drained_.find(name);
-    if (drained != drained_.end()) host = drained->second;
-    hosts.push_back(std::move(host));
-  }
-  // Another host may have taken the number of one that left.
-  for (const auto& [name, host] : drained_) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) hosts.push_back(host);
-  }
-  return hosts;
-}
-
-void Agent::drain(const HostStatus& host) {
-  const int node = host.node;
-  crew_.keep_out(host.name, !host.drained);
-  if (!host.drained) {
-    HostStatus& now = drained_[host.name] = host;
-    now.drained = true;
-    if (started_ && !crew_.is_own(node)) started_->drain(node);
-    return feed(JobCore::NodeDrain{node});
-  }
-  drained_.erase(host.name);
-  if (started_ && !crew_.is_own(node)) started_->undrain(node);
-  if (!host.left && crew_.is_here(node)) feed(JobCore::NodeBack{node});
-}
-
-// Its dlaunch ends once nothing of the job is there; ours goes on leading.
-void Agent::let_drained_go() {
-  for (auto& [name, host] : drained_) {
-    const int node = host.node;
-    if (host.left || crew_.is_own(node) || !job().nobody_on(node)) continue;
-    host.left = true;
-    if (!started_) crew_.release(node, "this host is drained: the job goes on without it");
-  }
 }
 
 // The job goes on from where the leader before us left it.
@@ -339,10 +302,18 @@ void Agent::take_over(const JobCore::Resume& resumed) {
     log_warn("none of its last round's workers is here");
   }
   feed(resumed);
+  drained_.go_on();
 }
 
 void Agent::write_down(const JobRecord& record, std::function<void()> then) {
-  office_->write(encode(crew_.journal(record)), [this, then] { asio::post(loop_, then); });
+  JobJournal journal = crew_.journal(record);
+  journal.drained = drained_.journal();
+  office_->write(encode(journal), [this, then] { asio::post(loop_, then); });
+}
+
+// With what the job had to know before, since nothing of that has changed.
+void Agent::write_down_drained() {
+  if (writes_down() && driver_) write_down(job().record(), [] {});
 }
 
 void Agent::give_up(int exit_code, const std::string& why) {
@@ -408,7 +379,7 @@ void Agent::end_without_journal(int signal) {
 
 void Agent::on_idle() {
   if (!node_) return;
-  let_drained_go();
+  drained_.let_go();
   if (started_ && started_->some_leave()) let_go();
   arm_timer(std::min({job().deadline().value_or(kNever),
                       node_->driver().deadline().value_or(kNever), end_signal_at_}));

@@ -234,7 +234,8 @@ std::optional<JobCore::Resume> Crew::resumed() const {
 }
 
 JobJournal Crew::journal(const JobRecord& record) const {
-  JobJournal journal{.run = run_, .size = size_, .hosts = {}, .nodes = {}, .job = record};
+  JobJournal journal{
+      .run = run_, .size = size_, .hosts = {}, .nodes = {}, .drained = {}, .job = record};
   for (const auto& node : roster_.nodes()) {
     if (node.host == plan_.host && node.nproc > 0) {
       journal.led = static_cast<int>(journal.hosts.size());

@@ -75,6 +75,10 @@ class Crew {
   JobConfig shape(JobConfig config) const;
   // Of a job that goes on: what is there of it.
   std::optional<JobCore::Resume> resumed() const;
+  // Hosts that the leader before us has kept out of the job that goes on.
+  std::vector<JobJournal::Drained> drained_before() const {
+    return was_ ? was_->drained : std::vector<JobJournal::Drained>();
+  }
   // For a later leader.
   JobJournal journal(const JobRecord& record) const;
   // Nodes that are still to come.

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 4;
+constexpr std::uint32_t kFormat = 5;
 constexpr std::size_t kMaxJournalItems = 65536;
 constexpr std::size_t kMaxName = 1024;
 
@@ -24,6 +24,27 @@ bool get(Reader& in, std::vector<int>& numbers, std::size_t end) {
   return std::all_of(numbers.begin(), numbers.end(), [=](int number) {
     return number >= 0 && static_cast<std::size_t>(number) < end;
   });
+}
+
+void put_drained(Writer& out, const std::vector<JobJournal::Drained>& drained) {
+  out.put(static_cast<std::uint32_t>(drained.size()));
+  for (const auto& host : drained) {
+    out.put_string(host.name);
+    out.put(host.node);
+    out.put(static_cast<std::uint8_t>(host.left));
+  }
+}
+
+bool get_drained(Reader& in, JobJournal& journal) {
+  const auto size = in.get<std::uint32_t>();
+  if (size > kMaxJournalItems) return false;
+  for (std::uint32_t i = 0; i < size && in.ok(); ++i) {
+    const std::string name(in.get_string(kMaxName));
+    const int node = in.get<int>();
+    journal.drained.push_back({name, node, in.get<std::uint8_t>() != 0});
+    if (node < 0 || static_cast<std::size_t>(node) >= journal.hosts.size()) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -58,6 +79,7 @@ std::string encode(const JobJournal& journal) {
   put(out, ranks);
   put(out, job.members);
   put(out, job.done);
+  put_drained(out, journal.drained);
   return out.take();
 }
 
@@ -94,6 +116,7 @@ Result<JobJournal> decode_job_journal(std::string_view bytes) {
   for (auto* numbers : {&job.roster, &slots, &ranks, &job.members, &job.done}) {
     if (!get(in, *numbers, journal.nodes.size())) return malformed;
   }
+  if (!get_drained(in, journal)) return malformed;
   if (slots.size() != ranks.size() || !in.done()) return malformed;
   for (std::size_t i = 0; i < slots.size(); ++i) job.leaving[slots[i]] = ranks[i];
   const bool fits = !journal.run.empty() && journal.size > 0 && !job.roster.empty() &&

@@ -17,6 +17,12 @@ struct JobJournal {
     int nproc = 0;  // 0: it was never there
     bool operator==(const Host&) const = default;
   };
+  struct Drained {  // a host that the user has taken out
+    std::string name;
+    int node = 0;
+    bool left = false;  // and its dlaunch has ended
+    bool operator==(const Drained&) const = default;
+  };
   std::string run;  // of this job: a name that no other has
   int size = 0;     // workers at the start
   std::vector<Host> hosts;
@@ -24,6 +30,7 @@ struct JobJournal {
   int led = -1;            // the leader's own node; -1: none
   std::string slurm_job;   // as NodesPlan, both
   int requeued = 0;
+  std::vector<Drained> drained;
   JobRecord job;
   bool operator==(const JobJournal&) const = default;
 };

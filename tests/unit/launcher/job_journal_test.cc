@@ -7,11 +7,13 @@ using namespace dlaunch;
 namespace {
 
 JobJournal some_journal() {
-  JobJournal journal{.run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .job = {}};
+  JobJournal journal{
+      .run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .drained = {}, .job = {}};
   journal.hosts = {{"a", 1}, {"b c", 2}};
   journal.led = 1;
   journal.slurm_job = "12";
   journal.requeued = 2;
+  journal.drained = {{"b c", 1, true}, {"a", 0, false}};
   journal.job.round = 7;
   journal.job.live = 5;
   journal.job.wished_size = 3;
@@ -58,6 +60,9 @@ TEST_CASE("what is no journal, or not a whole one, is refused") {
   auto no_slot = some_journal();
   no_slot.job.roster = {3};
   CHECK_FALSE(decode_job_journal(encode(no_slot)));
+  auto drained_nowhere = some_journal();
+  drained_nowhere.drained = {{"c", 2, true}};
+  CHECK_FALSE(decode_job_journal(encode(drained_nowhere)));
   auto no_node = some_journal();
   no_node.nodes = {0, 2};
   CHECK_FALSE(decode_job_journal(encode(no_node)));
