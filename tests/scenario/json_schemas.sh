@@ -1,31 +1,7 @@
 # The JSON that dlaunch, dlaunchctl and dlaunch-bench write is as the published schemas say, which
 # allow no member that they do not describe.
 source "$SOURCE/tests/scenario/common.sh"
-python=
-for one in python3 /usr/bin/python3; do
-  "$one" -W ignore -c 'import jsonschema; jsonschema.Draft202012Validator' 2>/dev/null && { python=$one; break; }
-done
-[ -n "$python" ] || skip "no Python with jsonschema 4 (python3-jsonschema)"
-
-cat > valid.py <<'P'
-"""valid.py SCHEMA FILE [WORD…]: FILE is valid, a line for each value where SCHEMA ends in '*'; it contains the words."""
-import json, pathlib, sys, warnings
-warnings.simplefilter("ignore")
-import jsonschema
-folder = pathlib.Path(sys.argv[1]).parent.resolve()
-name = pathlib.Path(sys.argv[1]).name
-schema = json.loads((folder / name.rstrip("*")).read_text())
-jsonschema.Draft202012Validator.check_schema(schema)
-text = pathlib.Path(sys.argv[2]).read_text()
-values = [json.loads(line) for line in text.splitlines()] if name.endswith("*") else [json.loads(text)]
-assert values, "nothing was written"
-resolver = jsonschema.RefResolver(folder.as_uri() + "/" + name.rstrip("*"), schema)
-for value in values:
-    for error in jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(value):
-        sys.exit(f"{sys.argv[2]}: {list(error.absolute_path)}: {error.message}")
-for word in sys.argv[3:]:
-    assert f'"{word}"' in text, f"{sys.argv[2]}: no {word}"
-P
+source "$SOURCE/tests/scenario/valid_json.sh" || exit 1
 # report CODE WORDS… -- ARGS…: the job ends with that code, and its report has those members.
 report() {
   local code_wanted=$1 words=(); shift
@@ -34,13 +10,9 @@ report() {
   run dlaunch --error-file report.json "$@"
   expect_code "$code_wanted"; valid report.schema.json report.json ${words[@]+"${words[@]}"}
 }
-valid() {
-  local schema=$1; shift
-  "$python" valid.py "$SOURCE/man/schema/$schema" "$@" 2>why || fail "$(cat why; cat "$1")"
-}
 # The schemas refuse what they do not know.
 echo '{"job_id": "x", "unknown": 1}' > wrong.json
-"$python" valid.py "$SOURCE/man/schema/report.schema.json" wrong.json 2>/dev/null && fail "the schema takes anything"
+"$valid_python" valid.py "$SOURCE/man/schema/report.schema.json" wrong.json 2>/dev/null && fail "the schema takes anything"
 
 report 0 others max_restarts -- --nproc 2 true
 report 7 root_cause exit_code stderr_tail -- --nproc 2 sh -c '[ $RANK = 1 ] || sleep 1000; echo no >&2; exit 7'
@@ -65,6 +37,9 @@ wait_until 60 grep -q 'in round' out || fail "no round"
 "$ctl" list --json >list.json && valid list.schema.json list.json
 "$ctl" stacks --json >stacks.json && valid stacks.schema.json stacks.json
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143; valid report.schema.json end.json signal_received max_restarts_window_s
+
+run dlaunch doctor --json
+valid doctor.schema.json out hosts findings
 
 run dlaunch --nproc 2 --output raw dlaunch-bench all_gather -b 1K -n 5 --json
 valid bench.schema.json out results
