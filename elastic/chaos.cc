@@ -74,11 +74,7 @@ Result<ChaosConfig> parse_chaos(std::string_view text, std::string_view name) {
 }
 
 Chaos::Chaos(TimePoint now, const ChaosConfig& config)
-    : config_(config),
-      random_(config.seed),
-      stands_since_(now),
-      look_at_(now),
-      silent_limit_(kSilent) {
+    : config_(config), random_(config.seed), stands_since_(now), look_at_(now) {
   schedule(now, config_.kill, kill_at_);
   schedule(now, config_.stop, stop_at_);
   schedule(now, config_.slow, slow_at_);
@@ -100,7 +96,7 @@ void Chaos::new_round(TimePoint now) {
 bool Chaos::has_begun(const Member& member) const {
   if (member.joined) return true;
   if (joins_) return member.ran >= kLongest;
-  return member.ran >= (member.has_spoken ? kSpoken : silent_limit_);
+  return member.ran >= std::min(patience_ * (member.has_spoken ? kSpoken : kSilent), kLongest);
 }
 
 // Otherwise the clocks stand still until the next look.
@@ -139,8 +135,7 @@ void Chaos::strike(TimePoint now, const std::vector<Member>& members, std::vecto
     const Member& whom = *victim(members);
     deeds.push_back({whom.slot, SIGKILL});
     ill_.erase(whom.slot);
-    const bool shows_nothing = !whom.joined && !whom.has_spoken;
-    if (shows_nothing) silent_limit_ = std::min(2 * silent_limit_, kLongest);
+    if (!whom.joined && patience_ * kSpoken < kLongest) patience_ *= 2;
   }
   for (const bool slow : {false, true}) {
     TimePoint& at = slow ? slow_at_ : stop_at_;

@@ -13,10 +13,11 @@
 // all three kinds stand still: a program that takes long to start would never get on. A worker has
 // begun when it has joined its round (an elastic one) or has called dl_init(). One whose program
 // does neither is only known by its age: it has begun 10 s after its start where it has written
-// something, and 30 s after its start where it has not. Each time a worker is killed that had
-// shown nothing at all, these 30 s double, up to 5 minutes. Where some worker of the job has joined
-// or called dl_init(), the others are expected to do so, too, for 5 minutes. Once all have begun,
-// half an interval passes before the first of them is killed.
+// something, and 30 s after its start where it has not. Each time a worker is killed that had not
+// joined, both times double, up to 5 minutes, since it may have been about to join: a program that
+// joins within 5 minutes gets there. Where some worker of the job has joined or called dl_init(),
+// the others are expected to do so, too, for 5 minutes. Once all have begun, half an interval
+// passes before the first of them is killed.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +86,7 @@ class Chaos {
   std::optional<TimePoint> stands_since_;  // the clocks stand still since then
   TimePoint look_at_{};                    // again at the members, where they do
   bool joins_ = false;                     // some worker of the job has joined
-  Duration silent_limit_;
+  int patience_ = 1;                       // how much longer than at first workers are spared
 };
 
 }  // namespace dlaunch

@@ -198,22 +198,44 @@ TEST_CASE("programs that never join are spared by their age and by what they hav
   within(first_deed("kill=1s", {joins, speaks}), 300s);
 }
 
-TEST_CASE("a worker that is killed before it has shown anything gets more time") {
-  Chaos chaos = made("kill=1s");
-  TimePoint started = kStart;
-  std::vector<Duration> lives;
-  for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + 1h;) {
-    const Members members = {{.slot = 0, .ran = now - started}};
-    for (const auto& deed : chaos.step(now, members)) {
-      CHECK(deed.signal == SIGKILL);
-      lives.push_back(now - started);
-      chaos.new_round(started = now);
+TEST_CASE("a worker that is killed before it has joined gets more time, whatever it has written") {
+  for (const bool speaks : {false, true}) {
+    Chaos chaos = made("kill=1s");
+    TimePoint started = kStart;
+    std::vector<Duration> lives;
+    for (TimePoint now = kStart; (now = chaos.deadline()) < kStart + 1h;) {
+      const Members members = {{.slot = 0, .has_spoken = speaks, .ran = now - started}};
+      for (const auto& deed : chaos.step(now, members)) {
+        CHECK(deed.signal == SIGKILL);
+        lives.push_back(now - started);
+        chaos.new_round(started = now);
+      }
+    }
+    REQUIRE(lives.size() > 6);
+    std::vector<Duration> limits = {30s, 60s, 120s, 240s, 300s, 300s};
+    if (speaks) limits = {10s, 20s, 40s, 80s, 160s, 300s};
+    for (std::size_t i = 0; i < 6; ++i) {
+      CHECK(lives[i] >= limits[i]);
+      CHECK(lives[i] <= limits[i] + 2s);
     }
   }
-  REQUIRE(lives.size() > 6);
-  const Duration limits[] = {30s, 60s, 120s, 240s, 300s, 300s};
-  for (int i = 0; i < 6; ++i) {
-    CHECK(lives[static_cast<std::size_t>(i)] >= limits[i]);
-    CHECK(lives[static_cast<std::size_t>(i)] <= limits[i] + 2s);
+}
+
+TEST_CASE("a program that writes early and joins late gets there, and is hurt then") {
+  for (const Duration needs : {12s, 45s, 299s}) {
+    Chaos chaos = made("kill=2s");
+    TimePoint started = kStart;
+    bool joined = false;
+    int killed = 0;
+    for (TimePoint now = kStart; killed < 3 && (now = chaos.deadline()) < kStart + 2h;) {
+      joined = now - started >= needs;
+      const Members members = {
+          {.slot = 0, .joined = joined, .has_spoken = now > started + 1s, .ran = now - started}};
+      for ([[maybe_unused]] const auto& deed : chaos.step(now, members)) {
+        killed += joined ? 1 : 0;
+        chaos.new_round(started = now);
+      }
+    }
+    CHECK(killed == 3);
   }
 }
