@@ -9,7 +9,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kColumns = 100;
+constexpr std::size_t kColumns = 100;  // of a line, at most
 constexpr std::size_t kHelpColumn = 38;
 
 constexpr std::string_view kTop = R"(Usage: dlaunch [options] [--] program [argument ...]
@@ -38,18 +38,7 @@ void append_wrapped(std::string& out, std::string line, std::string_view text) {
     line.clear();
   }
   line.resize(kHelpColumn, ' ');
-  std::size_t used = kHelpColumn;
-  for (const auto word : split_words(text, ' ')) {
-    if (used > kHelpColumn && used + 1 + word.size() > kColumns) {
-      out += line + '\n';
-      line.assign(kHelpColumn, ' ');
-      used = kHelpColumn;
-    }
-    if (used > kHelpColumn) line += ' ';
-    line += word;
-    used = line.size();
-  }
-  out += line + '\n';
+  out += wrapped(text, kHelpColumn).replace(0, kHelpColumn, line);
 }
 
 void append_row(std::string& out, const OptionRow& row) {
@@ -59,6 +48,19 @@ void append_row(std::string& out, const OptionRow& row) {
 }
 
 }  // namespace
+
+std::string wrapped(std::string_view text, std::size_t column) {
+  std::string out, line(column, ' ');
+  for (const auto word : split_words(text, ' ')) {
+    if (line.size() > column && line.size() + 1 + word.size() > kColumns) {
+      out += line + '\n';
+      line.assign(column, ' ');
+    }
+    if (line.size() > column) line += ' ';
+    line += word;
+  }
+  return out + line + '\n';
+}
 
 std::string help_text() {
   std::string text(kTop);

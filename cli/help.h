@@ -1,7 +1,9 @@
 // What dlaunch says about itself: --help, and the lines of a usage error.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "cli/option_table.h"
@@ -17,6 +19,9 @@ std::string help_all_text();
 std::string group_text(Group group);
 // One option, with its other names.
 std::string option_text(const OptionRow& row);
+
+// The words of `text` in lines from that column on, of at most 100 columns.
+std::string wrapped(std::string_view text, std::size_t column);
 
 // "dlaunch: …", for usage errors followed by "Try 'dlaunch --help'". With the last newline.
 std::string error_text(const Error& error);

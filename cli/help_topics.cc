@@ -95,7 +95,7 @@ std::string launcher_text(const ForeignTable& table) {
     for (const ForeignOption& option : table.options) {
       if (option.fate != fate) continue;
       for (const auto name : split_words(option.names, ' ')) items += "  " + dashed(name) + "\n";
-      items += "      " + with_value(option.text) + "\n";
+      items += wrapped(with_value(option.text), 6);
     }
     if (!items.empty()) text += fmt::format("\n{}:\n{}", heading, items);
   }
@@ -124,7 +124,9 @@ std::string topic_names() {
 }
 
 Result<std::string> topic_text(const std::string& topic) {
-  if (topic.empty()) return "Topics: " + topic_names() + "\nOptions: dlaunch help --nproc\n";
+  if (topic.empty()) {
+    return "Topics:\n" + wrapped(topic_names(), 2) + "Options: dlaunch help --nproc\n";
+  }
   std::vector<std::string_view> names;
   for (const Topic& one : kTopics) {
     const bool launcher = one.name.starts_with(kFrom) && one.name.substr(kFrom.size()) == topic;
@@ -136,8 +138,9 @@ Result<std::string> topic_text(const std::string& topic) {
   if (const OptionRow* row = find_option(option)) return option_text(*row);
   const ForeignMatch match = find_foreign(option);
   if (match.option != nullptr) {
-    return fmt::format("{} of {}: {}\n", dashed(option), match.launcher,
-                       with_value(match.option->text));
+    return wrapped(
+        fmt::format("{} of {}: {}", dashed(option), match.launcher, with_value(match.option->text)),
+        0);
   }
   for (const OptionRow& row : option_table()) names.push_back(row.name);
   return usage_error(fmt::format("there is no topic '{}'{}; topics: {}", topic,

@@ -182,6 +182,15 @@ Result<void> fill(Options& options, const OptionRow& row, const std::vector<std:
   return {};
 }
 
+// How each value of an option was given that may be repeated.
+std::vector<std::string> spelled_in(const ScannedLine& line, const OptionRow& row) {
+  std::vector<std::string> spelled;
+  for (const GivenOption& given : line.options) {
+    if (given.row == &row) spelled.push_back(given.spelled);
+  }
+  return spelled;
+}
+
 std::string flag_source(const ScannedLine& line, const OptionRow& row) {
   std::string source;
   for (const GivenOption& given : line.options) {
@@ -246,6 +255,8 @@ Result<Options> merge(const ScannedLine& line) {
     if (auto done = fill(options, *row, option->results(), source, flag); !done) {
       return done.error();
     }
+    const auto* list = std::get_if<List Options::*>(&row->target);
+    if (list != nullptr && flag) (options.**list).spelled = spelled_in(line, *row);
   }
   let_flags_win(options);
   let_multi_gpu_count(options);

@@ -31,6 +31,21 @@ struct Switch {
 struct List {
   std::vector<std::string> values;
   std::string source;
+  std::vector<std::string> spelled = {};  // on the command line: how each value was given
+
+  // Where the value comes from, for messages.
+  const std::string& source_of(std::size_t value) const {
+    return value < spelled.size() ? spelled[value] : source;
+  }
+  // The same of the last one that sets this variable.
+  const std::string& source_of(std::string_view variable) const {
+    for (std::size_t value = values.size(); value-- > 0;) {
+      if (std::string_view(values[value]).substr(0, values[value].find('=')) == variable) {
+        return source_of(value);
+      }
+    }
+    return source;
+  }
 };
 
 // One of several programs of a job (cli/segments.h).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "base/rank_set.h"
 #include "base/text.h"
@@ -242,6 +243,21 @@ Result<void> add_ssh_options(PlanDraft& draft) {
   return {};
 }
 
+// DeepSpeed's --num_nodes takes the first of the hosts that are listed; a torchrun's --nnodes has
+// to be their number.
+void take_first(const PlanDraft& draft, std::vector<HostEntry>& hosts) {
+  const Text& count = draft.options.nnodes;
+  if (count.source != "--num_nodes" && count.source != "--num-nodes") return;
+  const auto most = parse_int(*count, 1, kMaxWorkers, count.source);
+  if (!most) return;
+  std::set<std::string> taken;
+  std::erase_if(hosts, [&](const HostEntry& entry) {
+    const bool room = static_cast<int>(taken.size()) < *most;
+    if (room) taken.insert(entry.host);
+    return !taken.contains(entry.host);
+  });
+}
+
 }  // namespace
 
 Result<void> plan_hosts(PlanDraft& draft) {
@@ -268,6 +284,7 @@ Result<void> plan_hosts(PlanDraft& draft) {
   auto hosts = read_hosts(draft);
   if (!hosts) return hosts.error();
   if (auto done = filter_hosts(draft, *hosts); !done) return done;
+  take_first(draft, *hosts);
   const bool only_ours = std::all_of(
       hosts->begin(), hosts->end(), [&](const HostEntry& host) { return draft.is_own(host.host); });
   if (!only_ours) {

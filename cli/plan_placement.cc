@@ -117,7 +117,7 @@ Result<void> plan_gpus(PlanDraft& draft) {
   }
   if (user_sets(draft, "CUDA_VISIBLE_DEVICES")) {
     return refuse("{} and {} CUDA_VISIBLE_DEVICES set the same thing", isolate.source,
-                  options.env.source);
+                  options.env.source_of("CUDA_VISIBLE_DEVICES"));
   }
   if (options.spares) {
     return refuse("{} and {} contradict each other: a spare has no GPU until it has a rank",
@@ -164,7 +164,7 @@ Result<void> plan_omp(PlanDraft& draft) {
   if (user_sets(draft, "OMP_NUM_THREADS")) {
     if (omp) {
       return refuse("{} and {} OMP_NUM_THREADS set the same thing", omp.source,
-                    draft.options.env.source);
+                    draft.options.env.source_of("OMP_NUM_THREADS"));
     }
     return {};
   }

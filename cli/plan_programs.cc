@@ -67,13 +67,15 @@ Result<void> add_env(PlanDraft& draft, const List& given, EnvVariables& env) {
                                                               "OMPI_COMM_WORLD_LOCAL_RANK",
                                                               "PMI_RANK",
                                                               "PMI_FD"};
-  for (const std::string& item : given.values) {
+  for (std::size_t value = 0; value < given.values.size(); ++value) {
+    const std::string& item = given.values[value];
+    const std::string& source = given.source_of(value);
     const auto equals = std::min(item.find('='), item.size());
     const std::string name = item.substr(0, equals);
-    if (name.empty()) return refuse("{}: '{}' has no name", given.source, item);
+    if (name.empty()) return refuse("{}: '{}' has no name", source, item);
     if (each_has_its_own.contains(name)) {
-      return refuse("{} {}: each worker has its own, which dlaunch gives it; leave it out",
-                    given.source, name);
+      return refuse("{} {}: each worker has its own, which dlaunch gives it; leave it out", source,
+                    name);
     }
     if (equals < item.size()) {
       env.emplace_back(name, item.substr(equals + 1));
@@ -81,7 +83,7 @@ Result<void> add_env(PlanDraft& draft, const List& given, EnvVariables& env) {
       env.emplace_back(name, *ours);
     } else {
       draft.built.warnings.push_back(
-          fmt::format("{} {}: it is not set here, so it is not passed on", given.source, name));
+          fmt::format("{} {}: it is not set here, so it is not passed on", source, name));
     }
   }
   return {};

@@ -34,6 +34,10 @@ Result<std::optional<int>> count_kind(PlanDraft& draft, std::string_view kind,
     if (auto done = draft.need_gpus(why); !done) return done.error();
     return std::optional(static_cast<int>(draft.gpus.size()));
   }
+  if (kind.empty()) {
+    return refuse("{} {}: no kind stands behind the ':', as in 2:numa", why,
+                  draft.options.nproc.value.value_or(""));
+  }
   if (!is_kind(kind)) {
     return refuse(
         "{}: '{}' is not one of auto, gpu, numa, socket, l3, core, xpu, hpu, npu, mlu, "

@@ -36,7 +36,7 @@ Result<void> set_option(Segment& segment, const GivenOption& given) {
     segment.chdir = text;
   } else if (name == "env") {
     segment.env.values.push_back(given.value);
-    segment.env.source = given.spelled;
+    segment.env.spelled.push_back(given.spelled);
   } else if (!given.value.empty()) {
     return usage_error(fmt::format("{} takes no value", given.spelled));
   } else {
@@ -250,7 +250,10 @@ Result<int> count_of(const Segment& segment) {
   if (!segment.ranks.empty()) return 0;
   const Text& text = segment.np ? segment.np : segment.nproc;
   if (!text) return 1;
-  return parse_int(*text, 1, kMaxWorkers, text.source);
+  auto number = parse_int(*text, 1, kMaxWorkers, text.source);
+  if (number || segment.np) return number;
+  return usage_error(number.error().what +
+                     "; each of several programs has a number of workers of its own: say -n");
 }
 
 std::vector<std::string> words_of(const std::vector<Segment>& segments) {

@@ -19,7 +19,12 @@ run dlaunch help exit-codes; expect_code 0; expect_out '^  64 '
 run dlaunch help coming-from-torchrun; expect_code 0; expect_out '^  --rdzv-conf$'
 run dlaunch help --bind; expect_code 0; expect_out '--bind none'
 run dlaunch help placment; expect_code 64; expect_err "no topic 'placment'; did you mean 'placement'\?"
-run dlaunch help; expect_code 0; expect_out '^Topics: '
+run dlaunch help; expect_code 0; expect_out '^Topics:$'
+for topic in '' workers placement output failure nodes general exit-codes environment macros --rdzv-conf --logs-specs \
+  coming-from-{torchrun,accelerate,deepspeed,horovodrun,mpirun,mpiexec,srun}; do
+  run dlaunch help $topic; expect_code 0
+  awk 'length > 100 { exit 1 }' out || fail "help $topic is wider than 100 columns"
+done
 run dlaunch --nproc banana -h
 expect_code 0
 run dlaunch --version

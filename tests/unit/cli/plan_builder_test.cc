@@ -409,3 +409,22 @@ TEST_CASE("--run-path runs a script of any name, and an empty PYTHON_EXEC counts
   fake.env["PYTHON_EXEC"] = "";
   CHECK(fake.plan({"-m", "pkg"}).argv == Words{"python3", "-u", "-m", "pkg"});
 }
+
+TEST_CASE("what is wrong with a variable names the option that set it, not a later one") {
+  FakeMachine fake;
+  CHECK(fake.refused({"-x", "=1", "--mixed-precision", "fp16", "p"}) == "64 -x: '=1' has no name");
+  CHECK(fake.refused({"--autotune", "-genv", "RANK", "1", "-x", "A=1", "p"})
+            .starts_with("64 -genv RANK: each worker has its own"));
+  CHECK(fake.refused({"--env", "OMP_NUM_THREADS=2", "--omp-threads", "3", "--autotune", "p"}) ==
+        "64 --omp-threads and --env OMP_NUM_THREADS set the same thing");
+  CHECK(fake.refused({"-n", "1", "a", ":", "-x", "=2", "--autotune", "b"}).find("-x: '=2'") !=
+        std::string::npos);
+}
+
+TEST_CASE("a number of workers that is none says what is missing") {
+  FakeMachine fake;
+  CHECK(fake.refused({"--nproc", "2:", "true"}) ==
+        "64 --nproc 2:: no kind stands behind the ':', as in 2:numa");
+  CHECK(fake.refused({"-n", "1", "a", ":", "--nproc", "gpu", "b"})
+            .ends_with("each of several programs has a number of workers of its own: say -n"));
+}

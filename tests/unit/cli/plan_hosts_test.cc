@@ -70,6 +70,12 @@ TEST_CASE("hosts: others are started from here, numbered as they are listed") {
   CHECK(fake.plan({"-H", "here,a", "p"}).stdin_to == StdinPlan::one_rank);
   CHECK(hosts_of(fake.plan({"-H", "here,a,localhost", "p"})) == "here:2* a:1");
   CHECK(hosts_of(fake.plan({"-H", "a:4,b:4,c:4", "-n", "6", "p"})) == "a:4 b:2");
+  // DeepSpeed's takes the first of them, torchrun's has to agree.
+  CHECK(hosts_of(fake.plan({"--num_nodes", "2", "-H", "a:4,b:4,c:4", "p"})) == "a:4 b:4");
+  CHECK(fake.refused({"--num_nodes", "3", "-H", "a:4,b:4", "p"}) ==
+        "64 --num_nodes 3: the job has 2 hosts");
+  CHECK(fake.refused({"--nnodes", "1", "-H", "a:4,b:4", "p"}) ==
+        "64 --nnodes 1: the job has 2 hosts");
   CHECK(hosts_of(fake.plan({"-H", "a:4,b:4", "--nproc", "1", "p"})) == "a:1 b:1");
   const Plan each = fake.plan({"-H", "here,a", "--nproc", "auto", "p"});
   CHECK(hosts_of(each) == "here:0* a:0");

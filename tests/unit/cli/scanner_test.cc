@@ -171,7 +171,7 @@ TEST_CASE("dlaunch help explains a topic, an option, or another launcher's optio
   CHECK(*topic_text("torchrun") == *topic_text("coming-from-torchrun"));
   CHECK(topic_text("--nproc")->find("Other names: --nproc-per-node") != std::string::npos);
   CHECK(topic_text("xterm")->starts_with("--xterm of mpirun: "));
-  CHECK(topic_text("")->starts_with("Topics: workers, "));
+  CHECK(topic_text("")->starts_with("Topics:\n  workers, "));
   const auto unknown = topic_text("exit-cods");
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().what.starts_with(
