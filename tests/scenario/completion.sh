@@ -81,7 +81,17 @@ if command -v zsh >/dev/null; then
   for file in "$BUILD/cli/completion/_dlaunch" "$SOURCE/cli/completion/_dlaunchctl"; do
     run zsh -n "$file"; expect_code 0
   done
-  grep -qF "'--nproc=[" "$BUILD/cli/completion/_dlaunch" || fail "zsh's completion lacks --nproc"
+  # zsh_offers WORD LINE: at a terminal, LINE and a tab show WORD, which LINE does not have.
+  zsh_offers() {
+    run zsh -f "$SOURCE/tests/scenario/zsh_offers.zsh" "$BUILD/cli/completion" "$SOURCE/cli/completion" -- "$2" "$1"
+    expect_code 0
+  }
+  zsh_offers --same-failure-limit 'dlaunch --same'
+  zsh_offers numa 'dlaunch --bind '
+  zsh_offers hosts.txt 'dlaunch --hostfile h'
+  zsh_offers --straggler-window 'dlaunch --nproc 4 --strag'
+  zsh_offers doctor 'dlaunch doc'
+  zsh_offers undrain 'dlaunchctl und'
 else
   echo "zsh is not installed: its completion is not tried"
 fi

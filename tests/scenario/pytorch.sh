@@ -15,6 +15,11 @@ run dlaunch --nproc 4 /usr/bin/python3 script.py
 expect_code 0
 for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4 sum 10.0$"; done
 
+# IPv6's loopback as the rendezvous.
+run dlaunch --nproc 4 --master-addr ::1 /usr/bin/python3 script.py
+expect_code 0
+for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4 sum 10.0$"; done
+
 # A failing rank's traceback is the cause shown, not the others' broken connections.
 sed -i 's/^x = .*/&\nif dist.get_rank() == 2: raise ValueError("bad batch")/' script.py
 run dlaunch --nproc 4 /usr/bin/python3 script.py
