@@ -23,6 +23,7 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
       err(*this, own.err, "stderr"),
       timer(l),
       flush_timer(l),
+      traceback_timer(l),
       stdin_pump(l, p.nodes.lifeline >= 0 ? -1 : own.in),
       read_buffer(std::make_unique_for_overwrite<char[]>(kReadBytes)) {
   // A reader that has left, or a log file at the user's size limit, is an error to be handled.

@@ -91,7 +91,7 @@ class OutputHub {
 
   // When the traceback began that the slot's worker, which runs, printed last; nullopt: none.
   std::optional<TimePoint> threw_at(int slot) const;
-  // Called when some worker begins to print a traceback; null: nobody is.
+  // Called when some worker begins to print a traceback, once for a burst of them; null: nobody is.
   void on_traceback(std::function<void()> begun);
 
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of

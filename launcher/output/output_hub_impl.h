@@ -68,6 +68,7 @@ struct OutputHub::Impl {
   void take_turn(const StreamPtr& stream);
   std::size_t read_some(WorkerStream& stream, std::size_t most);
   void take(WorkerStream& stream, std::string_view bytes);
+  void tell_traceback();
   void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
   void end_lingering();
@@ -99,7 +100,7 @@ struct OutputHub::Impl {
   std::deque<StreamPtr> waiting_for_files;  // whose log files have no room
   const bool one_target;  // stdout and stderr are the same: one queue keeps lines whole
   Target out, err;
-  asio::steady_timer timer, flush_timer;
+  asio::steady_timer timer, flush_timer, traceback_timer;
   StdinPump stdin_pump;
   std::unique_ptr<char[]> read_buffer;              // one for all streams
   std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
@@ -114,6 +115,8 @@ struct OutputHub::Impl {
   TimePoint read_at{};    // what this turn shows was read then
   TimePoint passed_at{};  // what is passed on was last read then
   std::function<void()> on_flushed, on_traceback;
+  bool traceback_waits = false;  // to be told
+  TimePoint traceback_next{};    // not earlier
 };
 
 }  // namespace dlaunch

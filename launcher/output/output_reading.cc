@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kReadBytesMerged = 16 << 10;  // ranks keep step, so that lines meet
 constexpr int kReadsPerTurn = 4;                    // then the other workers' turn
+constexpr Duration kTracebackPause = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -63,13 +64,26 @@ void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
     stream.tail.append(bytes);
     const auto before = stream.traceback.begun();
     stream.traceback.feed(read_at, bytes);
-    if (on_traceback && stream.traceback.begun() != before) asio::post(loop, on_traceback);
+    if (stream.traceback.begun() != before) tell_traceback();
   }
   if (stream.log_file()) files.write(stream.log_file(), bytes);
   if (!stream.shown) return;
   stream.lines.feed(read_at, bytes,
                     [&](std::string_view line, bool continued) { show(stream, line, continued); });
   follow_bar(stream);
+}
+
+// Whoever hears it looks at all workers: a burst of them is told once, and again after a pause.
+void OutputHub::Impl::tell_traceback() {
+  if (!on_traceback || traceback_waits) return;
+  traceback_waits = true;
+  traceback_timer.expires_at(std::max(read_at, traceback_next));
+  traceback_timer.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    traceback_waits = false;
+    traceback_next = steady_now() + kTracebackPause;
+    if (on_traceback) on_traceback();
+  });
 }
 
 // What its pipe holds now, and no more, whoever goes on writing.

@@ -99,6 +99,27 @@ TEST_CASE("of exceptions the last one is known that was written before our signa
   CHECK_FALSE(h.hub->last_traceback(1));
 }
 
+TEST_CASE("a burst of tracebacks is told once, and what comes later after a pause") {
+  Hub h(8);
+  h.start();
+  std::vector<OutputHub::WorkerStdio> workers;
+  for (int rank = 0; rank < 8; ++rank) workers.push_back(h.open(rank));
+  std::vector<TimePoint> told;
+  h.hub->on_traceback([&] { told.push_back(steady_now()); });
+  const auto begun = steady_now();
+  for (int i = 0; i < 20; ++i) {
+    for (auto& worker : workers)
+      put(worker.err, "Traceback (most recent call last):\n  f()\nE: x\n");
+    h.turn();
+  }
+  CHECK(told.size() >= 1);
+  CHECK(static_cast<double>(told.size()) <= 1 + (steady_now() - begun) / 500ms);
+  const auto before = told.size();
+  put(workers[0].err, "Traceback (most recent call last):\n  f()\nE: y\n");
+  h.turn_until([&] { return told.size() > before; });
+  CHECK(told.back() - told[told.size() - 2] >= 500ms);
+}
+
 TEST_CASE("a reader that does not read holds the workers up, and gets everything in the end") {
   Hub h;
   h.start();
