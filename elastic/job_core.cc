@@ -76,7 +76,7 @@ void JobCore::act(Action action) { actions_.push_back(std::move(action)); }
 
 std::optional<TimePoint> JobCore::deadline() const {
   if (state_ != JobState::forming && state_ != JobState::active) return std::nullopt;
-  TimePoint next = job_deadline_;
+  TimePoint next = paused_at_ ? kNever : job_deadline_;
   if (state_ == JobState::active) next = std::min(next, shrink_at_);
   if (out_of_reach()) next = std::min(next, out_of_reach_until());
   const bool waited_for = any_member_waits();
@@ -184,7 +184,10 @@ void JobCore::note_version(std::uint64_t version) {
 }
 
 void JobCore::on(const Signal& event) {
-  if (!ends_the_job(event.number)) return act(HandOn{event.number});
+  if (!ends_the_job(event.number)) {
+    pause(event.number);
+    return act(HandOn{event.number});
+  }
   if (stop_signal_ == 0) {
     stop_signal_ = event.number;
     stopped_at_ = now_;
@@ -199,6 +202,13 @@ void JobCore::on(const Signal& event) {
   stop_signal_ = event.number;
   stopped_at_ = now_;
   stop_all(event.number);
+}
+
+void JobCore::pause(int signal) {
+  if (signal == SIGTSTP && !paused_at_) paused_at_ = now_;
+  if (signal != SIGCONT || !paused_at_) return;
+  if (job_deadline_ != kNever) job_deadline_ = deadline_after(job_deadline_, now_ - *paused_at_);
+  paused_at_.reset();
 }
 
 void JobCore::on(const Resize& event) {
@@ -228,7 +238,7 @@ void JobCore::on(const Replace& event) {
 }
 
 void JobCore::on(const Clock&) {
-  if (now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
+  if (!paused_at_ && now_ >= job_deadline_) return end(JobEnding::timed_out, SIGTERM);
   if (now_ >= shrink_at_) {
     shrink_at_ = kNever;
     shrink_on();

@@ -313,6 +313,7 @@ class JobCore {
   void on(const Ready& event);
   void on(const Progress& event);
   void on(const Signal& event);
+  void pause(int signal);
   void on(const Resize& event);
   void on(const Replace& event);
   void on(const NodeLost& event);
@@ -422,7 +423,8 @@ class JobCore {
   int stop_signal_ = 0;  // the user's first
   TimePoint stopped_at_{};
   TimePoint job_deadline_ = kNever;
-  TimePoint shrink_at_ = kNever;  // at the latest, where no commits are reported
+  std::optional<TimePoint> paused_at_;  // by the user's ^Z: that time is none of the job's
+  TimePoint shrink_at_ = kNever;        // at the latest, where no commits are reported
   std::vector<Action> actions_;
 };
 

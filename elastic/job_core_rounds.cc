@@ -259,8 +259,9 @@ JobRecord JobCore::record() const {
           .restarts_used = policy_.used(),
           .restarts_left = policy_.left(now_),
           .used_for_sigterm = policy_.used_for_sigterm(),
-          .time_left = job_deadline_ == kNever ? Duration::zero()
-                                               : std::max(Duration::zero(), job_deadline_ - now_),
+          .time_left = job_deadline_ == kNever
+                           ? Duration::zero()
+                           : std::max(Duration::zero(), job_deadline_ - paused_at_.value_or(now_)),
           .roster = roster_,
           .leaving = std::move(leaving),
           .members = members_,

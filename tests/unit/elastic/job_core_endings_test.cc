@@ -58,6 +58,29 @@ TEST_CASE("the job's time-out ends it") {
   CHECK(world.finish->end == JobEnding::timed_out);
 }
 
+TEST_CASE("the time for which the user has stopped the job is none of its --timeout") {
+  JobConfig config = of(2);
+  config.timeout = 30s;
+  JobWorld world(config);
+  world.now += 20s;
+  world.feed(JobCore::Signal{SIGTSTP});
+  CHECK_FALSE(world.core.deadline());
+  CHECK(world.core.record().time_left == 10s);
+  world.now += 1h;
+  world.feed(JobCore::Clock{});
+  CHECK_FALSE(world.finish);
+  world.feed(JobCore::Signal{SIGTSTP});  // once more changes nothing
+  CHECK(world.core.record().time_left == 10s);
+  world.feed(JobCore::Signal{SIGCONT});
+  CHECK(*world.core.deadline() == world.now + 10s);
+  world.feed(JobCore::Signal{SIGCONT});
+  CHECK(*world.core.deadline() == world.now + 10s);
+  world.now += 10s;
+  world.feed(JobCore::Clock{});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::timed_out);
+}
+
 TEST_CASE("workers are asked to end; killed at once is only who hangs") {
   const std::set<int> asked = {SIGTERM};
   JobWorld failed(of(3), false);
