@@ -356,7 +356,7 @@ Result<void> plan_orders(PlanDraft& draft) {
   order.options.env = {{}, "--env"};
   for (const auto& [name, value] : plan.env) order.options.env.values.push_back(name + "=" + value);
   order.options.segments.clear();
-  for (const Program& program : plan.programs) {
+  for (const JobProgram& program : plan.programs) {
     Segment segment = draft.options.segments[program.segment];
     segment.env.values.clear();
     for (const auto& [name, value] : program.env) segment.env.values.push_back(name + "=" + value);

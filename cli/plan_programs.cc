@@ -198,7 +198,7 @@ Result<void> plan_several(PlanDraft& draft) {
   int next = 0;
   for (const Segment& segment : draft.options.segments) {
     const auto number = static_cast<std::size_t>(&segment - draft.options.segments.data());
-    Program program;
+    JobProgram program;
     program.segment = number;
     program.chdir = segment.chdir.value.value_or("");
     const Switch& module = segment.module ? segment.module : draft.options.module;

@@ -20,7 +20,7 @@ Result<std::optional<int>> count_objects(PlanDraft& draft, std::string_view kind
   const auto& cores = draft.topology->cores;
   if (kind == "core") return std::optional(static_cast<int>(cores.size()));
   std::set<int> objects;
-  for (const Core& core : cores) {
+  for (const CpuCore& core : cores) {
     objects.insert(kind == "numa" ? core.numa : kind == "socket" ? core.socket : core.l3);
   }
   return std::optional(static_cast<int>(objects.size()));

@@ -94,7 +94,7 @@ Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener lis
   pmix.job_id = plan_.job_id;
   pmix.secret_file = common_.secret_file;
   pmix.tls = plan_.tls;
-  for (const Program& program : plan_.programs) {
+  for (const JobProgram& program : plan_.programs) {
     pmix.programs.push_back(format_rank_set(program.ranks));
   }
   mpi_.emplace(loop_, helpers_,

@@ -22,7 +22,7 @@ std::string command_of(const Plan& plan) {
     }
   };
   if (plan.programs.empty()) add(plan.argv);
-  for (const Program& program : plan.programs) add(program.argv);
+  for (const JobProgram& program : plan.programs) add(program.argv);
   return text;
 }
 

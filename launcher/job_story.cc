@@ -39,7 +39,7 @@ JobStory::JobStory(const Plan& plan) : plan_(plan) {
   facts_.job_id = plan.job_id;
   facts_.host = plan.host;
   facts_.program = plan.argv.at(0);
-  for (const Program& program : plan.programs) {
+  for (const JobProgram& program : plan.programs) {
     const auto ranks = static_cast<std::size_t>(*program.ranks.rbegin()) + 1;
     facts_.programs.resize(std::max(facts_.programs.size(), ranks));
     for (const int rank : program.ranks) {

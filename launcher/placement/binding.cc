@@ -10,7 +10,7 @@ namespace {
 std::vector<std::vector<std::size_t>> objects_of(const Topology& topology, BindPolicy policy) {
   std::map<int, std::vector<std::size_t>> by_index;
   for (std::size_t i = 0; i < topology.cores.size(); ++i) {
-    const Core& core = topology.cores[i];
+    const CpuCore& core = topology.cores[i];
     int index = static_cast<int>(i);
     if (policy == BindPolicy::l3) index = core.l3;
     if (policy == BindPolicy::numa) index = core.numa;
@@ -43,10 +43,10 @@ Share share_of(std::size_t rank, std::size_t nproc,
 }  // namespace
 
 Topology restrict_to(Topology topology, const std::set<int>& cpus) {
-  for (Core& core : topology.cores) {
+  for (CpuCore& core : topology.cores) {
     std::erase_if(core.cpus, [&](int cpu) { return !cpus.contains(cpu); });
   }
-  std::erase_if(topology.cores, [](const Core& core) { return core.cpus.empty(); });
+  std::erase_if(topology.cores, [](const CpuCore& core) { return core.cpus.empty(); });
   return topology;
 }
 

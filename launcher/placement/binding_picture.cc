@@ -55,7 +55,7 @@ std::vector<std::string> draw_bindings(const Topology& topology,
   }
   std::vector<std::string> cells;
   std::size_t width = 1;
-  for (const Core& core : topology.cores) {
+  for (const CpuCore& core : topology.cores) {
     RankSet ranks;
     for (const int cpu : core.cpus) ranks.merge(RankSet(ranks_of_cpu[cpu]));
     cells.push_back(ranks.empty() ? "." : format_rank_set(ranks));
@@ -64,7 +64,7 @@ std::vector<std::string> draw_bindings(const Topology& topology,
 
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < cells.size();) {
-    const Core& first = topology.cores[i];
+    const CpuCore& first = topology.cores[i];
     Row row(fmt::format("socket {} numa {}: ", first.socket, first.numa), width);
     int l3 = first.l3;
     for (; i < cells.size() && topology.cores[i].socket == first.socket &&

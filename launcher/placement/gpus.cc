@@ -116,7 +116,7 @@ Result<std::vector<Gpu>> usable_gpus(const std::vector<GpuFiles>& files,
 std::vector<std::vector<int>> bind_to_gpus(const Topology& topology, int nproc,
                                            const std::vector<Gpu>& gpus) {
   std::set<int> usable;
-  for (const Core& core : topology.cores) usable.insert(core.cpus.begin(), core.cpus.end());
+  for (const CpuCore& core : topology.cores) usable.insert(core.cpus.begin(), core.cpus.end());
   std::vector<std::vector<int>> cpusets(static_cast<std::size_t>(nproc));
   for (std::size_t rank = 0; rank < cpusets.size() && !gpus.empty(); ++rank) {
     for (const int cpu : gpus[rank % gpus.size()].cpus) {

@@ -12,7 +12,7 @@
 
 namespace dlaunch {
 
-struct Core {
+struct CpuCore {
   std::vector<int> cpus;  // its hardware threads (OS indices) that we may use, ascending
   int socket = 0;         // logical indices, numbered from 0 over the machine
   int numa = 0;
@@ -20,7 +20,7 @@ struct Core {
 };
 
 struct Topology {
-  std::vector<Core> cores;  // in hwloc's logical order; cores we may not use at all are left out
+  std::vector<CpuCore> cores;  // in hwloc's logical order; cores we may not use at all are left out
 };
 
 // The machine we run on, restricted to our affinity mask.

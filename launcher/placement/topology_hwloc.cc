@@ -120,7 +120,7 @@ Topology to_value(hwloc_topology_t topology) {
   const auto nodes = all_of_type(topology, HWLOC_OBJ_NUMANODE);
   Topology value;
   for (const hwloc_obj_t core : cores) {
-    Core one;
+    CpuCore one;
     const auto cpus = members(core->cpuset);
     one.cpus.assign(cpus.begin(), cpus.end());
     one.socket = index_of(HWLOC_OBJ_PACKAGE, core, 0);

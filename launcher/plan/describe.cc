@@ -53,7 +53,7 @@ std::string way_to(const NodesPlan& nodes) { return fmt::format("{}", fmt::join(
 Facts about_programs(const Plan& plan) {
   Facts lines;
   for (std::size_t number = 0; number < plan.programs.size(); ++number) {
-    const Program& program = plan.programs[number];
+    const JobProgram& program = plan.programs[number];
     const std::string name = fmt::format("program {}", number);
     Plan alone;
     alone.argv = program.argv;

@@ -50,7 +50,7 @@ std::string quoted_words(const std::vector<std::string>& words) {
 // Which ranks run which program, for hosts to compare: the paths may differ.
 std::string shares_of(const Plan& plan) {
   std::string text;
-  for (const Program& program : plan.programs) {
+  for (const JobProgram& program : plan.programs) {
     text += (text.empty() ? ", programs of ranks " : " : ") + format_rank_set(program.ranks);
   }
   return text;
@@ -61,7 +61,7 @@ std::string shares_of(const Plan& plan) {
 std::string command_line(const Plan& plan) {
   if (plan.programs.empty()) return quoted_words(plan.argv);
   std::string text;
-  for (const Program& program : plan.programs) {
+  for (const JobProgram& program : plan.programs) {
     text += (text.empty() ? "" : " : ") + quoted_words(program.argv);
   }
   return text;

@@ -114,7 +114,7 @@ struct NodesPlan {
 using EnvVariables = std::vector<std::pair<std::string, std::string>>;
 
 // One of several programs of a job.
-struct Program {
+struct JobProgram {
   std::vector<std::string> argv;  // as Plan::argv
   EnvVariables env;               // applied after the plan's
   std::string chdir;              // "": the plan's
@@ -125,7 +125,7 @@ struct Program {
 struct Plan {
   std::vector<std::string> argv;  // program and arguments, macros not yet expanded
   // In place of it where ranks run different ones, by number (MPI_APPNUM); `argv` is the first's.
-  std::vector<Program> programs;
+  std::vector<JobProgram> programs;
   int nproc = 1;  // workers on this node
   NodesPlan nodes;
   std::string job_id;            // never empty

@@ -230,7 +230,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
   set_own(env, plan, place);
   for (const auto& [name, value] : plan.env) env[name] = expand(value, plan, place);
   if (!plan.programs.empty()) {
-    const Program& own = plan.programs[static_cast<std::size_t>(plan.program_of(place.rank))];
+    const JobProgram& own = plan.programs[static_cast<std::size_t>(plan.program_of(place.rank))];
     for (const auto& [name, value] : own.env) env[name] = expand(value, plan, place);
   }
   std::vector<std::string> out;

@@ -82,7 +82,7 @@ SpawnError WorkerStarter::foresee_failure(const Plan& plan) {
   if (plan.programs.empty()) return WorkerStarter(plan).foresee_failure_of(0);
   // Which of them run here is only known when they start.
   if (plan.nodes.several()) return {};
-  for (const Program& program : plan.programs) {
+  for (const JobProgram& program : plan.programs) {
     const auto error = WorkerStarter(plan).foresee_failure_of(*program.ranks.begin());
     if (error.stage != Stage::none) return error;
   }

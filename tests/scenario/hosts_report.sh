@@ -1,4 +1,5 @@
-# The report of jobs on several hosts is as the published schema says.
+# The JSON of jobs on several hosts, and of dlaunch doctor there, is as the published schemas say.
+source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 source "$SOURCE/tests/scenario/valid_json.sh" || exit 1
 hosts_up 3
@@ -25,3 +26,7 @@ host_kill 2; wait "${job[2]}"; unset "job[2]"
 wait_until 30 later_round 1 1 || job_fails "no round with one host"
 kill -TERM "${job[1]}"; wait_job 30 143
 valid report.schema.json report.json signal_received
+
+sshd_up 1 3
+run on 1 dlaunch doctor --json --ssh-command "$ssh_command" --hosts host1,host3
+valid doctor.schema.json out hosts pairs round_trip_s

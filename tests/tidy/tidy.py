@@ -201,6 +201,20 @@ def check_unnamed(path, text, seen, complain):
                 complain(path, text.count("\n", 0, at) + 1, f"{other} has a {name} of its own: take another name")
 
 
+# dlaunch holds the ring, too: two types of one name would share their members' code, whichever the linker
+# takes.
+TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[nodiscard\]\] |alignas\(\w+\) )*(\w+)(?: final)?(?: : [^;{]+)? \{", re.M)
+NOT_IN_DLAUNCH = ("examples/", "python/", "cli/bench/", "cli/ctl/", "elastic/state/", "elastic/torch/", "ring/torch/")
+
+
+def check_types(path, text, seen, complain):
+    for found in TYPE.finditer(text):
+        other = seen.setdefault(found.group(1), path)
+        if other != path:
+            line = text.count("\n", 0, found.start()) + 1
+            complain(path, line, f"{other} has a {found.group(1)}, too: take another name")
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     problems = []
@@ -209,13 +223,15 @@ def main():
         problems.append(f"{path}:{line_no}: {what}")
 
     count = 0
-    unnamed = {}
+    unnamed, types = {}, {}
     for folder in CODE:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in (".cc", ".h", ".hpp", ".c"):
                 continue
             path = str(file.relative_to(root))
             check_file(root, path, complain)
+            if file.suffix == ".h" and not path.startswith(NOT_IN_DLAUNCH):
+                check_types(path, file.read_text(), types, complain)
             if file.suffix in (".cc", ".c"):
                 check_named_in_meson(root, path, complain)
                 check_unnamed(path, file.read_text(), unnamed, complain)

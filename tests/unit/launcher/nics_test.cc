@@ -38,7 +38,7 @@ TEST_CASE("nics: those of the same CPUs where there is no common bridge") {
   const auto topology = synthetic_topology("package:2 numa:1 core:4 pu:1");
   REQUIRE(topology);
   std::vector<int> second;  // socket's CPUs
-  for (const Core& core : topology->cores) {
+  for (const CpuCore& core : topology->cores) {
     if (core.socket == 1) second.insert(second.end(), core.cpus.begin(), core.cpus.end());
   }
   CHECK(hcas_near({"pci0000:c0"}, second, eight_rails()) == Names{"mlx5_2", "mlx5_3"});
