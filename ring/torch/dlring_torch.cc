@@ -1,4 +1,5 @@
-// "dlring" for torch.distributed: importing the module registers it.
+// "dlring" for the torch.distributed of a PyTorch older than 2.4: importing this registers it.
+// Newer ones have dlring_torch.py.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -8,6 +9,7 @@
 
 #include "ring/torch/torch_group.h"
 #include "ring/torch/torch_meeting.h"
+#include "ring/torch/torch_rounds.h"
 #include "ring/torch/torch_store.h"
 
 namespace dlring_torch {
@@ -15,19 +17,6 @@ namespace {
 
 c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
   return c10::make_intrusive<Group>(communicator(given));
-}
-
-// Rank 0's bytes become everybody's.
-void share_from_first(Comm& comm, const Tensors& tensors) {
-  std::vector<void*> data;
-  std::vector<std::size_t> counts;
-  for (const auto& tensor : tensors) {
-    data.push_back(tensor.data_ptr());
-    counts.push_back(tensor.nbytes());
-  }
-  const std::lock_guard lock(comm.starting);
-  if (!tensors.empty()) follow_stream(comm, tensors[0]);
-  comm.check(dl_broadcast_list(comm.get(), data.size(), data.data(), counts.data(), DL_UINT8, 0));
 }
 
 // What takes an elastic process from round to round: for dlelastic_torch.

@@ -4,6 +4,7 @@
 // them. What cannot be done is refused before anything is sent, on each rank alike.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include <climits>
 
 #include "ring/torch/torch_group_base.h"
+#include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_monitored.h"
 #include "ring/torch/torch_sparse.h"
 
@@ -31,6 +33,25 @@ class Group final : public GroupBase {
   // Each rank counts for itself, from the first.
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return number(); }
+
+#if DLRING_TORCH_FROM(2, 4)
+  // -- split_group: what follows overrides something in newer versions. With a bound device PyTorch
+  // takes each back end that splits for NCCL.
+  bool supportsSplitting() const { return !this->getBoundDeviceId().has_value(); }
+  c10::intrusive_ptr<Base::Options> getBackendOptions() {
+    return c10::make_intrusive<Base::Options>("dlring");
+  }
+  // By its members alone.
+  c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>&,
+                                 const std::vector<int>& ranks,
+                                 const c10::intrusive_ptr<Base::Options>& options) {
+    if (std::find(ranks.begin(), ranks.end(), getRank()) == ranks.end()) return {};
+    std::shared_ptr<Comm> part;
+    before_start(
+        [&] { part = part_of(comm(), ranks, options->group_name, limit_of(options->timeout)); });
+    return c10::make_intrusive<Group>(part);
+  }
+#endif
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
     const char* const call = "all_reduce";

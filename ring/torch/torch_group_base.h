@@ -3,6 +3,8 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
 #include <atomic>
@@ -21,10 +23,6 @@
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
-#if defined(DLRING_TORCH_CUDA) && __has_include(<c10/cuda/CUDAStream.h>)
-#include <c10/cuda/CUDAStream.h>
-#endif
-
 #include "ring/torch/torch_tensors.h"
 #include "ring/torch/torch_work.h"
 
@@ -39,21 +37,22 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // -- CUDA: what was in the tensor's current stream comes first.
 
-#ifdef DLRING_TORCH_CUDA
+#if DLRING_TORCH_FROM(2, 4)
+inline c10::Stream stream_of(const at::Tensor& tensor) {
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
 inline void follow_stream(Comm& comm, const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return;
-  const auto stream = c10::cuda::getCurrentCUDAStream(tensor.device().index());
-  comm.check(dl_set_stream(comm.get(), stream.stream()));
+  comm.check(dl_set_stream(comm.get(), stream_of(tensor).native_handle()));
 }
 // What this thread has put into its stream is done.
 inline void finish_copies(const at::Tensor& tensor) {
-  if (!tensor.device().is_cuda()) return;
-  c10::cuda::getCurrentCUDAStream(tensor.device().index()).synchronize();
+  if (tensor.device().is_cuda()) stream_of(tensor).synchronize();
 }
 #else
 inline void follow_stream(Comm&, const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return;
-  throw std::runtime_error("dlring: dlring_torch was built for a PyTorch without CUDA");
+  throw std::runtime_error("dlring: tensors on a GPU need PyTorch 2.4 or newer");
 }
 inline void finish_copies(const at::Tensor&) {}
 #endif

@@ -183,24 +183,36 @@ inline std::shared_ptr<Comm> join_rounds() {
   return made;
 }
 
+// A time limit of c10d's in seconds. Its own default, half an hour, leaves it to libdlring's
+// variables.
+template <class Time>
+double limit_of(Time time) {
+  const std::chrono::duration<double> seconds = time;
+  return seconds.count() > 0 && seconds != std::chrono::minutes(30) ? seconds.count() : -1;
+}
+
+// A group of these ranks of `whole`, made by them alone. For whoever starts something.
+inline std::shared_ptr<Comm> part_of(const std::shared_ptr<Comm>& whole,
+                                     const std::vector<int>& ranks, const std::string& name,
+                                     double op_timeout_s) {
+  const int tag = static_cast<int>(std::hash<std::string>()(name) & INT_MAX);
+  dl_comm* comm = nullptr;
+  whole->check(dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
+                        op_timeout_s, &comm));
+  return std::make_shared<Comm>(comm, whole);
+}
+
 inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions& given) {
   dl_options options;
   dl_options_init(&options);
-  // c10d's own default, half an hour, leaves it to libdlring's variables.
-  if (given.timeout.count() > 0 && given.timeout != std::chrono::minutes(30)) {
-    options.init_timeout_s = options.op_timeout_s = static_cast<double>(given.timeout.count());
-  }
+  options.init_timeout_s = options.op_timeout_s = limit_of(given.timeout);
   const std::vector<int> ranks(given.global_ranks_in_group.begin(),
                                given.global_ranks_in_group.end());
   const auto whole = world.lock();
   const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
   if (whole && !ranks.empty()) {
-    const int tag = static_cast<int>(std::hash<std::string>()(given.group_id) & INT_MAX);
     const std::lock_guard lock(whole->starting);
-    dl_comm* comm = nullptr;
-    whole->check(dl_group(whole->get(), ranks.data(), static_cast<int>(ranks.size()), tag,
-                          options.op_timeout_s, &comm));
-    return std::make_shared<Comm>(comm, whole);
+    return part_of(whole, ranks, given.group_id, options.op_timeout_s);
   }
   if (whole && whole->elastic) return whole;
   if (all) {

@@ -1,8 +1,28 @@
-// Python's lock, where this process is Python's: its functions are found at run time, so that what
-// is built here serves each version of Python.
+// Python's lock and its exceptions, where this process is Python's: they are found at run time, so
+// that what is built here serves each version of Python.
 #pragma once
 
 #include <dlfcn.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#ifdef Py_PYTHON_H
+#include <torch/csrc/Exceptions.h>
+#else
+namespace torch {
+// PyTorch's own, by which it knows what to raise in Python: as in torch/csrc/Exceptions.h, which
+// includes Python.
+struct PyTorchError : public std::exception {
+  PyTorchError() = default;
+  explicit PyTorchError(std::string words) : msg(std::move(words)) {}
+  virtual struct _object* python_type() = 0;
+  const char* what() const noexcept override { return msg.c_str(); }
+  std::string msg;
+};
+}  // namespace torch
+#endif
 
 namespace dlring_torch {
 
@@ -36,6 +56,17 @@ struct PythonCalls {
     function = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
   }
 };
+
+// A class of Python's.
+using PythonClass = struct _object;
+
+// Of what is raised for a PeerLost: whoever loads this library sets it.
+inline PythonClass* peer_lost_class = nullptr;
+
+inline PythonClass* class_of_peer_lost() {
+  if (peer_lost_class != nullptr) return peer_lost_class;
+  return *static_cast<PythonClass**>(::dlsym(RTLD_DEFAULT, "PyExc_RuntimeError"));
+}
 
 // Python's lock is free as long as it exists, if this thread has it: what we wait for may need it.
 class WithoutGil {

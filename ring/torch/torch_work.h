@@ -29,8 +29,9 @@
 namespace dlring_torch {
 
 // In Python dlring_torch.PeerLost, a RuntimeError.
-struct PeerLost : std::runtime_error {
-  using runtime_error::runtime_error;
+struct PeerLost final : torch::PyTorchError {
+  explicit PeerLost(const std::string& text) { msg = text; }
+  PythonClass* python_type() override { return class_of_peer_lost(); }
 };
 
 // The calling thread's last failure on comm (null: of dl_init) as an exception.

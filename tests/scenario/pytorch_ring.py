@@ -277,9 +277,10 @@ def coalesced():
 def debugging():
     """What PyTorch's own debugging asks of a back end."""
     group = dist.new_group()
-    before = group._get_sequence_number_for_group()
+    numbered = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    before = numbered._get_sequence_number_for_group()
     dist.barrier(group)
-    assert group._get_sequence_number_for_group() == before + 1
+    assert numbered._get_sequence_number_for_group() == before + 1
     short = datetime.timedelta(seconds=0.3)
     for _ in range(2):
         group.monitored_barrier(datetime.timedelta(seconds=60))
@@ -301,6 +302,20 @@ def debugging():
     everyone = [None] * size
     dist.all_gather_object(everyone, {"rank": rank})
     assert everyone == [{"rank": r} for r in range(size)]
+
+
+def splits():
+    """split_group: the ranks of a part make it by themselves, in the order of its list."""
+    if torch.__version__ < "2.15" or device != "cpu":  # earlier ones split for NCCL alone
+        return
+    part = dist.split_group(split_ranks=[[3, 1], [2]], timeout=datetime.timedelta(seconds=99))
+    if rank in (1, 3):
+        assert part.rank() == (0 if rank == 3 else 1)
+        x = torch.tensor([rank])
+        dist.all_reduce(x, group=part)
+        equal(x, torch.tensor([4]))
+    assert (part is dist.GroupMember.NON_GROUP_MEMBER) == (rank == 0)
+    dist.barrier()
 
 
 def late_barrier(group, short):
@@ -353,7 +368,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"
 tested = len(sys.argv) > 2
 if tested:
-    for part in calls, narrow_types, sparse_sums, coalesced, debugging:
+    for part in calls, narrow_types, sparse_sums, coalesced, debugging, splits:
         part()
 weights, model = train()
 if tested:

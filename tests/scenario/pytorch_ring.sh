@@ -3,7 +3,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
-compgen -G "$BUILD/ring/torch/dlring_torch*.so" >/dev/null ||
+compgen -G "$BUILD/ring/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
 export PYTHONPATH="$BUILD/ring/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py

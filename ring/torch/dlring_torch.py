@@ -1,0 +1,133 @@
+"""torch.distributed's back end "dlring": collectives by libdlring. Importing this registers it.
+
+    import torch.distributed as dist
+    import dlring_torch
+
+    dist.init_process_group("dlring")      # or "cpu:dlring,cuda:nccl"
+
+PeerLost is raised where another rank has died or left; the text names it.
+
+The work is done by a library that is made for one minor release of PyTorch and serves every Python. It
+lies beside this file, as libdlring_torch-2.15.so. For another release it is compiled once, if its source
+lies here, too (dlring_torch_source), and there is a C++ compiler (CXX, or c++): into
+$XDG_CACHE_HOME/dlaunch, which is ~/.cache/dlaunch where that is not set.
+"""
+
+import atexit
+import ctypes
+import glob
+import importlib.util
+import os
+import re
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_SOURCE = os.path.join(_FOLDER, "dlring_torch_source")
+
+
+class PeerLost(RuntimeError):
+    """Another rank has died, has left, or does not answer."""
+
+
+def _release():
+    """Of PyTorch, as in 2.15."""
+    return re.match(r"\d+\.\d+", torch.__version__)[0]
+
+
+def _served():
+    """The releases for which there is a library here."""
+    names = glob.glob(os.path.join(glob.escape(_FOLDER), "libdlring_torch-*.so"))
+    return {re.search(r"-([\d.]+)\.so$", name)[1]: name for name in names}
+
+
+def _compiled():
+    """A library for this PyTorch out of the source."""
+    spec = importlib.util.spec_from_file_location("build_release", os.path.join(_SOURCE, "build_release.py"))
+    recipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recipe)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return recipe.cached(os.path.join(cache, "dlaunch"))
+
+
+def _library():
+    served = _served()
+    # Before 2.6 the wheels of PyPI had another ABI of C++.
+    if _release() in served and torch._C._GLIBCXX_USE_CXX11_ABI:
+        return served[_release()]
+    reason = "its source is not here"
+    if os.path.isdir(_SOURCE):
+        try:
+            return _compiled()
+        except OSError as e:
+            reason = f"it cannot be compiled: {e}"
+    numbers = sorted(served, key=lambda release: [int(part) for part in release.split(".")])
+    raise ImportError(f"dlring_torch has no library for PyTorch {torch.__version__}, and {reason}. "
+                      f"It serves PyTorch {', '.join(numbers) or '(no release)'}")
+
+
+def _load():
+    path = _library()
+    torch.ops.load_library(path)
+    calls = ctypes.PyDLL(path)
+    calls.dlring_torch_raise.argtypes = [ctypes.py_object]
+    calls.dlring_torch_raise(PeerLost)
+    atexit.register(calls.dlring_torch_close)
+    return torch.ops.dlring
+
+
+_ops = _load()
+
+
+class Communicator:
+    """libdlring's communicator of all ranks, in an elastic process from round to round: for dlelastic_torch."""
+
+    def __init__(self, native):
+        self._native = native
+
+    rank = property(lambda self: self._native.rank())
+    size = property(lambda self: self._native.size())
+    round = property(lambda self: self._native.round())
+    lost = property(lambda self: self._native.lost(), doc="A call has found that the round is broken.")
+    address = property(lambda self: self._native.address(), doc="Of the dl_comm.")
+
+    def settle(self):
+        """Waits until no collective is under way."""
+        self._native.settle()
+
+    def share_from_first(self, tensors):
+        """Rank 0's bytes become everybody's."""
+        self._native.share_from_first(tensors)
+
+    def follow_stream(self, tensor):
+        """What follows comes after what is in the current stream of its GPU."""
+        self._native.follow_stream(tensor)
+
+    def store(self):
+        """c10d's store of the round: keys that the ranks share in libdlring."""
+        return ProcessGroup.unbox(self._native.store()).get_group_store()
+
+
+def join_rounds():
+    """Takes part in the launcher's rounds, and waits for the first."""
+    return Communicator(_ops.join_world())
+
+
+def communicator():
+    """The one that is there, or None."""
+    present = _ops.present_world()
+    return Communicator(present[0]) if present else None
+
+
+def _create(options, own):
+    if own is not None:
+        raise ValueError("dlring: there are no options of its own")
+    where = ProcessGroup(options.store, options.group_rank, options.group_size)
+    group = _ops.make_group(where.boxed(), options.group_rank, options.group_size, options.timeout.total_seconds(),
+                            options.group_id, list(options.global_ranks_in_group))
+    return ProcessGroup.unbox(group)._get_backend(torch.device("cpu"))
+
+
+dist.Backend.register_backend("dlring", _create, extended_api=True, devices=["cpu", "cuda"])
