@@ -1,5 +1,7 @@
 #include "ring/call/thread_pool.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <new>
 #include <utility>
@@ -8,6 +10,8 @@
 
 namespace dlaunch {
 namespace {
+
+constexpr std::chrono::milliseconds kFreeForLong(500);
 
 struct PoolOfProcess {
   std::mutex mutex;
@@ -48,10 +52,18 @@ ThreadPool::~ThreadPool() {
   }
   changed_.notify_all();
   for (auto& thread : threads_) thread.join();
+  join_retired();
+}
+
+// Under the lock, which they need no more.
+void ThreadPool::join_retired() {
+  for (auto& thread : retired_) thread.join();
+  retired_.clear();
 }
 
 Result<void> ThreadPool::run(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
+  join_retired();
   if (free_ == 0) {
     auto thread = start_quiet_thread([this] { serve(); });
     if (!thread) return thread.error();
@@ -69,10 +81,29 @@ std::size_t ThreadPool::threads() const {
   return threads_.size();
 }
 
+// The calling thread, which is free. Under the lock.
+bool ThreadPool::retire() {
+  if (free_ <= kKept) return false;
+  const auto own = std::find_if(threads_.begin(), threads_.end(), [](const std::thread& thread) {
+    return thread.get_id() == std::this_thread::get_id();
+  });
+  if (own == threads_.end()) return false;  // the one that makes it has yet to say so
+  --free_;
+  retired_.push_back(std::move(*own));
+  threads_.erase(own);
+  return true;
+}
+
 void ThreadPool::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return over_ || !waiting_.empty(); });
+    const auto comes = [this] { return over_ || !waiting_.empty(); };
+    if (free_ <= kKept) {
+      changed_.wait(lock, comes);
+    } else if (!changed_.wait_for(lock, kFreeForLong, comes)) {
+      if (retire()) return;
+      continue;
+    }
     if (waiting_.empty()) return;
     const auto task = std::move(waiting_.back());
     waiting_.pop_back();
