@@ -218,7 +218,7 @@ Result<void> Communicator::run(Call call) {
       without_exceptions([&] { return on_device ? run_on_device(call, ended) : run_step(call); });
   if (job_.explains && on_device) explain_once(call, *device_);
   // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
-  if (!done && done.error().code == Errc::timeout && exchange_ && !abort_.raised()) {
+  if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
     if (auto named = absent(call, waited_in(call, steady_now()))) done = *named;
   }
   if (!done || !call.task.ordered) ended(!done);
@@ -269,6 +269,9 @@ Result<void> Communicator::transfer(Message& message) {
     if (auto ok = check(message); !ok) return ok;
     const auto staged = stage(message);
     if (!staged) return staged.error();
+    if (auto ok = open_messenger(deadline_after(steady_now(), job_.op_timeout)); !ok) {
+      return finish(message, std::move(ok));
+    }
     auto done = run(message);
     return done ? unstage(*staged) : done;
   }
@@ -306,6 +309,9 @@ Communicator::Started Communicator::start(Message message) {
   auto staged = stage(message);
   if (!staged) return staged.error();
   message.deadline = deadline_after(steady_now(), job_.op_timeout);
+  if (auto ok = open_messenger(message.deadline); !ok) {
+    return finish(message, std::move(ok)).error();
+  }
   auto operation = std::make_shared<Operation>(completions_);
   operation->is_message = true;
   operation->staged = std::move(*staged);
@@ -380,12 +386,29 @@ Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   if (!sizes) return sizes.error();
   const auto memory = own->writable;
   auto region =
-      exchange_->exchange(std::move(*own), *sizes, deadline_after(steady_now(), job_.op_timeout));
+      exchange().exchange(std::move(*own), *sizes, deadline_after(steady_now(), job_.op_timeout));
   if (!region && region.error().code != Errc::io) return finish(region.error()).error();
   const auto mapped = all_have(whole, region ? Result<void>() : region.error());
   if (!mapped) return mapped.error();
   regions_->add(std::move(*region));
   return memory;
+}
+
+// That of a group passes descriptors on its links.
+ShmExchange& Communicator::exchange() {
+  if (!exchange_) {
+    exchange_ = std::make_unique<ShmExchange>(
+        job_.rank,
+        [this](std::size_t r, int descriptor, TimePoint) -> Result<void> {
+          links_->pass(static_cast<int>(r), Passed::region, descriptor);
+          return {};
+        },
+        [this](std::size_t r, TimePoint deadline) {
+          return links_->take(static_cast<int>(r), Passed::region, deadline);
+        },
+        abort_);
+  }
+  return *exchange_;
 }
 
 void Communicator::release(const void* memory) {

@@ -2,8 +2,12 @@
 // moves the data, and turns the first failure into the error of every later call.
 //
 // One thread at a time; abort() from any thread. Operations in the background are carried out by
-// two threads made when the first of their kind is started, one for collectives and one for
-// messages.
+// two threads of the process's pool, one for collectives and one for messages, which the
+// communicator holds while it has any.
+//
+// A group of ranks that share memory on one host costs its share of one segment of at most some
+// 64 KiB: its links are a channel of its parent's, it stages large calls in the process's memory
+// for that, and its ranks open sockets for messages when one of them sends or receives the first.
 #pragma once
 
 #include <atomic>
@@ -17,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rank_set.h"
 #include "base/result.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/background.h"
@@ -30,6 +35,7 @@
 #include "ring/meeting.h"
 #include "ring/process_hooks.h"
 #include "ring/shared_keys.h"
+#include "ring/shm/host_memory.h"
 #include "ring/shm/shm_regions.h"
 #include "ring/stream/messenger.h"
 #include "ring/stream/stream_plane.h"
@@ -42,6 +48,11 @@ class Communicator : private ProcessEvents {
   // `parent`: of the communicator that is split, whose end ends this, too.
   static Result<std::unique_ptr<Communicator>> join(const JobView& job,
                                                     const AbortFlag* parent = nullptr);
+  // A group of these ranks of `parent`, all on one host, where they share memory: it meets on the
+  // parent's links and has no connections of its own (see can_branch()). Errc::unsupported, on all
+  // its ranks: the group gets no memory to share.
+  static Result<std::unique_ptr<Communicator>> branch(const JobView& job, Communicator& parent,
+                                                      const std::vector<int>& ranks);
   // One of a single rank on which every call returns `error`.
   static std::unique_ptr<Communicator> ended(const Error& error);
   ~Communicator() override;
@@ -115,6 +126,15 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   struct Sockets;
+  bool can_branch(const std::vector<int>& ranks) const;
+  Result<std::unique_ptr<Communicator>> make_group(const JobView& group,
+                                                   const std::vector<int>& ranks);
+  Result<void> meet_on_links(Communicator& parent, const std::vector<int>& ranks);
+  Result<ShmMemory> share_segment(const ShmShape& shape, TimePoint deadline,
+                                  const AbortFlag& parent);
+  Error meeting_failed(Error error, const RankSet& missing, TimePoint began) const;
+  Result<void> open_messenger(TimePoint deadline);
+  ShmExchange& exchange();
   Result<void> connect(const AbortFlag* parent);
   Sockets take_sockets(Mesh& mesh);
   Result<void> open_planes(Met& met, Sockets& sockets);
@@ -122,6 +142,10 @@ class Communicator : private ProcessEvents {
   CallRoll call_roll();
   Error blame_silent(Error error) const;
   std::optional<Error> absent(const Call& call, Duration waited) const;
+  static std::uint32_t hash_of_group(const std::string& group);
+  static Trunk::TakeMemory memory_from(const std::shared_ptr<HostMemory>& memory,
+                                       const std::vector<int>& locals);
+  void share_memory(const std::shared_ptr<HostMemory>& memory, const std::vector<int>& locals);
   void watch_for_deaths(const std::vector<int>& locals, Lives lives);
   Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
                      StreamPlane& between);
@@ -151,15 +175,14 @@ class Communicator : private ProcessEvents {
   JobView job_;
   std::vector<int> locals_;       // the ranks that share this host's cores
   std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" of each, as the job numbers it
-  // Destroyed from the bottom up: the watch first (it calls the links), then the links (their
-  // thread raises the flag), then the planes (their wakers are called by the flag), the flag last.
+  // Destroyed from the bottom up: the links first (their thread raises the flag), then the planes
+  // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
   SharedKeys keys_{job_, abort_};
   std::unique_ptr<Plane> plane_;         // of the collectives
   std::unique_ptr<DevicePlane> device_;  // of those on device memory; made by the first
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
-  std::unique_ptr<DeathWatch> deaths_;  // of this host's ranks; null: they do not share memory
   std::shared_ptr<FlightRecorder> flight_;
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
@@ -167,6 +190,9 @@ class Communicator : private ProcessEvents {
   std::vector<int> data_sockets_;          // the plane's and the messenger's
   std::shared_ptr<ShmRegions> regions_;    // of allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
+  // Of ranks that all share memory on one host.
+  std::shared_ptr<HostMemory> host_memory_;  // null: they do not
+  std::vector<int> host_ranks_;              // their numbers there
   std::uint64_t seq_ = 0;
   std::uint16_t past_ = 0;       // Call::past
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none

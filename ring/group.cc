@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "ring/communicator.h"
 #include "ring/hosts/hosts.h"
 #include "ring/meeting.h"
@@ -64,9 +65,25 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   ranks.reserve(members.size());
   for (const auto& member : members) ranks.push_back(member.rank);
   const JobView group = group_view(ranks, fmt::format("{}.{}", splits_, color));
-  auto joined = join(group, &abort_);
+  auto joined = make_group(group, ranks);
   failpoint("group.met");
   return joined ? std::move(joined) : failed_split(joined.error(), group);
+}
+
+// All members see alike whether they all share memory on one host.
+bool Communicator::can_branch(const std::vector<int>& ranks) const {
+  if (ranks.size() < 2 || !host_memory_) return false;
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [this](int rank) { return host_ranks_[static_cast<std::size_t>(rank)] >= 0; });
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::make_group(const JobView& group,
+                                                               const std::vector<int>& ranks) {
+  if (!can_branch(ranks)) return join(group, &abort_);
+  auto branched = branch(group, *this, ranks);
+  if (branched || branched.error().code != Errc::unsupported) return branched;
+  if (group.rank == 0) log_warn("{}", branched.error().what);
+  return join(group, &abort_);
 }
 
 // `ranks` of this communicator, in the group's order.
@@ -112,7 +129,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
       op_timeout_s, [](const std::string&) { return std::nullopt; }, job_.op_timeout);
   if (!limit) return limit.error();
   view.op_timeout = *limit;
-  auto joined = join(view, &abort_);
+  auto joined = make_group(view, ranks);
   if (joined) return joined;
   Error error = joined.error();
   const bool member = error.rank >= 0 && error.rank < static_cast<int>(ranks.size());

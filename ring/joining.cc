@@ -37,12 +37,16 @@ void allow_descriptors(const JobView& job) {
 
 }  // namespace
 
+std::uint32_t Communicator::hash_of_group(const std::string& group) {
+  return static_cast<std::uint32_t>(std::hash<std::string>()(group)) | 1;
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
                                                          const AbortFlag* parent) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (!job.group.empty()) {
-    comm->group_hash_ = static_cast<std::uint32_t>(std::hash<std::string>()(job.group)) | 1;
+    comm->group_hash_ = hash_of_group(job.group);
   }
   if (job.size > 1) {
     if (auto ok = comm->connect(parent); !ok) {
@@ -71,7 +75,6 @@ Communicator::~Communicator() {
   const Error over = abort_.raised() ? abort_.error() : Error{};  // of what was under way
   collectives_.stop(over);
   messages_.stop(over);
-  deaths_.reset();
   links_.reset();
 }
 
@@ -114,10 +117,13 @@ Result<void> Communicator::connect(const AbortFlag* parent) {
   }
   Sockets sockets = take_sockets(met->mesh);
   if (auto ok = open_planes(*met, sockets); !ok) return ok;
-  auto watched = Links::start(job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
-                              [this](Error error) { return named_in_job(std::move(error)); });
+  auto watched = Links::start(
+      job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
+      [this](Error error) { return named_in_job(std::move(error)); },
+      memory_from(met->memory, met->locals));
   if (!watched) return watched.error();
   links_ = std::move(*watched);
+  if (met->shared) share_memory(met->memory, met->locals);
   // A group ends with the communicator that it was split from.
   if (job_.group.empty() && !met->lives.words.empty()) {
     watch_for_deaths(met->locals, std::move(met->lives));
@@ -174,8 +180,39 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
 
 void Communicator::watch_for_deaths(const std::vector<int>& locals, Lives lives) {
   const auto own = std::find(locals.begin(), locals.end(), job_.rank) - locals.begin();
-  deaths_ = DeathWatch::start(static_cast<int>(own), std::move(lives), [this, locals](int local) {
-    links_->died(locals[static_cast<std::size_t>(local)]);
+  Trunk* const trunk = links_->trunk().get();  // which ends the watch before it ends itself
+  trunk->watch(DeathWatch::start(
+      static_cast<int>(own), std::move(lives),
+      [trunk, locals](int local) { trunk->died(locals[static_cast<std::size_t>(local)]); }));
+}
+
+// Takes what ranks of this host stage in, besides what they had from the start.
+Trunk::TakeMemory Communicator::memory_from(const std::shared_ptr<HostMemory>& memory,
+                                            const std::vector<int>& locals) {
+  if (!memory) return nullptr;
+  return [memory, locals](int peer, std::uint64_t word, const UniqueFd& descriptor) {
+    const auto place = std::find(locals.begin(), locals.end(), peer);
+    if (place == locals.end()) return;
+    memory->take(static_cast<int>(place - locals.begin()), word, descriptor);
+  };
+}
+
+// Groups of ranks of this host stage in the same memory.
+void Communicator::share_memory(const std::shared_ptr<HostMemory>& memory,
+                                const std::vector<int>& locals) {
+  if (!memory) return;
+  host_memory_ = memory;
+  host_ranks_.assign(static_cast<std::size_t>(job_.size), -1);
+  for (std::size_t i = 0; i < locals.size(); ++i) {
+    host_ranks_[static_cast<std::size_t>(locals[i])] = static_cast<int>(i);
+  }
+  const std::weak_ptr<Trunk> to = links_->trunk();
+  memory->pass_by([to, locals](int rank, std::uint64_t word, int descriptor) {
+    const auto trunk = to.lock();
+    if (!trunk) return;
+    const std::string frame =
+        encode({.type = LinkFrame::Type::memory, .rank = -1, .seq = word, .text = ""});
+    trunk->tell(locals[static_cast<std::size_t>(rank)], frame, descriptor);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,7 +16,7 @@
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
 #include "ring/links/link_message.h"
-#include "ring/shm/shm_plane.h"
+#include "ring/shm/shm_memory.h"
 
 namespace dlaunch {
 namespace {
@@ -122,6 +123,7 @@ Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
     count_cores(verdict->cpus);
     met_.shm.reset();
     met_.lives = {};
+    met_.memory.reset();
     if (job_.transport == "shm") {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
     }
@@ -155,13 +157,18 @@ LinkMessage Meeting::try_sharing() {
   if (!lives) return no(self + lives.error().what);
   met_.lives = std::move(*lives);
   met_.regions = std::make_shared<ShmRegions>(local_rank);
-  auto plane = make_shm_plane(local_rank, locals, *control, std::move(*own), data, abort_,
-                              {.usable_cores = met_.cores,
-                               .names = met_.locals,
-                               .regions = met_.regions,
-                               .plan_rules = job_.plan_rules});
-  if (!plane) return no(self + plane.error().what);
-  met_.shm = std::move(*plane);
+  auto memory = map_shm(local_rank, locals, *control, std::move(*own), data);
+  if (!memory) return no(self + memory.error().what);
+  met_.memory = std::make_shared<HostMemory>(*memory);
+  std::vector<int> all(met_.locals.size());
+  std::iota(all.begin(), all.end(), 0);
+  met_.shm = make_shm_plane(local_rank, std::move(*memory), abort_,
+                            {.usable_cores = met_.cores,
+                             .names = met_.locals,
+                             .regions = met_.regions,
+                             .plan_rules = job_.plan_rules,
+                             .host_memory = met_.memory,
+                             .host_ranks = std::move(all)});
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "ring/links/bootstrap.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/mesh.h"
+#include "ring/shm/host_memory.h"
 #include "ring/shm/shm_regions.h"
 
 namespace dlaunch {
@@ -26,6 +27,7 @@ struct Met {
   std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
   Lives lives;                          // likewise
   std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
+  std::shared_ptr<HostMemory> memory;   // likewise: where `shm` and groups stage large calls
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this

@@ -5,12 +5,12 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8;
+constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8 + 8;
 constexpr std::size_t kSignature = 8 + 4;
 
 // Nothing of what belongs to a frame of this type is missing, and nothing else there.
 bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
-  if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::inside) return false;
+  if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::memory) return false;
   if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;
   return frame.type == LinkFrame::Type::inside ? text == kSignature : text <= kMaxLinkText;
 }
@@ -26,6 +26,7 @@ std::string encode(const LinkFrame& frame) {
   out.put(static_cast<std::uint16_t>(inside ? kSignature : text.size()));
   out.put(static_cast<std::int32_t>(frame.rank));
   out.put(frame.seq);
+  out.put(frame.channel);
   out.put_raw(text);
   if (inside) {
     out.put(frame.call.count);
@@ -43,6 +44,7 @@ Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ra
   const std::size_t size = in.get<std::uint16_t>();
   frame.rank = in.get<std::int32_t>();
   frame.seq = in.get<std::uint64_t>();
+  frame.channel = in.get<std::uint64_t>();
   if (!sound(frame, size, ranks)) {
     return Error{.code = Errc::protocol, .what = "bytes that are no link frame"};
   }

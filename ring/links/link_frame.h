@@ -1,6 +1,8 @@
-// LinkFrame: what ranks say on their control links once they have met. Pure.
+// LinkFrame: what ranks say on their control links once they have met. Pure. Several communicators
+// share these links; each has a channel there, and a frame belongs to one channel. Ranks are those
+// of the channel's communicator.
 //
-// On the wire: u8 type, u8 error code, u16 text length, i32 rank, u64 seq, text.
+// On the wire: u8 type, u8 error code, u16 text length, i32 rank, u64 seq, u64 channel, text.
 //   ABORT    the communicator is over: code and rank at fault, in the words of who noticed first
 //   GOODBYE  this rank leaves in good order after its collective `seq`
 //   WHERE    the sender has waited too long in its collective `seq`: where are you?
@@ -8,6 +10,15 @@
 //            while it is in there, -1 afterwards
 //   INSIDE   the sender is in its collective `seq`; in place of text, what it has called there: u64
 //            count, u32 the rest
+//   JOIN     the sender is in the meeting of the channel's group; with Errc::unsupported as its
+//   code:
+//            the group cannot meet here, and the text says why
+//   PASS     one descriptor comes with the frame; the low byte of `seq` says what for, the rest of
+//            it which one
+//   WANT     the sender needs a socket for messages to the receiver, who is to make and pass it
+//   MEMORY   one descriptor comes with the frame: that of memory of the sender for all channels;
+//   `seq`
+//            says which (see ring/shm/host_memory.h)
 #pragma once
 
 #include <cstddef>
@@ -21,14 +32,36 @@
 
 namespace dlaunch {
 
+// Of the communicator that made the links.
+inline constexpr std::uint64_t kFirstChannel = 0;
+
 struct LinkFrame {
-  enum class Type : std::uint8_t { abort = 1, goodbye = 2, where = 3, here = 4, inside = 5 };
+  enum class Type : std::uint8_t {
+    abort = 1,
+    goodbye = 2,
+    where = 3,
+    here = 4,
+    inside = 5,
+    join = 6,
+    pass = 7,
+    want = 8,
+    memory = 9
+  };
   Type type = Type::abort;
   Errc code = Errc::aborted;
   int rank = -1;  // -1: no rank
   std::uint64_t seq = 0;
   std::string_view text;
   CallSignature call = {};  // of INSIDE
+  std::uint64_t channel = kFirstChannel;
+  bool carries_descriptor() const { return type == Type::pass || type == Type::memory; }
+};
+
+// What a PASS is for.
+enum class Passed : std::uint8_t {
+  segment = 1,   // the control segment of a group that meets
+  messages = 2,  // the receiver's end of a socket for messages
+  region = 3,    // memory of dl_alloc()
 };
 
 inline constexpr std::size_t kMaxLinkText = 1000;

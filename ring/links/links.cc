@@ -1,148 +1,97 @@
 #include "ring/links/links.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <exception>
 #include <limits>
+#include <numeric>
 
 #include "base/failpoint.h"
-#include "base/quiet_thread.h"
-#include "base/short_turns.h"
 #include "base/socket.h"
-#include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
-constexpr int kResetPatienceMs = 20;
-// A collective that two looks find under way is told: half a second to one after it began.
-constexpr int kLookMs = 500;
-constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
-constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kDeaths = kStop - 1;
-
-std::string frame_of(LinkFrame::Type type, std::uint64_t seq, int rank) {
-  return encode({.type = type, .rank = rank, .seq = seq, .text = ""});
-}
 
 }  // namespace
 
-Links::Links(int rank, std::vector<Peer> peers, AbortFlag& abort, Naming naming)
-    : rank_(rank), abort_(abort), naming_(std::move(naming)) {
-  left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(peers.size());
-  for (auto& peer : peers) {
-    left_after_[peers_.size()] = kStays;
-    peers_.push_back({std::move(peer.who), std::move(peer.link), {}, false, {}, false});
+Links::Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
+             const std::vector<int>& members, AbortFlag& abort, Naming naming)
+    : trunk_(std::move(trunk)),
+      id_(id),
+      rank_(rank),
+      abort_(abort),
+      naming_(std::move(naming)),
+      peers_(members.size()),
+      from_trunk_(static_cast<std::size_t>(trunk_->ranks()), -1) {
+  left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(members.size());
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    left_after_[r] = kStays;
+    peers_[r].member = members[r];
+    from_trunk_[static_cast<std::size_t>(members[r])] = static_cast<int>(r);
   }
 }
 
 Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort,
-                                            Duration silence, Naming naming) {
-  std::unique_ptr<Links> links(new Links(rank, std::move(peers), abort, std::move(naming)));
-  links->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  links->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  links->deaths_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!links->epoll_ || !links->stop_ || !links->deaths_) {
-    return errno_error("control thread: epoll", errno);
-  }
-  auto add = [&](int fd, std::uint32_t tag) {
-    epoll_event event{.events = EPOLLIN, .data = {.u32 = tag}};
-    return ::epoll_ctl(links->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
-  };
-  bool added = add(links->stop_.get(), kStop) && add(links->deaths_.get(), kDeaths);
-  for (std::size_t r = 0; r < links->peers_.size(); ++r) {
-    const auto& link = links->peers_[r].link;
-    if (link && silence > Duration::zero()) end_when_silent(link.get(), silence);
-    links->peers_[r].carried = link && Carrier(link.get()).fd() != link.get();
-    if (link) added = added && add(link.get(), static_cast<std::uint32_t>(r));
-  }
-  if (!added) return errno_error("control thread: epoll_ctl", errno);
-  auto thread = start_quiet_thread([self = links.get()] { self->watch(); });
-  if (!thread) return thread.error();
-  links->thread_ = std::move(*thread);
+                                            Duration silence, Naming naming,
+                                            Trunk::TakeMemory memory) {
+  auto trunk = Trunk::make(rank, std::move(peers), silence);
+  if (!trunk) return trunk.error();
+  if (memory) (*trunk)->on_memory(std::move(memory));
+  std::vector<int> members(static_cast<std::size_t>((*trunk)->ranks()));
+  std::iota(members.begin(), members.end(), 0);
+  auto links = open(*trunk, kFirstChannel, rank, std::move(members), abort, std::move(naming));
+  if (auto ok = (*trunk)->run(); !ok) return ok.error();
+  return links;
+}
+
+std::unique_ptr<Links> Links::open(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
+                                   std::vector<int> members, AbortFlag& abort, Naming naming) {
+  std::unique_ptr<Links> links(
+      new Links(std::move(trunk), id, rank, members, abort, std::move(naming)));
+  std::erase(members, links->member(rank));
+  links->trunk_->open(id, *links, members);
   return links;
 }
 
 Links::~Links() {
-  if (!thread_.joinable()) return;
-  say_goodbye();
-  ::eventfd_write(stop_.get(), 1);
-  thread_.join();
+  // The connections may stay, for other channels: their end would not tell.
+  if (!say_goodbye() && !abort_.raised()) {
+    lose(rank_, "it ended in the middle of collective #" + std::to_string(under_way()));
+  }
+  trunk_->close(id_);
 }
 
-void Links::watch() try {
-  ask_for_short_turns();
-  epoll_event events[16];
-  while (true) {
-    const int patience_ms = reset_peer_ >= 0 ? kResetPatienceMs : kLookMs;
-    const int n = ::epoll_wait(epoll_.get(), events, 16, patience_ms);
-    if (n == 0 && reset_peer_ >= 0) lose(std::exchange(reset_peer_, -1));
-    for (int i = 0; i < n; ++i) {
-      const std::uint32_t tag = events[i].data.u32;
-      if (tag == kStop) return;
-      if (tag == kDeaths) {
-        on_deaths();
-      } else {
-        on_readable(static_cast<int>(tag));
-      }
-    }
-    look_at_own_call();
-  }
-} catch (const std::exception&) {
-  // No memory, not even for a sentence: without its watch the communicator must not go on.
-  abort_.raise({.code = Errc::io, .what = "out of memory"});
+LinkFrame Links::frame(LinkFrame::Type type, std::uint64_t seq, int rank) const {
+  return {.type = type, .rank = rank, .seq = seq, .text = "", .channel = id_};
 }
 
-// False: there is nothing to be read, now or ever.
-bool Links::on_readable(int peer) {
-  auto& from = peers_[static_cast<std::size_t>(peer)];
-  char buffer[4096];
-  const ssize_t n = ::recv(from.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-  if (n < 0 && errno == EINTR) return true;
-  if (n <= 0) {
-    if (n == 0) on_end(peer);
-    if (n < 0 && errno != EAGAIN) on_broken(peer, errno);
-    return false;
-  }
-  from.input.append(buffer, static_cast<std::size_t>(n));
-  std::string_view rest = from.input;
-  while (true) {
-    const auto frame = take_link_frame(rest, static_cast<int>(peers_.size()));
-    if (!frame) {
-      rest = {};
-      abort({.code = Errc::protocol,
-             .what = from.who + " sent bytes on its control link that make no sense",
-             .rank = peer});
-      break;
-    }
-    if (!frame->has_value()) break;
-    on_frame(peer, **frame);
-  }
-  from.input.erase(0, from.input.size() - rest.size());
-  return true;
+void Links::on_nonsense(int member) {
+  const int peer = from_trunk_[static_cast<std::size_t>(member)];
+  abort({.code = Errc::protocol,
+         .what = who(peer) + " sent bytes on its control link that make no sense",
+         .rank = peer});
 }
 
-void Links::on_frame(int peer, const LinkFrame& frame) {
-  failpoint("links.frame");
+void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
+  const int peer = from_trunk_[static_cast<std::size_t>(member)];
+  if (frame.rank >= static_cast<int>(peers_.size())) return on_nonsense(member);
   switch (frame.type) {
     case LinkFrame::Type::abort:
       return on_abort(peer, frame);
     case LinkFrame::Type::goodbye:
       left_after_[static_cast<std::size_t>(peer)] = frame.seq;
       any_left_ = true;
+      mail_.notify_all();
       return abort_if_needed(peer);
     case LinkFrame::Type::where: {
-      const std::lock_guard lock(send_mutex_);
       const std::uint64_t completed = completed_, entered = entered_;
       const int inside = entered > completed ? rank_ : -1;
-      return tell(peer, frame_of(LinkFrame::Type::here, entered, inside));
+      return tell(peer, this->frame(LinkFrame::Type::here, entered, inside));
     }
     case LinkFrame::Type::here: {
       {
@@ -156,68 +105,49 @@ void Links::on_frame(int peer, const LinkFrame& frame) {
     }
     case LinkFrame::Type::inside:
       return on_inside(peer, frame);
+    case LinkFrame::Type::join: {
+      {
+        const std::lock_guard lock(mail_mutex_);
+        peers_[static_cast<std::size_t>(peer)].joined = true;
+        if (frame.code == Errc::unsupported) declined_ = frame.text;
+      }
+      mail_.notify_all();
+      return;
+    }
+    case LinkFrame::Type::pass:
+      return on_pass(peer, frame, std::move(descriptor));
+    case LinkFrame::Type::want:
+      return make_socket(peer);
+    case LinkFrame::Type::memory:
+      return;  // the trunk's
   }
 }
 
 void Links::on_abort(int peer, const LinkFrame& frame) {
   Error error{.code = frame.code, .what = std::string(frame.text), .rank = frame.rank};
   if (error.code == Errc::aborted) {
-    error.what = peers_[static_cast<std::size_t>(peer)].who + " aborted: " + error.what;
+    error.what = who(peer) + " aborted: " + error.what;
     error.code = Errc::peer_lost;
     error.rank = peer;
   }
   abort(error);
 }
 
-void Links::on_end(int peer) {
-  failpoint("links.end_seen");
-  if (peers_[static_cast<std::size_t>(peer)].carried) return on_broken(peer, ECONNRESET);
-  stop_watching(peer);
-  if (!has_left(peer)) lose(peer);
-}
-
-// A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
-// with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
-void Links::on_broken(int peer, int os_errno) {
-  stop_watching(peer);
-  const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
-  if (silent && !has_left(peer)) return lose(peer, "its host does not answer any more");
-  if (!has_left(peer) && reset_peer_ < 0) reset_peer_ = peer;
-}
-
-void Links::died(int peer) {
+void Links::on_end(int member, std::string_view how) {
+  const int peer = from_trunk_[static_cast<std::size_t>(member)];
   {
-    const std::lock_guard lock(dead_mutex_);
-    peers_[static_cast<std::size_t>(peer)].dead = true;
+    const std::lock_guard lock(mail_mutex_);
+    peers_[static_cast<std::size_t>(peer)].ended = true;
   }
-  ::eventfd_write(deaths_.get(), 1);
-}
-
-void Links::on_deaths() {
-  eventfd_t count;
-  ::eventfd_read(deaths_.get(), &count);
-  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
-    {
-      const std::lock_guard lock(dead_mutex_);
-      if (!std::exchange(peers_[static_cast<std::size_t>(peer)].dead, false)) continue;
-    }
-    // Its last words, before its end: it may have left, or ended because it mourned another one.
-    while (on_readable(peer)) {
-    }
-    on_end(peer);
-  }
-}
-
-void Links::stop_watching(int peer) {
-  const auto& link = peers_[static_cast<std::size_t>(peer)].link;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.get(), nullptr);
+  mail_.notify_all();
+  if (!has_left(peer)) lose(peer, how);
 }
 
 // Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
 // the news of two deaths come in different orders.
 void Links::lose(int peer, std::string_view how) {
   abort({.code = Errc::peer_lost,
-         .what = peers_[static_cast<std::size_t>(peer)].who + " was lost: " + std::string(how),
+         .what = who(peer) + " was lost: " + std::string(how),
          .rank = peer});
 }
 
@@ -232,8 +162,8 @@ void Links::abort_if_needed(int peer) {
   const auto entered = entered_.load();
   if (after == kStays || entered <= after) return;
   abort({.code = Errc::peer_lost,
-         .what = peers_[static_cast<std::size_t>(peer)].who + " has left after collective #" +
-                 std::to_string(after) + "; #" + std::to_string(entered) + " needs it",
+         .what = who(peer) + " has left after collective #" + std::to_string(after) + "; #" +
+                 std::to_string(entered) + " needs it",
          .rank = peer});
 }
 
@@ -274,33 +204,31 @@ std::uint64_t Links::under_way() const {
   return entered > completed ? completed + 1 : 0;
 }
 
-void Links::look_at_own_call() {
-  const TimePoint now = steady_now();
-  if (now - looked_at_ < std::chrono::milliseconds(kLookMs)) return;
-  looked_at_ = now;
+// A collective that two looks find under way is told: half a second to one after it began.
+void Links::on_look() {
   const auto before = std::exchange(seen_, under_way());
   if (seen_ == 0 || seen_ != before || seen_ == said_ || abort_.raised()) return;
   tell_own_call(seen_);
 }
 
-std::string Links::inside_frame(std::uint64_t seq) const {
+std::optional<LinkFrame> Links::inside_frame(std::uint64_t seq) const {
   const auto call = called(seq);
-  if (!call) return "";
-  return encode(
-      {.type = LinkFrame::Type::inside, .rank = rank_, .seq = seq, .text = "", .call = *call});
+  if (!call) return std::nullopt;
+  LinkFrame inside = frame(LinkFrame::Type::inside, seq, rank_);
+  inside.call = *call;
+  return inside;
 }
 
 // To the ranks at distances of powers of two, either way. That joins all of them with few frames,
 // so that calls that differ at all differ between two ranks one of which tells the other.
 void Links::tell_own_call(std::uint64_t seq) {
-  const std::string frame = inside_frame(seq);
-  if (frame.empty()) return;
+  const auto inside = inside_frame(seq);
+  if (!inside) return;
   said_ = seq;
-  const std::lock_guard lock(send_mutex_);
   const auto ranks = static_cast<unsigned>(peers_.size());
   for (unsigned d = 1; d < ranks; ++d) {
     if (!std::has_single_bit(d) && !std::has_single_bit(ranks - d)) continue;
-    tell(static_cast<int>((static_cast<unsigned>(rank_) + d) % ranks), frame);
+    tell(static_cast<int>((static_cast<unsigned>(rank_) + d) % ranks), *inside);
   }
 }
 
@@ -308,9 +236,7 @@ void Links::on_inside(int peer, const LinkFrame& frame) {
   // Of two that have told their calls before the other one came there, the one that is ahead may
   // have left behind what differs.
   if (const std::uint64_t own = under_way(); own != 0 && frame.seq > entered_) {
-    const std::string told = inside_frame(own);
-    const std::lock_guard lock(send_mutex_);
-    if (!told.empty()) tell(peer, told);
+    if (const auto told = inside_frame(own)) tell(peer, *told);
     return;
   }
   const auto mine = called(frame.seq);
@@ -326,22 +252,26 @@ void Links::abort(const Error& error) {
   if (error.code == Errc::aborted) abort_.raise(error);
   {
     const std::lock_guard lock(send_mutex_);
-    if (!std::exchange(told_, true))
-      tell_all(encode({LinkFrame::Type::abort, error.code, error.rank, 0, error.what}));
-    if (std::any_of(peers_.begin(), peers_.end(), [](const Watched& p) { return p.carried; })) {
-      flush_tunnels(kTunnelPatience);
+    if (!std::exchange(told_, true)) {
+      LinkFrame over = frame(LinkFrame::Type::abort, 0, error.rank);
+      over.code = error.code;
+      over.text = error.what;
+      tell_all(over);
     }
   }
+  trunk_->flush();
   failpoint("links.told_all");
   abort_.raise(error);
+  mail_.notify_all();
 }
 
-void Links::say_goodbye() {
+bool Links::say_goodbye() {
   const std::lock_guard lock(send_mutex_);
   const std::uint64_t completed = completed_;
-  if (abort_.raised() || completed != entered_) return;
+  if (abort_.raised() || completed != entered_) return false;
   failpoint("links.goodbye");
-  tell_all(frame_of(LinkFrame::Type::goodbye, completed, rank_));
+  tell_all(frame(LinkFrame::Type::goodbye, completed, rank_));
+  return true;
 }
 
 RollCall Links::call_roll(std::uint64_t seq) {
@@ -350,10 +280,7 @@ RollCall Links::call_roll(std::uint64_t seq) {
     const std::lock_guard lock(roll_mutex_);
     for (Watched& peer : peers_) peer.here.reset();
   }
-  {
-    const std::lock_guard lock(send_mutex_);
-    tell_all(frame_of(LinkFrame::Type::where, seq, rank_));
-  }
+  tell_all(frame(LinkFrame::Type::where, seq, rank_));
   RollCall roll;
   const auto look = [&] {
     roll = {};
@@ -378,23 +305,136 @@ RollCall Links::call_roll(std::uint64_t seq) {
 }
 
 void Links::close_in_child() {
-  for (auto& peer : peers_) peer.link.reset();
-  epoll_.reset();
-  stop_.reset();
-  deaths_.reset();
+  passed_.clear();
+  trunk_->close_in_child();
 }
 
-void Links::tell_all(std::string_view message) {
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, message);
+void Links::tell_all(const LinkFrame& frame) {
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, frame);
 }
 
-// Small messages, and few before the peer has to have heard of them: its buffer takes them, or the
-// peer is beyond hearing anyway.
-void Links::tell(int peer, std::string_view message) {
-  const auto& link = peers_[static_cast<std::size_t>(peer)].link;
-  if (!link) return;
-  failpoint("links.tell");
-  (void)::send(link.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void Links::tell(int peer, const LinkFrame& frame) {
+  if (peer != rank_) trunk_->tell(member(peer), encode(frame));
+}
+
+// -- The meeting of a group, and descriptors
+
+// Until ready() is true, or false at the deadline. In slices: nothing here hears of the parent.
+template <class Ready>
+Result<bool> Links::await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
+                               const AbortFlag* parent, Ready ready) {
+  constexpr auto kSlice = std::chrono::milliseconds(5);
+  while (!ready()) {
+    if (abort_.raised()) return abort_.error();
+    if (parent != nullptr && parent->raised()) return parent->error();
+    const TimePoint now = steady_now();
+    if (now >= deadline) return false;
+    mail_.wait_for(lock, std::min<Duration>(kSlice, deadline - now));
+  }
+  return true;
+}
+
+void Links::join() { tell_all(frame(LinkFrame::Type::join, 0, rank_)); }
+
+void Links::decline(std::string_view why) {
+  LinkFrame declined = frame(LinkFrame::Type::join, 0, rank_);
+  declined.code = Errc::unsupported;
+  declined.text = why;
+  tell_all(declined);
+}
+
+Result<void> Links::await_all(TimePoint deadline, const AbortFlag* parent, RankSet& missing) {
+  std::unique_lock lock(mail_mutex_);
+  const auto look = [&] {
+    missing.clear();
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      if (r != rank_ && !peers_[static_cast<std::size_t>(r)].joined) missing.insert(r);
+    }
+    return missing.empty() || !declined_.empty();
+  };
+  const auto all = await_mail(lock, deadline, parent, look);
+  if (!all) return all.error();
+  if (!declined_.empty()) return Error{.code = Errc::unsupported, .what = declined_};
+  if (*all) return {};
+  return Error{.code = Errc::timeout, .what = "not all ranks of the group have come"};
+}
+
+void Links::pass(int peer, Passed kind, int descriptor) {
+  const auto passed = frame(LinkFrame::Type::pass, static_cast<std::uint64_t>(kind), rank_);
+  trunk_->tell(member(peer), encode(passed), descriptor);
+}
+
+void Links::on_pass(int peer, const LinkFrame& frame, UniqueFd descriptor) {
+  {
+    const std::lock_guard lock(mail_mutex_);
+    passed_[{peer, static_cast<Passed>(frame.seq & 255)}].push_back(std::move(descriptor));
+  }
+  mail_.notify_all();
+}
+
+Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const AbortFlag* parent) {
+  std::unique_lock lock(mail_mutex_);
+  auto& come = passed_[{peer, kind}];
+  const auto there =
+      await_mail(lock, deadline, parent, [&] { return !come.empty() || !declined_.empty(); });
+  if (!there) return there.error();
+  if (!declined_.empty()) return Error{.code = Errc::unsupported, .what = declined_};
+  if (!*there) {
+    return Error{.code = Errc::timeout, .what = who(peer) + " does not answer", .rank = peer};
+  }
+  UniqueFd descriptor = std::move(come.front());
+  come.pop_front();
+  return descriptor;
+}
+
+// The lower rank of a pair makes both ends, when either of them needs one.
+void Links::make_socket(int peer) {
+  {
+    const std::lock_guard lock(mail_mutex_);
+    if (rank_ > peer || std::exchange(peers_[static_cast<std::size_t>(peer)].socket_made, true)) {
+      return;
+    }
+  }
+  int ends[2] = {-1, -1};
+  const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  const UniqueFd theirs(ends[1]);
+  // Where there is none this rank says so itself; the other one hears of its end.
+  if (made) pass(peer, Passed::messages, theirs.get());
+  const std::lock_guard lock(mail_mutex_);
+  passed_[{peer, Passed::messages}].emplace_back(ends[0]);
+  mail_.notify_all();
+}
+
+Result<std::vector<UniqueFd>> Links::message_sockets(TimePoint deadline) {
+  const int ranks = static_cast<int>(peers_.size());
+  for (int r = 0; r < ranks; ++r) {
+    if (r > rank_) make_socket(r);
+    if (r < rank_) tell(r, frame(LinkFrame::Type::want, 0, rank_));
+  }
+  std::vector<UniqueFd> sockets(peers_.size());
+  std::unique_lock lock(mail_mutex_);
+  for (int r = 0; r < ranks; ++r) {
+    if (r == rank_) continue;
+    auto& come = passed_[{r, Passed::messages}];
+    const auto there =
+        await_mail(lock, deadline, nullptr, [&] { return !come.empty() || has_left(r); });
+    if (!there) return there.error();
+    if (!*there) {
+      return Error{.code = Errc::timeout, .what = who(r) + " does not answer", .rank = r};
+    }
+    UniqueFd& socket = sockets[static_cast<std::size_t>(r)];
+    if (!come.empty()) {
+      socket = std::move(come.front());
+      come.pop_front();
+    } else {
+      int ends[2] = {-1, -1};
+      (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+      socket.reset(ends[0]);
+      UniqueFd(ends[1]).reset();
+    }
+    if (!socket) return errno_error("open a socket for messages", EMFILE);
+  }
+  return sockets;
 }
 
 }  // namespace dlaunch

@@ -24,14 +24,19 @@ struct ShmShape {
 
   std::size_t control_bytes() const;
   std::size_t data_bytes() const;
-  // Offset in the control segment.
+  // Offsets in the control segment.
+  std::size_t pair() const;              // where the memory begins that two ranks both write
+  std::size_t group_small(int r) const;  // rank r's small messages, in that of a group
+  // Offsets in memory that two ranks both write.
   std::size_t exchange(int owner, std::uint64_t block) const;
   std::size_t transfer(int giver, std::uint64_t block) const;
+  std::size_t pair_bytes() const;  // both
   // Offsets in a data segment.
   std::size_t staging(std::uint64_t block, int chunk) const;
   std::size_t result(std::uint64_t block) const;
+  std::size_t staging_bytes() const;  // both; small messages begin behind them
+  // Offset from where small messages begin.
   std::size_t small(std::uint64_t seq) const;
-  std::size_t small_result(std::uint64_t seq) const;
 };
 
 // Whether two ranks can do it as an exchange: an all_reduce, and a reduce, which is one of which

@@ -63,7 +63,7 @@ Result<void> ShmPlane::stage(std::size_t block) {
   for (int r = 0; r < n_; ++r) {
     if (r == rank_) continue;
     const Part s = slice(block, r);
-    read_input(memory_.own + staging(number, r), s.first, s.count);
+    read_input(own_staging_ + staging(number, r), s.first, s.count);
     failpoint("shm.staged_chunk");
   }
   publish(&ShmRank::staged, number + 1);
@@ -168,7 +168,7 @@ Result<void> ShmPlane::give_block(std::size_t block) {
     const Delivery d = delivery(shape_, rank_, r);
     if (!d.exists || lends_ || (gave && !to_each)) continue;
     const Part p = piece(d, block);
-    read_input(memory_.own + staging(number, to_each ? r : 0), d.from + p.first, p.count);
+    read_input(own_staging_ + staging(number, to_each ? r : 0), d.from + p.first, p.count);
     gave = true;
   }
   if (gave) publish(&ShmRank::staged, number + 1);

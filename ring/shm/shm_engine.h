@@ -1,6 +1,6 @@
 // ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
 // large ones, in blocks; shm_exchange.cc and shm_transfer.cc: those of two ranks; shm_lend.cc:
-// large ones that are read where they lie.
+// large ones that are read where they lie; shm_staging.cc: where the others are staged.
 //
 // Small messages go in one shot: each rank puts its input where all can read it and, once everybody
 // has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
@@ -53,6 +53,7 @@
 #include "base/clock.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/plane.h"
+#include "ring/shm/host_memory.h"
 #include "ring/shm/shm_memory.h"
 #include "ring/shm/shm_plane.h"
 #include "ring/shm/shm_regions.h"
@@ -74,8 +75,21 @@ class ShmPlane : public Plane {
         names_(options.names),
         regions_(options.regions),
         rules_(options.plan_rules),
+        host_memory_(options.host_memory),
+        host_ranks_(options.host_ranks),
+        readers_(readers_of(memory_, &ShmRank::done)),
+        pair_readers_(readers_of(memory_, &ShmRank::parted)),
+        staging_(memory_.data),
+        own_staging_(memory_.own),
         lent_(static_cast<std::size_t>(n_)),
         operands_(static_cast<std::size_t>(n_)) {
+    staging_.resize(static_cast<std::size_t>(n_));  // a group has no data segments
+    if (memory_.own != nullptr) {
+      pair_ = reinterpret_cast<char*>(memory_.header) + memory_.shape.pair();
+    }
+    for (std::size_t r = 0; r < host_ranks_.size(); ++r) {
+      if (r != static_cast<std::size_t>(rank_)) host_peers_.push_back(host_ranks_[r]);
+    }
     // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
     abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
       for (int r = 0; r < n; ++r) ring_bell_always(ranks[r].bell);
@@ -116,6 +130,7 @@ class ShmPlane : public Plane {
   int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
 
   // shm_plane.cc: messages in one shot.
+  Result<void> in_blocks(bool reduces);
   Result<void> one_shot();
   Result<void> meet(bool reduce_for_all);
   bool keeps_core();
@@ -128,11 +143,23 @@ class ShmPlane : public Plane {
   Result<void> deliver_in_blocks();
   Result<void> give_block(std::size_t block);
   Result<void> take_block(std::size_t block);
+  // shm_staging.cc
+  static std::shared_ptr<const StagingReaders> readers_of(const ShmMemory& memory,
+                                                          ShmCounter ShmRank::*counter);
+  // What this call borrows, until the object ends.
+  class Loans;
+  bool stages_in_pool(bool reduces) const;
+  bool borrows_pair(bool reduces) const;
+  Result<void> find_staging(int r);
+  Result<void> await_pair();
+  Error not_had(int r, StagingPool& pool, std::uint64_t number) const;
   // shm_lend.cc
   // What a rank tells of its buffers when it arrives at a large call.
   struct Loan {
     std::uint64_t in_offset = 0, out_offset = 0;
     std::uint32_t in_region = 0, out_region = 0;  // 0: not memory of dl_alloc()
+    // Where the rest is staged, and what two ranks both write: their numbers in the pools.
+    std::uint32_t staging = 0, pair = 0;
   };
   static_assert(sizeof(Loan) <= kInlineBytes);
   void lend();
@@ -160,7 +187,7 @@ class ShmPlane : public Plane {
   void combine_piece(const char* in, char* shared, char* out, std::size_t count);
   std::array<const void*, 2> in_rank_order(const void* own, const void* theirs) const;
   char* exchange_slot(int owner, std::uint64_t block) const {
-    return reinterpret_cast<char*>(memory_.header) + layout_.exchange(owner, block);
+    return pair_ + layout_.exchange(owner, block);
   }
 
   // shm_transfer.cc
@@ -198,10 +225,10 @@ class ShmPlane : public Plane {
     if (direct_ && call_.collective == Collective::all_reduce) {
       return lent_[i].out + slice.first * element_;
     }
-    return memory_.data[i] + layout_.result(block) + turn(block);
+    return staging_[i] + layout_.result(block) + turn(block);
   }
   const char* staged_by(int r, std::uint64_t block, int chunk) const {
-    return memory_.data[static_cast<std::size_t>(r)] + staging(block, chunk);
+    return staging_[static_cast<std::size_t>(r)] + staging(block, chunk);
   }
   // Of a data segment.
   std::size_t staging(std::uint64_t block, int chunk) const {
@@ -221,6 +248,17 @@ class ShmPlane : public Plane {
   const std::vector<int> names_;
   const std::shared_ptr<const ShmRegions> regions_;
   const PlanRules rules_;
+  const std::shared_ptr<HostMemory> host_memory_;  // null: each rank stages in its data segment
+  const std::vector<int> host_ranks_;              // the ranks' numbers there
+  std::vector<int> host_peers_;                    // likewise, but for the own one
+  const std::shared_ptr<const StagingReaders> readers_, pair_readers_;
+  std::vector<const char*> staging_;  // of this call, by rank
+  char* own_staging_ = nullptr;
+  std::uint64_t staging_number_ = 0;
+  bool stages_ = false;            // this call's ranks say where they stage
+  char* pair_ = nullptr;           // what two ranks both write, in this call
+  std::uint64_t pair_number_ = 0;  // likewise, where it is borrowed
+  std::uint64_t parted_ = 0;       // calls that have borrowed it
 
   // A rank's buffers in regions, as mapped here; of this call, where all are.
   struct Lent {

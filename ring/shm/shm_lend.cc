@@ -28,6 +28,8 @@ void ShmPlane::lend() {
             .in_region = in.region,
             .out_region = out.region};
   }
+  loan.staging = static_cast<std::uint32_t>(staging_number_);
+  loan.pair = static_cast<std::uint32_t>(pair_number_);
   lends_ = loan.in_region != 0;
   std::memcpy(own().entries[call_.seq % kEntries].payload, &loan, sizeof loan);
 }

@@ -24,6 +24,9 @@ namespace {
 // What fits into the slots of one shot; plan_shm() says how much goes that way.
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
+// Of a group: its ranks' small slots together, as far as that leaves each slot the least; and the
+// most that one slot takes.
+constexpr std::size_t kGroupSmall = 56 << 10, kLeastGroupSmall = 512, kMostGroupSmall = 4 << 10;
 // What is in flight, four chunks of each rank, fits a second-level cache. (Of 1 MiB, these chunks
 // were faster by 8 % at 64 MiB than ones of half that size, and not slower anywhere.)
 constexpr std::size_t kExchangeChunk = 128 << 10, kLeastExchangeChunk = 64 << 10;
@@ -99,17 +102,30 @@ ShmShape shape_for(int ranks) {
           .exchange_bytes = ranks == 2 ? exchange_chunk(chunk) : 0};
 }
 
-std::size_t ShmShape::control_bytes() const {
-  return exchange(ranks, 0) + std::size_t{2} * kTransferSlots * exchange_bytes;
+ShmShape shape_for_group(int ranks, std::size_t staging_bytes) {
+  const auto n = static_cast<std::size_t>(ranks);
+  ShmShape shape = shape_for(ranks);
+  const std::size_t room = staging_bytes / (kSlots * (n + 1));
+  shape.chunk_bytes = std::min(shape.chunk_bytes, room / 64 * 64);
+  const std::size_t small = kGroupSmall / (kSmallSlots * n) / 64 * 64;
+  shape.small_bytes = std::clamp(small, kLeastGroupSmall, kMostGroupSmall);
+  return shape;
+}
+
+std::size_t ShmShape::pair() const {
+  return (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
+}
+std::size_t ShmShape::control_bytes() const { return pair() + pair_bytes(); }
+std::size_t ShmShape::pair_bytes() const {
+  return std::size_t{2} * (kSlots + kTransferSlots) * exchange_bytes;
 }
 std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
-  const std::size_t first = (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
-  return first + (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
+  return (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
 }
 // A rank's block lies where the other one's lay kTransferSlots blocks before.
 std::size_t ShmShape::transfer(int giver, std::uint64_t block) const {
   const std::uint64_t half = (block / kTransferSlots + static_cast<std::uint64_t>(giver)) % 2;
-  return exchange(ranks, 0) + (kTransferSlots * half + block % kTransferSlots) * exchange_bytes;
+  return exchange(2, 0) + (kTransferSlots * half + block % kTransferSlots) * exchange_bytes;
 }
 std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
   return (block % kSlots * ranks + chunk) * chunk_bytes;
@@ -117,29 +133,39 @@ std::size_t ShmShape::staging(std::uint64_t block, int chunk) const {
 std::size_t ShmShape::result(std::uint64_t block) const {
   return (std::size_t{kSlots} * ranks + block % kSlots) * chunk_bytes;
 }
-std::size_t ShmShape::small(std::uint64_t seq) const {
-  return std::size_t{kSlots} * (ranks + 1) * chunk_bytes + seq % kSmallSlots * small_bytes;
+std::size_t ShmShape::staging_bytes() const {
+  return std::size_t{kSlots} * (ranks + 1) * chunk_bytes;
 }
-std::size_t ShmShape::small_result(std::uint64_t seq) const {
-  return small(0) + (kSmallSlots + seq % kSmallSlots) * small_bytes;
+std::size_t ShmShape::small(std::uint64_t seq) const { return seq % kSmallSlots * small_bytes; }
+std::size_t ShmShape::data_bytes() const { return staging_bytes() + kSmallSlots * small_bytes; }
+std::size_t ShmShape::group_small(int r) const {
+  return sizeof(ShmHeader) + sizeof(ShmRank) * ranks +
+         std::size_t{kSmallSlots} * static_cast<std::size_t>(r) * small_bytes;
 }
-std::size_t ShmShape::data_bytes() const { return small(0) + 2 * kSmallSlots * small_bytes; }
 
-Result<UniqueFd> make_shm_control(int ranks) {
-  const ShmShape shape = shape_for(ranks);
-  auto fd = make_memfd("dlring-control", shape.control_bytes());
+Result<UniqueFd> make_shm_control(const ShmShape& shape, std::size_t bytes) {
+  auto fd = make_memfd("dlring-control", bytes);
   if (!fd) return fd.error();
-  auto mapping = map(fd->get(), shape.control_bytes(), PROT_READ | PROT_WRITE);
+  auto mapping = map(fd->get(), sizeof(ShmHeader), PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
   auto* header = new (mapping->get()) ShmHeader;  // NOLINT: placement
-  header->ranks = static_cast<std::uint32_t>(ranks);
+  header->ranks = static_cast<std::uint32_t>(shape.ranks);
   header->chunk_bytes = shape.chunk_bytes;
   header->small_bytes = shape.small_bytes;
   header->exchange_bytes = shape.exchange_bytes;
   return fd;
 }
 
-Result<ShmData> make_shm_segment(const char* name, std::size_t bytes) {
+Result<UniqueFd> make_shm_control(int ranks) {
+  const ShmShape shape = shape_for(ranks);
+  return make_shm_control(shape, shape.control_bytes());
+}
+
+Result<UniqueFd> make_group_control(const ShmShape& shape) {
+  return make_shm_control(shape, shape.group_small(shape.ranks));
+}
+
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes, ShmWriters writers) {
   auto fd = make_memfd(name, bytes);
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
@@ -147,12 +173,13 @@ Result<ShmData> make_shm_segment(const char* name, std::size_t bytes) {
   // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
   // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
   // same.
-  ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+  if (writers == ShmWriters::owner) ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
   return ShmData{std::move(*fd), std::move(*mapping), bytes};
 }
 
-Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes) {
-  return map(fd.get(), bytes, PROT_READ);
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes,
+                                              ShmWriters writers) {
+  return map(fd.get(), bytes, writers == ShmWriters::both ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
 Result<ShmData> make_shm_data(int ranks) {
@@ -160,16 +187,19 @@ Result<ShmData> make_shm_data(int ranks) {
   return make_shm_segment("dlring-data", shape.data_bytes());
 }
 
-Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
-                          const std::vector<UniqueFd>& peer_data) {
+namespace {
+
+// The control segment's mapping, once its maker and this rank agree on what is in it.
+Result<ShmMemory> map_control(const UniqueFd& control, const ShmShape& shape, std::size_t bytes,
+                              bool populate) {
   ShmMemory memory;
-  memory.shape = shape_for(ranks);
-  auto mapping = map(control.get(), memory.shape.control_bytes(), PROT_READ | PROT_WRITE);
+  memory.shape = shape;
+  auto mapping = map(control.get(), bytes, PROT_READ | PROT_WRITE, populate);
   if (!mapping) return mapping.error();
   memory.header = static_cast<ShmHeader*>(mapping->get());
   memory.ranks = reinterpret_cast<ShmRank*>(memory.header + 1);
   memory.keep.push_back(std::move(*mapping));
-  if (memory.header->ranks != static_cast<std::uint32_t>(ranks) ||
+  if (memory.header->ranks != static_cast<std::uint32_t>(shape.ranks) ||
       memory.header->rank_bytes != sizeof(ShmRank) ||
       memory.header->chunk_bytes != memory.shape.chunk_bytes ||
       memory.header->small_bytes != memory.shape.small_bytes ||
@@ -179,6 +209,26 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
                      "shared memory: the ranks disagree on the layout; do all run the same "
                      "version of libdlring?"};
   }
+  return memory;
+}
+
+}  // namespace
+
+Result<ShmMemory> map_group(int rank, const ShmShape& shape, const UniqueFd& control) {
+  auto memory = map_control(control, shape, shape.group_small(shape.ranks), false);
+  if (!memory) return memory;
+  char* const begin = reinterpret_cast<char*>(memory->header);
+  memory->own_small = begin + shape.group_small(rank);
+  for (int r = 0; r < shape.ranks; ++r) memory->small.push_back(begin + shape.group_small(r));
+  return memory;
+}
+
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
+                          const std::vector<UniqueFd>& peer_data) {
+  const ShmShape shape = shape_for(ranks);
+  auto mapped = map_control(control, shape, shape.control_bytes(), true);
+  if (!mapped) return mapped;
+  ShmMemory memory = std::move(*mapped);
   memory.own = static_cast<char*>(own.writable.get());
   memory.keep.push_back(std::move(own.writable));
   for (int r = 0; r < ranks; ++r) {
@@ -192,7 +242,13 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
     memory.data.push_back(static_cast<const char*>(peer->get()));
     memory.keep.push_back(std::move(*peer));
   }
+  memory.find_small();
   return memory;
+}
+
+void ShmMemory::find_small() {
+  own_small = own + shape.staging_bytes();
+  for (const char* segment : data) small.push_back(segment + shape.staging_bytes());
 }
 
 Result<Lives> map_lives(const UniqueFd& control, int ranks) {
@@ -205,14 +261,6 @@ Result<Lives> map_lives(const UniqueFd& control, int ranks) {
   for (std::size_t r = 0; r < n; ++r) lives.words.push_back(&all[r].life);
   lives.keep = std::move(*mapping);
   return lives;
-}
-
-Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
-                                              ShmData own, const std::vector<UniqueFd>& peer_data,
-                                              AbortFlag& abort, const ShmOptions& options) {
-  auto memory = map_shm(rank, ranks, control, std::move(own), peer_data);
-  if (!memory) return memory.error();
-  return make_shm_plane(rank, std::move(*memory), abort, options);
 }
 
 }  // namespace dlaunch

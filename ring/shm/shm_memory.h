@@ -1,11 +1,16 @@
 // The segments of the shared-memory plane and where things stand in them.
 //
 // control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
-//                   there are just two, kSlots exchange slots of each and 2 * kTransferSlots
-//                   transfer slots of both
+//                   there are just two, the memory that both write: kSlots exchange slots of each
+//                   and 2 * kTransferSlots transfer slots of both
 // data segment      one per rank, writable only by its owner (memfd sealed against future writable
 //                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
-//                   chunks, then kSmallSlots small messages, then a ReadProbe
+//                   chunks, then kSmallSlots small messages
+//
+// A group that meets on the links of another communicator has a control segment alone: behind its
+// ShmRanks, kSmallSlots small messages of each rank. It stages large calls in borrowed memory
+// (host_memory.h), laid out like a data segment without small messages; two ranks borrow what both
+// write, too.
 //
 // All are memfds: no names that could collide or be left behind, no quota of /dev/shm. Memory is
 // allocated when a segment is made, so that a shortage is an Error and not a SIGBUS later.
@@ -50,6 +55,7 @@ struct ShmRank {
   ShmCounter reduced;          // blocks whose result chunk is there
   ShmCounter done;             // blocks of which nothing will be read any more
   ShmCounter passed;           // blocks of transfers: given, and taken kTransferSlots before
+  ShmCounter parted;           // calls in memory of a pair that this rank is done with
   Bell bell;
   alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/links/death_watch.h
 };
@@ -69,27 +75,44 @@ struct alignas(64) ShmHeader {
 // The shape for so many ranks on this machine: chunks that let all staged data of a block stay in
 // the second-level caches.
 ShmShape shape_for(int ranks);
+// For so many ranks in a group, with staging memory of so many bytes.
+ShmShape shape_for_group(int ranks, std::size_t staging_bytes);
+
+// The control segment of a group, zeroed; one rank makes it.
+Result<UniqueFd> make_group_control(const ShmShape& shape);
 
 // So much can only be had by pushing everything else out, if at all.
 bool lacks_memory(std::size_t bytes);
 
-// A segment of so many bytes of this rank, mapped writable here and by nobody else.
-Result<ShmData> make_shm_segment(const char* name, std::size_t bytes);
-// Another rank's, read-only.
-Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes);
+// Who writes a segment: the rank that made it, or also the one that it is passed to.
+enum class ShmWriters { owner, both };
+// A segment of so many bytes of this rank, mapped writable here.
+Result<ShmData> make_shm_segment(const char* name, std::size_t bytes,
+                                 ShmWriters writers = ShmWriters::owner);
+// Another rank's.
+Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t bytes,
+                                              ShmWriters writers = ShmWriters::owner);
 
 // Mappings of one rank. Freed together.
 struct ShmMemory {
   ShmShape shape;
   ShmHeader* header = nullptr;
   ShmRank* ranks = nullptr;
-  char* own = nullptr;                      // own data segment, writable
-  std::vector<const char*> data;            // data[r]: rank r's segment
+  char* own = nullptr;                      // own data segment, writable; null: a group
+  std::vector<const char*> data;            // data[r]: rank r's segment; empty: a group
+  char* own_small = nullptr;                // where small messages begin
+  std::vector<const char*> small;           // likewise, small[r]: rank r's
   std::vector<std::shared_ptr<void>> keep;  // what unmaps them
+
+  void find_small();  // in the data segments
 };
 
+// peer_data[r] is rank r's data segment; peer_data[rank] is ignored (own is used).
 Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
                           const std::vector<UniqueFd>& peer_data);
+
+// The segment's descriptor is needed no more afterwards.
+Result<ShmMemory> map_group(int rank, const ShmShape& shape, const UniqueFd& control);
 
 // The plane over memory that is there already: map_shm's, or in tests one heap for all threads.
 std::unique_ptr<Plane> make_shm_plane(int rank, ShmMemory memory, AbortFlag& abort,

@@ -8,7 +8,7 @@
 #include "base/rank_set.h"
 #include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
-#include "ring/shm/shm_engine.h"
+#include "ring/shm/shm_staging.h"
 
 namespace dlaunch {
 namespace {
@@ -29,10 +29,22 @@ Result<void> ShmPlane::run(const Call& call) {
   direct_ = false;
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan(shape_);
+  stages_ = false;
   if (plan_.way < ShmPlan::Way::blocks) return one_shot();
+  const bool reduces = traits_of(call.collective).reduces;
+  Loans loans(*this, reduces);
+  if (auto ok = loans.borrow(); !ok) return ok;
+  auto done = in_blocks(reduces);
+  if (done) loans.went_well();
+  return done;
+}
+
+Result<void> ShmPlane::in_blocks(bool reduces) {
   lend();
   arrive(0);
-  const bool reduces = traits_of(call.collective).reduces;
+  if (borrows_pair(reduces)) {
+    if (auto there = await_pair(); !there) return there;
+  }
   if (reduces) {
     const auto direct = all_in_regions();
     if (!direct) return direct.error();
@@ -145,7 +157,7 @@ Result<void> ShmPlane::await_entry(int r) {
   if (!(theirs == signature_))
     return mismatch_error(name_of(rank_), signature_, name_of(r), theirs);
   verified_[static_cast<std::size_t>(r)] = true;
-  return {};
+  return stages_ ? find_staging(r) : Result<void>();
 }
 
 Result<void> ShmPlane::await_all_entries() {
@@ -179,14 +191,14 @@ const char* ShmPlane::small_input(int r) const {
   if (r == rank_ && call_.list == nullptr) return static_cast<const char*>(call_.in);
   if (plan_.way == ShmPlan::Way::in_entry)
     return memory_.ranks[r].entries[call_.seq % kEntries].payload;
-  return memory_.data[static_cast<std::size_t>(r)] + layout_.small(call_.seq);
+  return memory_.small[static_cast<std::size_t>(r)] + layout_.small(call_.seq);
 }
 
 Result<void> ShmPlane::one_shot() {
   const std::size_t count = own_input() / element_;
   const bool travels_inline = plan_.way == ShmPlan::Way::in_entry;
   streaming_ = false;
-  if (!travels_inline) read_input(memory_.own + layout_.small(call_.seq), 0, count);
+  if (!travels_inline) read_input(memory_.own_small + layout_.small(call_.seq), 0, count);
   arrive(travels_inline ? count : 0);
   const auto& traits = traits_of(call_.collective);
   if (meet_ && !traits.rooted) {
@@ -245,7 +257,8 @@ bool ShmPlane::keeps_core() {
   return core == Core::keep;
 }
 
-// The meeting point. `reduce_for_all`: the last to arrive reduces, the others copy its result.
+// The meeting point. `reduce_for_all`: the last to arrive reduces, the others copy its result,
+// which it leaves where its input was: nobody else reads that.
 Result<void> ShmPlane::meet(bool reduce_for_all) {
   ShmHeader& header = *memory_.header;
   ++meetings_;
@@ -256,7 +269,7 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
     finish_one_shot();
     if (reduce_for_all) {
       each_piece(0, call_.count, [&](const char*, char* from, std::size_t done, std::size_t n) {
-        copy_cached(memory_.own + layout_.small_result(call_.seq) + done * element_, from,
+        copy_cached(memory_.own_small + layout_.small(call_.seq) + done * element_, from,
                     n * element_);
       });
     }
@@ -277,10 +290,10 @@ Result<void> ShmPlane::meet(bool reduce_for_all) {
   all_entered_ = call_.seq;
   if (reduce_for_all) {
     const auto reducer = released & 0xffff;
-    if (reducer >= memory_.data.size()) {
+    if (reducer >= memory_.small.size()) {
       return Error{.code = Errc::protocol, .what = "shared memory: its contents make no sense"};
     }
-    write_output(0, memory_.data[reducer] + layout_.small_result(call_.seq), call_.count);
+    write_output(0, memory_.small[reducer] + layout_.small(call_.seq), call_.count);
   } else {
     finish_one_shot();
   }

@@ -18,6 +18,7 @@
 namespace dlaunch {
 
 class ShmRegions;
+class HostMemory;
 
 struct ShmOptions {
   // Cores the ranks of this host may use together; fewer than ranks: no spinning (see wait policy).
@@ -28,6 +29,10 @@ struct ShmOptions {
   // Memory that the ranks read where it lies; null: none.
   std::shared_ptr<const ShmRegions> regions = nullptr;
   PlanRules plan_rules = {};  // alike on all ranks
+  // Where large calls are staged, and what the ranks are there; null: in the segments of this plane
+  // alone.
+  std::shared_ptr<HostMemory> host_memory = nullptr;
+  std::vector<int> host_ranks = {};
 };
 
 // A new control segment for n ranks, zeroed; one rank makes it.
@@ -42,10 +47,5 @@ struct ShmData {
   std::size_t bytes = 0;
 };
 Result<ShmData> make_shm_data(int ranks);
-
-// peer_data[r] is rank r's data segment; peer_data[rank] is ignored (own is used).
-Result<std::unique_ptr<Plane>> make_shm_plane(int rank, int ranks, const UniqueFd& control,
-                                              ShmData own, const std::vector<UniqueFd>& peer_data,
-                                              AbortFlag& abort, const ShmOptions& options);
 
 }  // namespace dlaunch

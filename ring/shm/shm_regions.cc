@@ -50,17 +50,49 @@ const char* ShmRegions::at(Place place, std::size_t r, std::size_t bytes) const 
   return static_cast<const char*>(region.ranks[r].get()) + place.offset;
 }
 
-// A rank that waits for another one's descriptor is woken by the end of the socket.
-ShmExchange::ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort)
+ShmExchange::ShmExchange(int rank, Give give, Take take, AbortFlag& abort)
     : rank_(static_cast<std::size_t>(rank)),
       abort_(abort),
-      sockets_(std::make_shared<std::vector<UniqueFd>>(std::move(sockets))) {
-  abort.on_raise([keep = sockets_] {
-    for (const UniqueFd& socket : *keep) {
+      give_(std::move(give)),
+      take_(std::move(take)) {}
+
+namespace {
+
+using Sockets = std::shared_ptr<std::vector<UniqueFd>>;
+
+ShmExchange::Give give_over(const Sockets& sockets) {
+  return [sockets](std::size_t r, int descriptor, TimePoint deadline) {
+    return send_link_message((*sockets)[r].get(), {}, {descriptor}, deadline);
+  };
+}
+
+ShmExchange::Take take_from(const Sockets& sockets) {
+  return [sockets](std::size_t r, TimePoint deadline) -> Result<UniqueFd> {
+    auto got = receive_link_message((*sockets)[r].get(), deadline);
+    if (!got) return got.error();
+    return got->fds.size() == 1 ? std::move(got->fds[0]) : UniqueFd();
+  };
+}
+
+// A rank that waits for another one's descriptor is woken by the end of the socket.
+Sockets ended_by(AbortFlag& abort, std::vector<UniqueFd> sockets) {
+  auto all = std::make_shared<std::vector<UniqueFd>>(std::move(sockets));
+  abort.on_raise([all] {
+    for (const UniqueFd& socket : *all) {
       if (socket) ::shutdown(socket.get(), SHUT_RDWR);
     }
   });
+  return all;
 }
+
+}  // namespace
+
+ShmExchange::ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort)
+    : ShmExchange(rank, ended_by(abort, std::move(sockets)), abort) {}
+
+ShmExchange::ShmExchange(int rank, const std::shared_ptr<std::vector<UniqueFd>>& sockets,
+                         AbortFlag& abort)
+    : ShmExchange(rank, give_over(sockets), take_from(sockets), abort) {}
 
 Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size_t>& bytes,
                                         TimePoint deadline) {
@@ -72,7 +104,7 @@ Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size
   };
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     if (r == rank_) continue;
-    auto sent = send_link_message((*sockets_)[r].get(), {}, {own.fd.get()}, deadline);
+    auto sent = give_(r, own.fd.get(), deadline);
     if (!sent) return failed(r, sent.error());
   }
   failpoint("regions.passed");
@@ -81,13 +113,13 @@ Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size
   std::optional<Error> lacking;  // told after everything has been read
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     if (r == rank_) continue;
-    auto got = receive_link_message((*sockets_)[r].get(), deadline);
+    auto got = take_(r, deadline);
     if (!got) return failed(r, got.error());
-    if (got->fds.size() != 1) {
+    if (!*got) {
       lacking = Error{.code = Errc::io, .what = "dl_alloc: no room for more descriptors"};
       continue;
     }
-    auto mapped = map_shm_segment(got->fds[0], bytes[r]);
+    auto mapped = map_shm_segment(*got, bytes[r]);
     if (!mapped) {
       lacking = Error{.code = Errc::io, .what = "dl_alloc: " + mapped.error().what};
       continue;

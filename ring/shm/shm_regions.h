@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,12 +48,17 @@ class ShmRegions {
   std::map<std::uint32_t, ShmRegion> regions_;
 };
 
-// Passes descriptors among ranks of one host, over sockets of their own.
+// Passes descriptors among ranks of one host.
 class ShmExchange {
  public:
-  // sockets[r] leads to rank r by AF_UNIX; sockets[rank] is empty. The flag must outlive the
-  // object.
+  // Over sockets of its own: sockets[r] leads to rank r by AF_UNIX; sockets[rank] is empty. The
+  // flag must outlive the object.
   ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort);
+  // Over whatever gives a descriptor to rank r, and takes the next one that it has given; an empty
+  // one where this process has no room for it.
+  using Give = std::function<Result<void>(std::size_t r, int descriptor, TimePoint deadline)>;
+  using Take = std::function<Result<UniqueFd>(std::size_t r, TimePoint deadline)>;
+  ShmExchange(int rank, Give give, Take take, AbortFlag& abort);
 
   // All ranks at the same time. bytes[r]: of rank r's segment. Errc::io: this rank cannot have the
   // others' descriptors or map them; any other error: a rank was lost or does not answer.
@@ -60,9 +66,12 @@ class ShmExchange {
                              TimePoint deadline);
 
  private:
+  ShmExchange(int rank, const std::shared_ptr<std::vector<UniqueFd>>& sockets, AbortFlag& abort);
+
   const std::size_t rank_;
   AbortFlag& abort_;
-  std::shared_ptr<std::vector<UniqueFd>> sockets_;  // shared with the flag's waker
+  const Give give_;
+  const Take take_;
 };
 
 }  // namespace dlaunch

@@ -49,7 +49,7 @@ Result<void> ShmPlane::transfer_block(std::size_t step, const Delivery& given,
     if (!free) return free;
     failpoint("shm.takes_block");
   }
-  char* const slot = reinterpret_cast<char*>(memory_.header) + layout_.transfer(rank_, number);
+  char* const slot = pair_ + layout_.transfer(rank_, number);
   pass(slot, given.from + give.first, give.count, taken.to + take.first, take.count);
   failpoint("shm.took_block");
   if (!gives) return {};

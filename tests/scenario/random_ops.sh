@@ -21,6 +21,14 @@ cat out
 expect_code 0
 expect_out "shm, 3 ranks, seed 7: .* [1-9][0-9]+ operations, 0 wrong results"
 
+# Mostly groups, made, used beside each other and freed; two ranks with a core each borrow what both write.
+for ranks in 2 4; do
+  run dlaunch --nproc $ranks env DLAUNCH_LOCAL_CORES=4 "$BUILD/tests/support/random_ops" --seed 2$ranks --seconds 1.5 --groups 100
+  cat out
+  expect_code 0
+  expect_out "shm, $ranks ranks, seed 2$ranks: .* [1-9][0-9]+ operations, 0 wrong results"
+done
+
 # Over several sockets to each rank.
 for sockets in 2 5; do
   DLAUNCH_SOCKETS=$sockets DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" \

@@ -74,6 +74,8 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "links.tell"},
     {.name = "links.frame"},
     {.name = "group.colors_told"},
+    {.name = "branching.opened", .on = On::shm},
+    {.name = "branching.met", .on = On::shm},
     {.name = "group.met"},
     {.name = "messenger.posted"},
     {.name = "messenger.received"},

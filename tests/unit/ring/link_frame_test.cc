@@ -29,7 +29,12 @@ std::vector<LinkFrame> one_of_each() {
            .rank = 2,
            .seq = (std::uint64_t{1} << 32) + 7,
            .text = "",
-           .call = kCall}};
+           .call = kCall,
+           .channel = 7},
+          {.type = LinkFrame::Type::join, .text = "", .channel = std::uint64_t{1} << 63},
+          {.type = LinkFrame::Type::pass, .seq = 258, .text = "", .channel = 7},
+          {.type = LinkFrame::Type::want, .text = "", .channel = 7},
+          {.type = LinkFrame::Type::memory, .seq = 3, .text = ""}};
 }
 
 bool refused(std::string_view bytes) {
@@ -53,6 +58,7 @@ TEST_CASE("link frames: each comes back as it was, however many lie behind each 
     CHECK((*frame)->seq == sent.seq);
     CHECK((*frame)->text == sent.text);
     CHECK((*frame)->call == sent.call);
+    CHECK((*frame)->channel == sent.channel);
   }
   CHECK(rest.empty());
 }
@@ -75,12 +81,12 @@ TEST_CASE("link frames: what cannot be one is refused by its header") {
     std::string bytes = encode(frame);
     INFO("type " << static_cast<int>(bytes[0]));
     const auto with = [&](std::size_t at, char byte) {
-      std::string changed = bytes.substr(0, 16);
+      std::string changed = bytes.substr(0, 24);
       changed[at] = byte;
       return changed;
     };
     CHECK(refused(with(0, 0)));
-    CHECK(refused(with(0, 6)));
+    CHECK(refused(with(0, 10)));
     CHECK(refused(with(1, 127)));
     CHECK(refused(with(3, 4)));  // 1,024 bytes of text and more
     CHECK(refused(with(4, 4)));  // of ranks 0 to 3

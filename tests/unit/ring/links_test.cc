@@ -1,4 +1,3 @@
-// Control links of three ranks in one process, over socket pairs.
 #include "ring/links/links.h"
 
 #include <linux/filter.h>
@@ -14,63 +13,12 @@
 #include <doctest/doctest.h>
 
 #include "base/clock.h"
+#include "trio.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
-
-struct Rank {
-  AbortFlag flag;
-  std::promise<void> promise;
-  std::shared_future<void> raised = promise.get_future().share();
-  std::unique_ptr<Links> links;
-
-  Rank() {
-    flag.on_raise([this] { promise.set_value(); });
-  }
-  Error error() {
-    REQUIRE(raised.wait_for(10s) == std::future_status::ready);
-    return flag.error();
-  }
-};
-
-// Ranks whose links are socket pairs. The link of a rank that is not started can be taken.
-class Trio {
- public:
-  explicit Trio(int started = 3) {
-    for (int a = 0; a < 3; ++a) {
-      for (int b = a + 1; b < 3; ++b) {
-        int fds[2];
-        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
-        ends_[a][b].reset(fds[0]);
-        ends_[b][a].reset(fds[1]);
-      }
-    }
-    for (int r = 0; r < started; ++r) start(r);
-  }
-  Rank& operator[](int r) { return ranks_[r]; }
-  UniqueFd& end(int of, int to) { return ends_[of][to]; }
-  // As the kernel does it for a process that is killed.
-  void kill(int unstarted) {
-    for (auto& fd : ends_[unstarted]) fd.reset();
-  }
-  void leave(int r) { ranks_[r].links.reset(); }
-
- private:
-  void start(int r) {
-    std::vector<Links::Peer> peers;
-    for (int p = 0; p < 3; ++p) {
-      peers.push_back({"rank " + std::to_string(p), std::move(ends_[r][p])});
-    }
-    auto links = Links::start(r, std::move(peers), ranks_[r].flag);
-    REQUIRE(links);
-    ranks_[r].links = std::move(*links);
-  }
-
-  UniqueFd ends_[3][3];
-  Rank ranks_[3];
-};
 
 void connect_hosts(UniqueFd (&ends)[2]) {
   const auto address = [](std::uint32_t host) {
@@ -153,7 +101,7 @@ TEST_CASE("links: no goodbye in the middle of a collective") {
   Trio trio;
   trio[2].links->enter(1, call(1));
   trio.leave(2);
-  CHECK(trio[0].error().what == "rank 2 was lost: its connection ended");
+  CHECK(trio[0].error().what == "rank 2 was lost: it ended in the middle of collective #1");
 }
 
 TEST_CASE("links: of a rank that is known to be dead its last words count") {
@@ -163,13 +111,13 @@ TEST_CASE("links: of a rank that is known to be dead its last words count") {
     REQUIRE(::send(trio.end(2, 0).get(), bytes.data(), bytes.size(), 0) > 0);
   };
   SUBCASE("none") {
-    trio[0].links->died(2);
+    trio[0].links->trunk()->died(2);
     CHECK(trio[0].error().rank == 2);
     CHECK(trio[1].error().what == "rank 2 was lost: its connection ended");
   }
   SUBCASE("that it leaves") {
     say({.type = LinkFrame::Type::goodbye, .rank = 2, .seq = 0, .text = ""});
-    trio[0].links->died(2);
+    trio[0].links->trunk()->died(2);
     trio.end(2, 1).reset();
     // What rank 1 sees for itself, rank 0 has from it.
     CHECK(trio[0].error().what == trio[1].error().what);
@@ -183,7 +131,7 @@ TEST_CASE("links: of a rank that is known to be dead its last words count") {
          .rank = 1,
          .seq = 0,
          .text = "rank 1 was lost"});
-    trio[0].links->died(2);
+    trio[0].links->trunk()->died(2);
     CHECK(trio[0].error().rank == 1);
   }
 }
@@ -239,7 +187,7 @@ TEST_CASE("links: a silent host is lost in time, one whose processes stand still
   UniqueFd standing[2], silent[2];
   connect_hosts(standing);
   connect_hosts(silent);
-  Rank rank;
+  LinkedRank rank;
   std::vector<Links::Peer> peers(3);
   peers[1] = {"rank 1", std::move(standing[0])};
   peers[2] = {"rank 2", std::move(silent[0])};
@@ -345,7 +293,7 @@ TEST_CASE("links: ranks that wait in different calls hear of it from each other"
 }
 
 TEST_CASE("links: who is told of another call than its own says so in the names of the job") {
-  Rank rank;
+  LinkedRank rank;
   int fds[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
   const UniqueFd peer(fds[0]);

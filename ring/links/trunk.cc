@@ -1,0 +1,346 @@
+#include "ring/links/trunk.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/quiet_thread.h"
+#include "base/short_turns.h"
+#include "base/socket.h"
+#include "rendezvous/tls_tunnel.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kResetPatienceMs = 20;
+constexpr int kLookMs = 500;
+constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
+constexpr std::uint32_t kStopTag = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kDeathsTag = kStopTag - 1;
+constexpr std::size_t kMostPassed = 1;  // descriptors with one call of sendmsg()
+
+// One descriptor that came with the bytes; one that this process had no room for is empty.
+void take_descriptor(msghdr& message, std::deque<UniqueFd>& descriptors) {
+  bool came = (message.msg_flags & MSG_CTRUNC) != 0;
+  UniqueFd descriptor;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    if (header->cmsg_len >= CMSG_LEN(sizeof fd)) {
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+      descriptor.reset(fd);
+    }
+    came = true;
+  }
+  if (came) descriptors.push_back(std::move(descriptor));
+}
+
+}  // namespace
+
+Trunk::Trunk(int rank, std::vector<Peer> peers) : rank_(rank) {
+  for (auto& peer : peers) {
+    Watched& added = peers_.emplace_back();
+    added.who = std::move(peer.who);
+    added.link = std::move(peer.link);
+  }
+}
+
+Result<std::shared_ptr<Trunk>> Trunk::make(int rank, std::vector<Peer> peers, Duration silence) {
+  std::shared_ptr<Trunk> trunk(new Trunk(rank, std::move(peers)));
+  trunk->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  trunk->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  trunk->deaths_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!trunk->epoll_ || !trunk->stop_ || !trunk->deaths_event_) {
+    return errno_error("control thread: epoll", errno);
+  }
+  auto add = [&](int fd, std::uint32_t tag) {
+    epoll_event event{.events = EPOLLIN, .data = {.u32 = tag}};
+    return ::epoll_ctl(trunk->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  bool added = add(trunk->stop_.get(), kStopTag) && add(trunk->deaths_event_.get(), kDeathsTag);
+  for (std::size_t r = 0; r < trunk->peers_.size(); ++r) {
+    Watched& peer = trunk->peers_[r];
+    if (!peer.link) continue;
+    if (silence > Duration::zero()) end_when_silent(peer.link.get(), silence);
+    peer.carried = Carrier(peer.link.get()).fd() != peer.link.get();
+    trunk->carried_ |= peer.carried;
+    added = added && add(peer.link.get(), static_cast<std::uint32_t>(r));
+  }
+  if (!added) return errno_error("control thread: epoll_ctl", errno);
+  return trunk;
+}
+
+Result<void> Trunk::run() {
+  auto thread = start_quiet_thread([this] { main(); });
+  if (!thread) return thread.error();
+  thread_ = std::move(*thread);
+  return {};
+}
+
+Trunk::~Trunk() {
+  deaths_.reset();
+  if (!thread_.joinable()) return;
+  ::eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void Trunk::main() try {
+  ask_for_short_turns();
+  epoll_event events[16];
+  while (true) {
+    const int patience_ms = reset_peers_.empty() ? kLookMs : kResetPatienceMs;
+    const int n = ::epoll_wait(epoll_.get(), events, 16, patience_ms);
+    if (n == 0) lose_reset();
+    for (int i = 0; i < n; ++i) {
+      if (events[i].data.u32 == kStopTag) return;
+      on_event(events[i].data.u32, events[i].events);
+    }
+    look();
+  }
+} catch (const std::exception&) {
+  // No memory, not even for a sentence: without its watch no communicator must go on.
+  const std::lock_guard lock(channels_mutex_);
+  for (auto& [id, open] : channels_) {
+    open.channel->on_failure({.code = Errc::io, .what = "out of memory"});
+  }
+}
+
+void Trunk::on_event(std::uint32_t tag, std::uint32_t events) {
+  if (tag == kDeathsTag) return on_deaths();
+  const int peer = static_cast<int>(tag);
+  if ((events & EPOLLOUT) != 0) send_more(peer);
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) on_readable(peer);
+}
+
+void Trunk::look() {
+  const TimePoint now = steady_now();
+  if (now - looked_at_ < std::chrono::milliseconds(kLookMs)) return;
+  looked_at_ = now;
+  const std::lock_guard lock(channels_mutex_);
+  for (auto& [id, open] : channels_) open.channel->on_look();
+}
+
+// -- Channels
+
+void Trunk::open(std::uint64_t id, Channel& channel, const std::vector<int>& members) {
+  const std::lock_guard lock(channels_mutex_);
+  channels_[id] = {&channel, std::set<int>(members.begin(), members.end())};
+  for (HeldFrame& held : held_.take(id)) {
+    held.frame.text = held.text;
+    channel.on_frame(held.peer, held.frame, std::move(held.descriptor));
+  }
+  for (const int peer : members) {
+    if (!at(peer).ended.empty()) channel.on_end(peer, at(peer).ended);
+  }
+}
+
+void Trunk::close(std::uint64_t id) {
+  const std::lock_guard lock(channels_mutex_);
+  channels_.erase(id);
+}
+
+// -- What the peers say
+
+// False: there is nothing to be read, now or ever.
+bool Trunk::on_readable(int peer) {
+  Watched& from = at(peer);
+  char buffer[4096];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostPassed)];
+  iovec payload{buffer, sizeof buffer};
+  msghdr message{};
+  message.msg_iov = &payload;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(from.link.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0 && errno == EINTR) return true;
+  if (n <= 0) {
+    if (n == 0) on_end(peer);
+    if (n < 0 && errno != EAGAIN) on_broken(peer, errno);
+    return false;
+  }
+  take_descriptor(message, from.descriptors);
+  from.input.append(buffer, static_cast<std::size_t>(n));
+  std::string_view rest = from.input;
+  while (true) {
+    const auto frame = take_link_frame(rest, ranks());
+    if (!frame) {
+      rest = {};
+      on_nonsense(peer);
+      break;
+    }
+    if (!frame->has_value()) break;
+    on_frame(peer, **frame);
+  }
+  from.input.erase(0, from.input.size() - rest.size());
+  return true;
+}
+
+void Trunk::on_frame(int peer, const LinkFrame& frame) {
+  failpoint("links.frame");
+  UniqueFd descriptor;
+  if (frame.carries_descriptor()) {
+    auto& come = at(peer).descriptors;
+    if (come.empty()) return on_nonsense(peer);
+    descriptor = std::move(come.front());
+    come.pop_front();
+  }
+  if (frame.type == LinkFrame::Type::memory) {
+    if (take_memory_) take_memory_(peer, frame.seq, std::move(descriptor));
+    return;
+  }
+  const std::lock_guard lock(channels_mutex_);
+  const auto open = channels_.find(frame.channel);
+  if (open == channels_.end()) {
+    held_.hold(peer, frame, std::move(descriptor));
+  } else if (open->second.members.contains(peer)) {
+    open->second.channel->on_frame(peer, frame, std::move(descriptor));
+  }
+}
+
+void Trunk::on_nonsense(int peer) {
+  const std::lock_guard lock(channels_mutex_);
+  for (auto& [id, open] : channels_) {
+    if (open.members.contains(peer)) open.channel->on_nonsense(peer);
+  }
+}
+
+// -- How a peer ends
+
+void Trunk::on_end(int peer) {
+  failpoint("links.end_seen");
+  if (at(peer).carried) return on_broken(peer, ECONNRESET);
+  stop_watching(peer);
+  end(peer, "its connection ended");
+}
+
+// A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
+// with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
+void Trunk::on_broken(int peer, int os_errno) {
+  stop_watching(peer);
+  const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
+  if (silent) return end(peer, "its host does not answer any more");
+  reset_peers_.insert(peer);
+}
+
+void Trunk::lose_reset() {
+  for (const int peer : std::exchange(reset_peers_, {})) end(peer, "its connection ended");
+}
+
+void Trunk::end(int peer, std::string_view how) {
+  const std::lock_guard lock(channels_mutex_);
+  if (at(peer).ended.empty()) at(peer).ended = how;
+  for (auto& [id, open] : channels_) {
+    if (open.members.contains(peer)) open.channel->on_end(peer, how);
+  }
+}
+
+void Trunk::died(int peer) {
+  {
+    const std::lock_guard lock(dead_mutex_);
+    at(peer).dead = true;
+  }
+  ::eventfd_write(deaths_event_.get(), 1);
+}
+
+void Trunk::on_deaths() {
+  eventfd_t count;
+  ::eventfd_read(deaths_event_.get(), &count);
+  for (int peer = 0; peer < ranks(); ++peer) {
+    {
+      const std::lock_guard lock(dead_mutex_);
+      if (!std::exchange(at(peer).dead, false)) continue;
+    }
+    // Its last words, before its end: it may have left, or ended because it mourned another one.
+    while (on_readable(peer)) {
+    }
+    on_end(peer);
+  }
+}
+
+void Trunk::stop_watching(int peer) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at(peer).link.get(), nullptr);
+}
+
+// -- What this rank says
+
+void Trunk::tell(int peer, std::string_view frame, int descriptor) {
+  const std::lock_guard lock(send_mutex_);
+  Watched& to = at(peer);
+  if (!to.link) return;
+  failpoint("links.tell");
+  Told told{.bytes = std::string(frame), .descriptor = {}};
+  if (descriptor >= 0) told.descriptor.reset(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (to.output.empty() && send_some(to, told)) return;
+  to.output.push_back(std::move(told));
+  if (to.output.size() == 1) await_writable(peer, true);
+}
+
+// True: all of it is in the kernel, or the peer is beyond hearing.
+bool Trunk::send_some(Watched& to, Told& told) {
+  while (!told.bytes.empty()) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    iovec payload{told.bytes.data(), told.bytes.size()};
+    msghdr message{};
+    message.msg_iov = &payload;
+    message.msg_iovlen = 1;
+    if (told.descriptor) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(sizeof(int));
+      const int fd = told.descriptor.get();
+      std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    }
+    const ssize_t n = ::sendmsg(to.link.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno != EAGAIN && errno != ETOOMANYREFS;
+    told.descriptor.reset();  // it went with the first bytes
+    told.bytes.erase(0, static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+void Trunk::send_more(int peer) {
+  const std::lock_guard lock(send_mutex_);
+  Watched& to = at(peer);
+  while (!to.output.empty() && send_some(to, to.output.front())) to.output.pop_front();
+  if (to.output.empty()) await_writable(peer, false);
+}
+
+void Trunk::await_writable(int peer, bool wanted) {
+  epoll_event event{.events = EPOLLIN, .data = {.u32 = static_cast<std::uint32_t>(peer)}};
+  if (wanted) event.events |= EPOLLOUT;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, at(peer).link.get(), &event);
+}
+
+void Trunk::flush() const {
+  if (carried_) flush_tunnels(kTunnelPatience);
+}
+
+void Trunk::close_in_child() {
+  deaths_.release();  // NOLINT: its thread is not here
+  for (auto& peer : peers_) {
+    peer.link.reset();
+    peer.output.clear();
+    peer.descriptors.clear();
+  }
+  epoll_.reset();
+  stop_.reset();
+  deaths_event_.reset();
+}
+
+}  // namespace dlaunch

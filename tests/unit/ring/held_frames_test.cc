@@ -1,0 +1,81 @@
+#include "ring/links/held_frames.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch {
+namespace {
+
+using Type = LinkFrame::Type;
+
+LinkFrame held_frame(Type type, std::uint64_t channel, Passed passed = Passed::segment) {
+  return {.type = type,
+          .seq = type == Type::pass ? static_cast<std::uint64_t>(passed) : 0,
+          .text = "",
+          .channel = channel};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "held frames: what belongs to a meeting waits for it, in order, apart from other channels") {
+  HeldFrames held;
+  held.hold(2, held_frame(Type::join, 7), {});
+  held.hold(1, held_frame(Type::join, 8), {});
+  UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
+  const int number = descriptor.get();
+  held.hold(1, held_frame(Type::pass, 7), std::move(descriptor));
+  const auto taken = held.take(7);
+  REQUIRE(taken.size() == 2);
+  CHECK(taken[0].peer == 2);
+  CHECK(taken[0].frame.type == Type::join);
+  CHECK(taken[1].peer == 1);
+  CHECK(taken[1].descriptor.get() == number);
+  CHECK(held.take(7).empty());
+  CHECK(held.take(8).size() == 1);
+  CHECK(held.size() == 0);
+}
+
+TEST_CASE("held frames: an abort is kept of who has come to the meeting, with its text") {
+  HeldFrames held;
+  {
+    const std::string why = "it has timed out";
+    LinkFrame abort = held_frame(Type::abort, 7);
+    abort.text = why;
+    held.hold(1, abort, {});  // nobody has come: it is over for all
+    held.hold(2, held_frame(Type::join, 7), {});
+    held.hold(1, abort, {});
+    held.hold(2, abort, {});
+  }
+  const auto taken = held.take(7);
+  REQUIRE(taken.size() == 2);
+  CHECK(taken[1].peer == 2);
+  CHECK(taken[1].frame.type == Type::abort);
+  CHECK(taken[1].text == "it has timed out");
+}
+
+TEST_CASE("held frames: what no meeting needs is dropped, and its descriptor closed") {
+  HeldFrames held;
+  for (const Type type : {Type::goodbye, Type::where, Type::here, Type::inside, Type::want}) {
+    held.hold(1, held_frame(type, 7), {});
+  }
+  UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
+  const int number = descriptor.get();
+  held.hold(1, held_frame(Type::pass, 7, Passed::region), std::move(descriptor));
+  CHECK(held.size() == 0);
+  CHECK(::lseek(number, 0, SEEK_CUR) == -1);
+}
+
+TEST_CASE("held frames: beyond the limit the oldest goes") {
+  HeldFrames held(2);
+  for (const std::uint64_t channel : {1, 2, 3}) held.hold(0, held_frame(Type::join, channel), {});
+  CHECK(held.size() == 2);
+  CHECK(held.take(1).empty());
+  CHECK(held.take(3).size() == 1);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,222 @@
+// Several channels on one trunk: what groups do on their parent's links.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "base/clock.h"
+#include "trio.h"
+
+namespace dlaunch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A group of all three, or of the first two, in the order of the trio.
+class GroupOfTrio {
+ public:
+  GroupOfTrio(Trio& trio, std::uint64_t id, int size = 3) : trio_(trio), id_(id), size_(size) {}
+  LinkedRank& operator[](int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  LinkedRank& open(int r) {
+    std::vector<int> members;
+    for (int m = 0; m < size_; ++m) members.push_back(m);
+    LinkedRank& rank = (*this)[r];
+    rank.links =
+        Links::open(trio_[r].links->trunk(), id_, r, std::move(members), rank.flag, nullptr);
+    return rank;
+  }
+  void open_all() {
+    for (int r = 0; r < size_; ++r) open(r).links->join();
+  }
+  Result<void> meets(int r, Duration patience = 20s) {
+    return (*this)[r].links->await_all(steady_now() + patience, nullptr, missing);
+  }
+  RankSet missing;
+
+ private:
+  Trio& trio_;
+  const std::uint64_t id_;
+  const int size_;
+  std::array<LinkedRank, 3> ranks_;
+};
+
+CallSignature group_call(std::uint64_t seq) {
+  return signature_of({.collective = Collective::all_reduce, .count = 5, .root = -1, .seq = seq},
+                      3);
+}
+
+void do_call(LinkedRank& rank, std::uint64_t seq) {
+  rank.links->enter(seq, group_call(seq));
+  rank.links->complete(seq);
+}
+
+}  // namespace
+
+TEST_CASE("link channels: who is early to a meeting is found there by who comes later") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open(0).links->join();
+  const UniqueFd segment(::eventfd(42, EFD_CLOEXEC));
+  group[0].links->pass(2, Passed::segment, segment.get());
+  group.open(1).links->join();
+  CHECK(group.meets(0, 50ms).error().code == Errc::timeout);
+  CHECK(group.missing.contains(2));
+  CHECK_FALSE(group.missing.contains(1));
+  group.open(2).links->join();
+  for (int r = 0; r < 3; ++r) CHECK(group.meets(r));
+  auto come = group[2].links->take(0, Passed::segment, steady_now() + 20s);
+  REQUIRE(come);
+  eventfd_t value = 0;
+  CHECK(::eventfd_read(come->get(), &value) == 0);
+  CHECK(value == 42);
+}
+
+TEST_CASE("link channels: the end of one is not that of another, or of the whole") {
+  Trio trio;
+  GroupOfTrio one(trio, 7), other(trio, 8, 2);
+  one.open_all();
+  other.open_all();
+  for (int r = 0; r < 3; ++r) CHECK(one.meets(r));
+  do_call(other[0], 1);
+  do_call(other[1], 1);
+  one[1].links->abort({.code = Errc::aborted, .what = "dl_abort() was called on this rank"});
+  for (const int r : {0, 2}) {
+    CHECK(one[r].error().code == Errc::peer_lost);
+    CHECK(one[r].error().rank == 1);
+  }
+  one[1].links.reset();
+  do_call(other[0], 2);
+  do_call(other[1], 2);
+  const RollCall roll = trio[0].links->call_roll(0);
+  CHECK(roll.silent.empty());
+  for (int r = 0; r < 3; ++r) CHECK_FALSE(trio[r].flag.raised());
+  for (int r = 0; r < 2; ++r) CHECK_FALSE(other[r].flag.raised());
+}
+
+TEST_CASE(
+    "link channels: one may be freed while others are busy, and come again under another name") {
+  Trio trio;
+  GroupOfTrio busy(trio, 1);
+  busy.open_all();
+  std::thread calls([&] {
+    for (std::uint64_t seq = 1; seq <= 200; ++seq) {
+      for (int r = 0; r < 3; ++r) do_call(busy[r], seq);
+      CHECK(busy[0].links->call_roll(seq).silent.empty());
+    }
+  });
+  for (std::uint64_t id = 2; id < 102; ++id) {
+    GroupOfTrio group(trio, id);
+    group.open_all();
+    for (int r = 0; r < 3; ++r) CHECK(group.meets(r));
+    for (int r = 0; r < 3; ++r) do_call(group[r], 1);
+    for (int r = 0; r < 3; ++r) group[r].links.reset();
+    for (int r = 0; r < 3; ++r) CHECK_FALSE(group[r].flag.raised());
+  }
+  calls.join();
+  for (int r = 0; r < 3; ++r) CHECK_FALSE(busy[r].flag.raised());
+}
+
+TEST_CASE(
+    "link channels: who leaves in the middle of a collective is lost, though connections stay") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  group[2].links->enter(1, group_call(1));
+  group[2].links.reset();
+  CHECK(group[0].error().code == Errc::peer_lost);
+  CHECK(group[0].error().what == "rank 2 was lost: it ended in the middle of collective #1");
+  CHECK_FALSE(trio[0].flag.raised());
+}
+
+TEST_CASE("link channels: a group outlives what it was made of") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  for (int r = 0; r < 3; ++r) CHECK(group.meets(r));
+  for (int r = 0; r < 3; ++r) trio.leave(r);
+  for (int r = 0; r < 3; ++r) do_call(group[r], 1);
+  CHECK(group[1].links->call_roll(1).silent.empty());
+  group[2].links.reset();
+  group[0].links->enter(2, group_call(2));
+  CHECK(group[0].error().what == "rank 2 has left after collective #1; #2 needs it");
+}
+
+TEST_CASE("link channels: a rank that is lost ends a meeting, and one that begins later") {
+  Trio trio(2);
+  GroupOfTrio early(trio, 7), late(trio, 8), without(trio, 9, 2);
+  early.open(0).links->join();
+  std::thread killer([&] { trio.kill(2); });
+  const auto met = early.meets(0);
+  killer.join();
+  REQUIRE_FALSE(met);
+  CHECK(met.error().code == Errc::peer_lost);
+  CHECK(met.error().rank == 2);
+  (void)trio[0].error();
+  (void)trio[1].error();
+  late.open(1).links->join();
+  CHECK(late[1].error().rank == 2);
+  without.open_all();
+  CHECK(without.meets(0));
+  CHECK(without.meets(1));
+}
+
+TEST_CASE("link channels: who gives up tells those who have yet to come") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open(0).links->join();
+  group[0].links->abort({.code = Errc::timeout, .what = "ranks 1 and 2 have not come"});
+  group.open(1);
+  CHECK(group[1].error().what == "ranks 1 and 2 have not come");
+}
+
+TEST_CASE("link channels: a rank that declines sends all of the group elsewhere") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open(1).links->join();
+  group.open(0).links->decline("no memory");
+  group.open(2).links->join();
+  const auto segment = group[1].links->take(0, Passed::segment, steady_now() + 20s);
+  CHECK(segment.error().code == Errc::unsupported);
+  CHECK(group.meets(2).error().what == "no memory");
+}
+
+TEST_CASE("link channels: the meeting ends with the communicator that the group is made of") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open(0).links->join();
+  AbortFlag parent;
+  std::thread aborts([&] { parent.raise({.code = Errc::aborted, .what = "over"}); });
+  const auto met = group[0].links->await_all(steady_now() + 20s, &parent, group.missing);
+  aborts.join();
+  CHECK(met.error().what == "over");
+}
+
+TEST_CASE("link channels: sockets for messages lead to the same pair, whoever needs them first") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  std::vector<UniqueFd> sockets[3];
+  const auto opens = [&](int r) {
+    auto made = group[r].links->message_sockets(steady_now() + 20s);
+    REQUIRE(made);
+    sockets[r] = std::move(*made);
+  };
+  opens(2);
+  std::thread other([&] { opens(0); });
+  opens(1);
+  other.join();
+  for (int a = 0; a < 3; ++a) {
+    for (int b = 0; b < 3; ++b) {
+      if (a == b) continue;
+      const char word = static_cast<char>(10 * a + b);
+      char heard = 0;
+      CHECK(::write(sockets[a][static_cast<std::size_t>(b)].get(), &word, 1) == 1);
+      CHECK(::read(sockets[b][static_cast<std::size_t>(a)].get(), &heard, 1) == 1);
+      CHECK(heard == word);
+    }
+  }
+}
+
+}  // namespace dlaunch
