@@ -147,18 +147,19 @@ void take_end(Handle& handle, Operation& operation, dl_result result) {
     operation.error_text = Ref::owned(PyBytes_FromString(text));
   }
   operation.done = true;
-  operation.waited = false;
   operation.call.drop();
 }
 
-void wait_for(Handle& handle, Operation& operation) {
+void wait_for(Handle& handle, Operation& operation, double seconds) {
   operation.waited = true;
   dl_result result = DL_OK;
+  int done = 0;
   {
     const OthersRun others_run;
-    result = dl_wait(&operation.request);
+    result = dl_wait_for(&operation.request, seconds, &done);
   }
-  take_end(handle, operation, result);
+  operation.waited = false;
+  if (done != 0) take_end(handle, operation, result);
 }
 
 bool is_done(Handle& handle, Operation& operation) {

@@ -98,8 +98,9 @@ class Handle {
   std::vector<std::shared_ptr<StateParts>> states_;
 };
 
-// Waits for the operation, or tests it: fills in what came of it. The caller is in beside calls.
-void wait_for(Handle& handle, Operation& operation);
+// Waits for the operation, at most so many seconds (<0: as long as it takes), or tests it: fills in
+// what came of it where it is done. The caller is in beside calls.
+void wait_for(Handle& handle, Operation& operation, double seconds = -1);
 bool is_done(Handle& handle, Operation& operation);
 void take_end(Handle& handle, Operation& operation, dl_result result);
 

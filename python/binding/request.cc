@@ -26,14 +26,24 @@ bool refuse_second(const Operation& operation) {
   return false;
 }
 
-PyObject* wait(PyObject* self, PyObject*) {
+constexpr Signature kWait{"wait", {"timeout"}, 0, 1};
+PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return contained([&]() -> PyObject* {
+    Given given;
+    double timeout = -1;
     auto& request = parts_of<Request>(self);
+    if (!parse(kWait, args, count, names, given) ||
+        !seconds("wait", "timeout", given[0], timeout)) {
+      return nullptr;
+    }
     if (request.operation->done) return outcome(request);
     const EnteredBeside entered(*request.handle, "wait");
     if (!entered || !refuse_second(*request.operation)) return nullptr;
-    wait_for(*request.handle, *request.operation);
-    return outcome(request);
+    wait_for(*request.handle, *request.operation, timeout);
+    if (request.operation->done) return outcome(request);
+    return raise_error(
+        DL_ERR_TIMEOUT,
+        "wait: the call is not done within this time; it goes on, and may be waited for again", -1);
   });
 }
 
@@ -48,12 +58,13 @@ PyObject* test(PyObject* self, PyObject*) {
 }
 
 PyMethodDef g_request_methods[] = {
-    {"wait", wait, METH_NOARGS, nullptr},
+    {"wait", as_method(wait), kMethod, nullptr},
     {"test", test, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
-// The requests of wait_any(): null, with an exception, where one of them is none, or is waited for.
+// The requests of wait_any(): false, with an exception, where one of them is none, or is waited
+// for.
 bool take_requests(PyObject* tuple, std::vector<Request>& all) {
   const Py_ssize_t count = PyTuple_Size(tuple);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -74,7 +85,7 @@ bool take_requests(PyObject* tuple, std::vector<Request>& all) {
   return true;
 }
 
-// Blocks for the first of them; entered: so many of their communicators have been.
+// Blocks for the first of them, whose communicators have been entered.
 PyObject* first_of(std::vector<Request>& all) {
   std::vector<dl_request*> requests;
   requests.reserve(all.size());

@@ -145,9 +145,9 @@ class Communicator:
 class Request:
     """A call in the background, which keeps its arrays until it is done."""
 
-    def wait(self) -> Any:
+    def wait(self, timeout: Optional[float] = None) -> Any:
         """Blocks until it is done; returns what the call does (irecv_any: the rank that sent), or raises its
-        error. Any thread, one at a time."""
+        error. timeout: OperationTimeout after so many seconds, and the call goes on. Any thread, one at a time."""
     def test(self) -> bool:
         """Whether it is done."""
 

@@ -87,6 +87,11 @@ def moves():
         request = comm.isend(mine, right, 7)
         same(comm.recv(np.empty_like(mine), left, 7), all_of[left])
         request.wait()
+    late = comm.irecv(np.empty(1), (rank + 1) % size, 11)
+    raises(TimeoutError, late.wait, 0.05, says="goes on")
+    comm.barrier()
+    comm.send(np.array([5.0]), (rank - 1) % size, 11)
+    same(late.wait(timeout=30), np.array([5.0]))
     anyone = np.empty(1)
     if rank == 0:
         assert sorted(comm.recv_any(anyone, 9) for _ in range(size - 1)) == list(range(1, size))

@@ -1,0 +1,38 @@
+"""What is in the programs and libraries of this build, as CycloneDX JSON, for Meson.
+
+usage: sbom.py VERSION NAME=VERSION=LICENSE=KIND…
+KIND: header or static, of what is compiled or linked in; system, of libraries that the system has, and that are
+linked or loaded where they are there. An empty VERSION: any.
+"""
+
+import json
+import sys
+
+
+def component(word):
+    name, version, license_id, kind = word.split("=")
+    found = {"type": "library", "bom-ref": name, "name": name}
+    if version:
+        found["version"] = version
+    found["licenses"] = [{"license": {"id": license_id}}]
+    found["scope"] = "optional" if kind == "system" else "required"
+    found["properties"] = [{"name": "dlaunch:linkage", "value": kind}]
+    return found
+
+
+def main():
+    version, *words = sys.argv[1:]
+    components = [component(word) for word in words]
+    print(json.dumps({
+        "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "bom-ref": "dlaunch", "name": "dlaunch", "version": version,
+                                   "licenses": [{"license": {"id": "Apache-2.0"}}]}},
+        "components": components,
+        "dependencies": [{"ref": "dlaunch", "dependsOn": [found["name"] for found in components]}],
+    }, indent=2))
+
+
+main()

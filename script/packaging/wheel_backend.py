@@ -1,0 +1,62 @@
+"""How pip and build make wheels and sdists of dlaunch: meson-python, whose own wheels have no place for man pages,
+completions and libraries that C programs link, with wheels of ours in place of those.
+
+Settings: builddir=FOLDER takes what is built there already, in place of a build of its own;
+setup-args=WORD is a further option for `meson setup`, and may be given several times.
+"""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+
+import mesonpy
+import wheel
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+# What a wheel is built with. PyTorch's back end is built for one PyTorch of one Python.
+OPTIONS = ["--prefix=/usr", "-Dlibdir=lib", "-Dpackaged=true", "-Dtests=disabled", "-Dexamples=disabled",
+           "-Dtorch=disabled", "-Ddebug_files=false", "-Dpython=enabled", "--unity=on", "-Dunity_size=24"]
+
+get_requires_for_build_sdist = mesonpy.get_requires_for_build_sdist
+get_requires_for_build_wheel = mesonpy.get_requires_for_build_wheel
+build_sdist = mesonpy.build_sdist
+
+
+def version():
+    return re.search(r"version: '([^']+)'", (SOURCE / "meson.build").read_text())[1]
+
+
+def metadata():
+    project = mesonpy.pyproject_metadata.StandardMetadata.from_pyproject(
+        mesonpy.tomllib.loads((SOURCE / "pyproject.toml").read_text()), SOURCE)
+    project.version = mesonpy.packaging.version.Version(version())
+    if "version" in project.dynamic:
+        project.dynamic.remove("version")
+    return str(project.as_rfc822())
+
+
+def words(settings, key):
+    given = (settings or {}).get(key, [])
+    return [given] if isinstance(given, str) else list(given)
+
+
+def run(*command):
+    subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory(prefix="dlaunch-wheel-") as folder:
+        given = words(config_settings, "builddir")
+        built = pathlib.Path(given[0]) if given else pathlib.Path(folder, "build")
+        if not given:
+            run("meson", "setup", built, SOURCE, *OPTIONS, f"-Dtorch_python={sys.executable}",
+                *words(config_settings, "setup-args"))
+            run("meson", "compile", "-C", built)
+        tree = pathlib.Path(folder, "tree")
+        run("meson", "install", "-C", built, "--no-rebuild", "--quiet", "--destdir", tree)
+        prefix = next(pathlib.Path(root) for root, folders, _ in os.walk(tree) if "bin" in folders)
+        return wheel.Wheel(version(), metadata(), platform.machine()).write(prefix, wheel_directory)
