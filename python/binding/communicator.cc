@@ -298,7 +298,7 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
         given[0] == nullptr ? 0 : PyLong_AsUnsignedLongLong(given[0]);
     if (PyErr_Occurred() != nullptr) return nullptr;
     Handle& handle = *parts_of<Parts>(self).handle;
-    if (!handle.enter_alone("rejoin")) return nullptr;
+    if (!handle.close_groups("rejoin") || !handle.enter_alone("rejoin")) return nullptr;
     dl_result result = DL_OK;
     {
       const OthersRun others_run;
@@ -306,8 +306,7 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     }
     handle.leave();
     learn_place(self);
-    if (result != DL_OK) return raise_last(result, handle.comm());
-    return handle.close_groups("rejoin") ? none() : nullptr;
+    return none_or_error(result, handle.comm());
   });
 }
 

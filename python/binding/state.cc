@@ -92,12 +92,14 @@ PyObject* recover(PyObject* self, PyObject*) {
     auto& object = parts_of<StateObject>(self);
     Handle& handle = *object.handle;
     if (!handle.close_groups("recover") || !handle.enter_alone("recover")) return nullptr;
-    handle.settle();
     dl_result result = DL_OK;
     {
       const OthersRun others_run;
       result = dl_state_recover(object.parts->state);
     }
+    // dl_rejoin() has ended what was under way. Before it a receive may wait for as long as its
+    // limit.
+    if (result == DL_OK) handle.settle();
     handle.leave();
     learn_place(object.communicator.get());
     return result == DL_OK ? none() : raise_of(object, result);

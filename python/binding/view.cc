@@ -47,7 +47,8 @@ void View::drop() {
 
 bool View::take(PyObject* object, Use use, Named named) {
   const bool has_buffer = buffers().check(object) != 0;
-  Took took = has_buffer ? take_buffer(object, use, named) : Took::not_it;
+  Refusal refusal;
+  Took took = has_buffer ? take_buffer(object, use, named, refusal) : Took::not_it;
   if (took == Took::not_it && has_buffer) {  // of ml_dtypes, which no format describes
     took = take_interface(object, "__array_interface__", use, named);
   }
@@ -58,7 +59,7 @@ bool View::take(PyObject* object, Use use, Named named) {
   if (took == Took::not_it && !has_buffer) {
     took = take_interface(object, "__array_interface__", use, named);
   }
-  if (took == Took::not_it) {
+  if (took == Took::not_it && !refusal.restore()) {
     PyErr_Format(PyExc_TypeError,
                  "%s: %s is %R, which is no array: give a NumPy array, a tensor, or what has the "
                  "buffer protocol, DLPack, __array_interface__ or __cuda_array_interface__",
@@ -69,13 +70,13 @@ bool View::take(PyObject* object, Use use, Named named) {
   return taken_;
 }
 
-View::Took View::take_buffer(PyObject* object, Use use, Named named) {
+View::Took View::take_buffer(PyObject* object, Use use, Named named, Refusal& refusal) {
   if (buffers().get(object, &buffer_, kBufferStrides | kBufferFormat) != 0) {
     if (PyErr_ExceptionMatches(PyExc_ValueError) == 0 &&
         PyErr_ExceptionMatches(PyExc_BufferError) == 0) {
       return Took::failed;
     }
-    PyErr_Clear();
+    refusal.take();
     return Took::not_it;
   }
   has_buffer_ = true;

@@ -18,6 +18,27 @@ struct Named {
   const char* argument;
 };
 
+// An exception that is put aside, and perhaps raised after all.
+class Refusal {
+ public:
+  void take() {
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    type_ = Ref::owned(type);
+    value_ = Ref::owned(value);
+    trace_ = Ref::owned(trace);
+  }
+  // False where there is none.
+  bool restore() {
+    if (!type_) return false;
+    PyErr_Restore(type_.release(), value_.release(), trace_.release());
+    return true;
+  }
+
+ private:
+  Ref type_, value_, trace_;
+};
+
 // Stays where it was made: an exporter of a buffer may point into it.
 class View {
  public:
@@ -54,7 +75,8 @@ class View {
     bool on_gpu = false;
   };
 
-  Took take_buffer(PyObject* object, Use use, Named named);
+  // refusal: the exporter's own exception, where another protocol may have the memory.
+  Took take_buffer(PyObject* object, Use use, Named named, Refusal& refusal);
   Took take_dlpack(PyObject* object, Use use, Named named);
   Took take_interface(PyObject* object, const char* attribute, Use use, Named named);
   bool take_description(PyObject* object, PyObject* description, bool on_gpu, Use use, Named named);

@@ -16,4 +16,9 @@ def empty(like, shape):
         raise ImportError("the result is a NumPy array, and NumPy is not installed: install it (pip install "
                           "numpy), or give out=") from error
     dtype = getattr(like, "dtype", None)
+    if dtype is None:  # bytes, for example, which NumPy itself takes for a string
+        try:
+            like = memoryview(like)
+        except TypeError:
+            pass  # no buffer, but __array_interface__
     return numpy.empty(shape, dtype if isinstance(dtype, numpy.dtype) else numpy.asarray(like).dtype)

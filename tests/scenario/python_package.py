@@ -111,6 +111,7 @@ def whatever_has_memory():
         same(comm.all_reduce(x).reshape(1), np.array([total]))
     raw = bytearray([rank])
     assert comm.all_reduce(raw, out=raw) is raw and raw[0] == total
+    same(comm.all_gather(b"abcd"), np.full((size, 4), list(b"abcd"), "uint8"))
     same(comm.all_reduce(np.empty((0, 3))), np.empty((0, 3)))
     same(comm.all_gather(np.empty(0)), np.empty((size, 0)))
 
@@ -129,6 +130,7 @@ def whatever_has_memory():
     comm.free(memory)
     raises(ValueError, comm.free, memory, says="has been freed")
     raises(BufferError, memoryview, memory)
+    raises(BufferError, comm.all_reduce, memory, says="has been freed")
     # A request keeps what nobody else does.
     requests = [comm.iall_reduce(np.full(1000, float(rank)), out=np.empty(1000)) for _ in range(50)]
     for request in requests:
