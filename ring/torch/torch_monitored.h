@@ -36,6 +36,22 @@ class MonitoredBarrier {
 
  private:
   using Message = std::unique_ptr<Pending>;
+  // What is not over when this ends goes to the communicator, for its memory is still in use.
+  class Messages {
+   public:
+    explicit Messages(Comm& comm) : comm_(comm) {}
+    ~Messages() {
+      for (auto& message : all) {
+        if (message) comm_.leave(std::move(message));
+      }
+    }
+    Messages(const Messages&) = delete;
+    Messages& operator=(const Messages&) = delete;
+    std::vector<Message> all;
+
+   private:
+    Comm& comm_;
+  };
   static constexpr int kTag = INT_MAX - 1;
   // Who waits for rank 0's word waits a little longer than rank 0, whose word is the better one.
   static constexpr std::chrono::milliseconds kGrace{500};
@@ -43,16 +59,13 @@ class MonitoredBarrier {
   int size() const { return dl_size(comm_.get()); }
 
   void lead() {
-    std::vector<Message> arrivals;
-    for (int rank = 1; rank < size(); ++rank) arrivals.push_back(receive(rank, 1));
+    Messages arrivals(comm_);
+    for (int rank = 1; rank < size(); ++rank) arrivals.all.push_back(receive(rank, 1));
     std::vector<int> missing;
     for (int rank = 1; rank < size(); ++rank) {
-      if (!is_over(arrivals[at(rank - 1)], deadline_)) missing.push_back(rank);
+      if (!is_over(arrivals.all[at(rank - 1)], deadline_)) missing.push_back(rank);
     }
     tell(missing);
-    for (auto& arrival : arrivals) {
-      if (arrival) comm_.leave(std::move(arrival));
-    }
     if (!missing.empty()) throw std::runtime_error(sentence(missing));
   }
 
@@ -61,18 +74,18 @@ class MonitoredBarrier {
   void tell(const std::vector<int>& missing) {
     auto word = at::zeros({size()}, at::kByte);
     for (const int rank : missing) word.data_ptr<std::uint8_t>()[rank] = 1;
-    std::vector<Message> words;
-    for (int rank = 1; rank < size(); ++rank) words.push_back(send(rank, word));
-    for (auto& sent : words) comm_.check(dl_wait(&sent->request));
+    Messages words(comm_);
+    for (int rank = 1; rank < size(); ++rank) words.all.push_back(send(rank, word));
+    for (auto& sent : words.all) end(sent);
   }
 
   void follow() {
-    auto arrival = send(0, at::ones({1}, at::kByte));
-    comm_.check(dl_wait(&arrival->request));
-    auto word = receive(0, size());
-    const auto buffer = word->tensor;
-    if (!is_over(word, deadline_ + kGrace)) {
-      comm_.leave(std::move(word));
+    Messages both(comm_);
+    both.all.push_back(send(0, at::ones({1}, at::kByte)));
+    end(both.all[0]);
+    both.all.push_back(receive(0, size()));
+    const auto buffer = both.all[1]->tensor;
+    if (!is_over(both.all[1], deadline_ + kGrace)) {
       throw std::runtime_error(reached() + ": rank 0 has not said anything");
     }
     std::vector<int> missing;
@@ -103,6 +116,11 @@ class MonitoredBarrier {
     return start + " " + std::to_string(missing[0]) + end + ". Missing: " + all;
   }
 
+  void end(Message& message) {
+    const auto result = dl_wait(&message->request);
+    message.reset();
+    comm_.check(result);
+  }
   // Takes it if so.
   bool is_over(Message& message, Deadline deadline) {
     int done = 0;
