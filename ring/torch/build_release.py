@@ -4,7 +4,8 @@ usage: build_release.py TORCH OUT [--ring FOLDER] [--rpath FOLDERS] [--debug]
        build_release.py --copy-source FOLDER
 
 TORCH: the folder "torch" of that release, as its wheel has it (nothing of it is run, so that a CUDA
-build needs no CUDA here). OUT: a folder, which gets libdlring_torch-X.Y.so; its name is printed.
+build needs no CUDA here). OUT: a folder, which gets libdlring_torch-X.Y.so, or libdlring_torch-X.Y-oldabi.so for
+a PyTorch with the old ABI of C++ (_GLIBCXX_USE_CXX11_ABI=0); its name is printed.
 --ring: where libdlring.so is, to link with (the loader's own folders); --rpath: where the library
 looks for it, separated by ":" ($ORIGIN). CXX or c++ compiles, with CXXFLAGS at the end.
 
@@ -14,12 +15,16 @@ folder, in lib there, and where the words of the folder's file ring_folders say 
 """
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
+import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -34,14 +39,28 @@ INCLUDES = [ROOT, ROOT / "ring" / "include", ROOT / "include"]
 
 
 def release_of(torch):
-    version = (pathlib.Path(torch) / "version.py").read_text()
-    return re.search(r"^__version__ = '(\d+\.\d+)", version, re.M)[1]
+    file = pathlib.Path(torch) / "version.py"
+    found = re.search(r"^__version__ = ['\"](\d+\.\d+)", file.read_text(errors="replace"), re.M)
+    if not found:
+        raise OSError(f"{file} does not say which release of PyTorch this is")
+    return found[1]
 
 
-def command(torch, out, ring, rpath, debug=False):
+def has_old_abi(torch):
+    """Its own CMake file says so, where it has the old one."""
+    file = pathlib.Path(torch) / "share" / "cmake" / "Torch" / "TorchConfig.cmake"
+    return file.exists() and "_GLIBCXX_USE_CXX11_ABI=0" in file.read_text(errors="replace")
+
+
+def name_of(release, old_abi):
+    return f"libdlring_torch-{release}{'-oldabi' if old_abi else ''}.so"
+
+
+def command(torch, out, ring, rpath, old_abi, debug=False):
     headers = pathlib.Path(torch) / "include"
     words = shlex.split(os.environ.get("CXX", "c++"))
-    words += ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-DNDEBUG", *(["-g1"] if debug else ["-s"])]
+    words += ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-DNDEBUG"]
+    words += [f"-D_GLIBCXX_USE_CXX11_ABI={0 if old_abi else 1}", *(["-g1"] if debug else ["-s"])]
     words += [f"-I{folder}" for folder in INCLUDES if folder.is_dir()]
     for folder in headers, headers / "torch" / "csrc" / "api" / "include":
         words += ["-isystem", str(folder)]
@@ -51,16 +70,22 @@ def command(torch, out, ring, rpath, debug=False):
     return words + shlex.split(os.environ.get("CXXFLAGS", ""))
 
 
+def compile_library(torch, out, *given, **more):
+    """OSError says what went wrong."""
+    ended = subprocess.run(command(torch, out, *given, **more), capture_output=True, text=True)
+    if ended.returncode != 0:
+        raise OSError(f"the compiler failed:\n{ended.stderr[-2000:]}")
+
+
 def build(torch, out, ring="", rpath="$ORIGIN", debug=False):
-    """The library's path. OSError says what went wrong."""
-    path = pathlib.Path(out) / f"libdlring_torch-{release_of(torch)}.so"
+    """The library's path, where one of before is replaced."""
+    old_abi = has_old_abi(torch)
+    path = pathlib.Path(out) / name_of(release_of(torch), old_abi)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = pathlib.Path(folder) / path.name
-        ended = subprocess.run(command(torch, made, ring, rpath, debug), capture_output=True, text=True)
-        if ended.returncode != 0:
-            raise OSError(f"the compiler failed:\n{ended.stderr[-2000:]}")
-        made.rename(path)  # processes that do the same at the same time each put a whole one there
+        compile_library(torch, made, ring, rpath, old_abi, debug=debug)
+        made.rename(path)
     return str(path)
 
 
@@ -92,26 +117,88 @@ def copy_source(folder):
         shutil.copyfile(here, to)
 
 
-def stamp():
-    """Another one after any change of the source."""
-    text = hashlib.sha256()
+def stamp(torch, ring, old_abi):
+    """Another one after any change of what a library is made from, and for."""
+    whole = hashlib.sha256(f"{old_abi} {platform.machine()} {ring}\n".encode())
+    whole.update((pathlib.Path(torch) / "version.py").read_bytes())
     for _, here in sorted(sources().items()):
-        text.update(here.read_bytes())
-    return text.hexdigest()[:16]
+        whole.update(here.read_bytes())
+    return whole.hexdigest()[:16]
 
 
-def cached(folder):
-    """The path of a library for the PyTorch of this process, made in `folder` if it is not there."""
+def refuse_strangers(path):
+    """OSError where another user may have put there what this process would run."""
+    facts = os.lstat(path)
+    wrong = ("it is a link" if stat.S_ISLNK(facts.st_mode) else
+             f"it belongs to user {facts.st_uid}" if facts.st_uid != os.geteuid() else
+             "other users can write to it" if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else "")
+    if wrong:
+        raise OSError(f"{path} is not safe to load from, for {wrong}: remove it, or set XDG_CACHE_HOME to a "
+                      "folder of your own")
+
+
+def own_folder(path):
+    path.mkdir(mode=0o700, parents=False, exist_ok=True)
+    refuse_strangers(path)
+
+
+@contextlib.contextmanager
+def alone(folder):
+    """One process of this host at a time."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: each compiles, and one file stays
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def identity(path):
+    facts = os.lstat(path)
+    return facts.st_ino, facts.st_mtime_ns
+
+
+def put_new(made, path):
+    """Never in the place of a file that another process uses."""
+    made.chmod(0o700)
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        made.rename(path)
+
+
+def cached(folder, broken=None):
+    """The path of a library for the PyTorch of this process, made below `folder` if it is not there. broken: the
+    identity() of a file there that cannot be loaded, which is replaced."""
     import torch
+    folder = pathlib.Path(folder)
+    if not folder.is_absolute():
+        raise OSError(f"the folder of compiled libraries is {folder}, which is not absolute: set XDG_CACHE_HOME")
     torch_folder, ring = os.path.dirname(torch.__file__), ring_folder()
-    out = pathlib.Path(folder) / f"{torch.__version__}-{stamp()}"
-    path = out / f"libdlring_torch-{release_of(torch_folder)}.so"
-    if path.exists():
+    old_abi = not torch._C._GLIBCXX_USE_CXX11_ABI
+    out = folder / f"{torch.__version__}-{stamp(torch_folder, ring, old_abi)}"
+    path = out / name_of(release_of(torch_folder), old_abi)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for own in folder, out:
+        own_folder(own)
+    if not broken and os.path.lexists(path):
+        refuse_strangers(path)
         return str(path)
-    print(f"dlring_torch compiles its library for PyTorch {torch.__version__}, once, into {out}", file=sys.stderr, flush=True)
-    if not torch._C._GLIBCXX_USE_CXX11_ABI:
-        os.environ["CXXFLAGS"] = os.environ.get("CXXFLAGS", "") + " -D_GLIBCXX_USE_CXX11_ABI=0"
-    return build(torch_folder, out, ring, ring or "$ORIGIN")
+    with alone(out):
+        if path.exists() and identity(path) == broken:
+            path.unlink()
+        if not os.path.lexists(path):
+            print(f"dlring_torch compiles its library for PyTorch {torch.__version__}, once, into {out}",
+                  file=sys.stderr, flush=True)
+            with tempfile.TemporaryDirectory(dir=out) as fresh:
+                made = pathlib.Path(fresh) / path.name
+                compile_library(torch_folder, made, ring, ring or "$ORIGIN", old_abi)
+                put_new(made, path)
+        refuse_strangers(path)
+    return str(path)
 
 
 def main():

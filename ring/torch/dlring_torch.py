@@ -8,9 +8,10 @@
 PeerLost is raised where another rank has died or left; the text names it.
 
 The work is done by a library that is made for one minor release of PyTorch and serves every Python. It
-lies beside this file, as libdlring_torch-2.15.so. For another release it is compiled once, if its source
-lies here, too (dlring_torch_source), and there is a C++ compiler (CXX, or c++): into
-$XDG_CACHE_HOME/dlaunch, which is ~/.cache/dlaunch where that is not set.
+lies beside this file, as libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old
+ABI of C++). For another release it is compiled once, if its source lies here, too (dlring_torch_source),
+and there is a C++ compiler (CXX, or c++): into $XDG_CACHE_HOME/dlaunch, which is ~/.cache/dlaunch where
+that is not set. Nothing is loaded from there that another user may have written.
 """
 
 import atexit
@@ -37,40 +38,62 @@ def _release():
     return re.match(r"\d+\.\d+", torch.__version__)[0]
 
 
+def _own():
+    """What a library for this PyTorch is called: as _served() does."""
+    # Before 2.6 the wheels of PyPI had another ABI of C++.
+    return _release() + ("" if torch._C._GLIBCXX_USE_CXX11_ABI else "-oldabi")
+
+
 def _served():
     """The releases for which there is a library here."""
     names = glob.glob(os.path.join(glob.escape(_FOLDER), "libdlring_torch-*.so"))
-    return {re.search(r"-([\d.]+)\.so$", name)[1]: name for name in names}
+    found = {re.search(r"-(\d[\d.]*(-oldabi)?)\.so$", name): name for name in names}
+    return {match[1]: name for match, name in found.items() if match}
 
 
-def _compiled():
+def _compiled(broken=None):
     """A library for this PyTorch out of the source."""
     spec = importlib.util.spec_from_file_location("build_release", os.path.join(_SOURCE, "build_release.py"))
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return recipe.cached(os.path.join(cache, "dlaunch"))
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dlaunch")
+    path = recipe.cached(cache, broken)
+    return path, recipe.identity(path)
 
 
-def _library():
+def _loaded_from_cache():
+    broken = None
+    while True:
+        path, identity = _compiled(broken)
+        try:
+            torch.ops.load_library(path)
+            return path
+        except OSError as error:
+            if broken:
+                raise ImportError(f"dlring_torch cannot load {path}, which it has just compiled: {error}") from error
+        broken = identity
+
+
+def _loaded():
+    """The path of the library, which is loaded."""
     served = _served()
-    # Before 2.6 the wheels of PyPI had another ABI of C++.
-    if _release() in served and torch._C._GLIBCXX_USE_CXX11_ABI:
-        return served[_release()]
+    if _own() in served:
+        torch.ops.load_library(served[_own()])
+        return served[_own()]
     reason = "its source is not here"
     if os.path.isdir(_SOURCE):
         try:
-            return _compiled()
+            return _loaded_from_cache()
         except OSError as e:
             reason = f"it cannot be compiled: {e}"
-    numbers = sorted(served, key=lambda release: [int(part) for part in release.split(".")])
-    raise ImportError(f"dlring_torch has no library for PyTorch {torch.__version__}, and {reason}. "
+    numbers = sorted(served, key=lambda name: [int(part) for part in name.partition("-")[0].split(".")])
+    old = ", which has the old ABI of C++" if _own() != _release() else ""
+    raise ImportError(f"dlring_torch has no library for PyTorch {torch.__version__}{old}, and {reason}. "
                       f"It serves PyTorch {', '.join(numbers) or '(no release)'}")
 
 
 def _load():
-    path = _library()
-    torch.ops.load_library(path)
+    path = _loaded()
     calls = ctypes.PyDLL(path)
     calls.dlring_torch_raise.argtypes = [ctypes.py_object]
     calls.dlring_torch_raise(PeerLost)

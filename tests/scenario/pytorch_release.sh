@@ -5,17 +5,54 @@ python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
 release=$("$python" -c 'import torch; print(".".join(torch.__version__.split(".")[:2]))')
 mkdir modules && cp "$SOURCE/ring/torch/dlring_torch.py" modules
-touch modules/libdlring_torch-0.{9,12}.so
+# One for the other ABI of C++ does not serve it.
+touch modules/libdlring_torch-0.{9,12}.so "modules/libdlring_torch-$release-oldabi.so"
 export PYTHONPATH=$PWD/modules XDG_CACHE_HOME=$PWD/cache PYTHONWARNINGS=ignore
 
 run "$python" -c 'import dlring_torch'
 expect_code 1
-expect_err "ImportError: dlring_torch has no library for PyTorch $release.*, and its source is not here. It serves PyTorch 0.9, 0.12$"
+expect_err "ImportError: dlring_torch has no library for PyTorch $release.*, and its source is not here. It serves PyTorch 0.9, 0.12, $release-oldabi$"
+rm "modules/libdlring_torch-$release-oldabi.so"
 python3 "$SOURCE/ring/torch/build_release.py" --copy-source modules/dlring_torch_source || fail "the source was not copied"
 run env CXX=false "$python" -c 'import dlring_torch'
 expect_code 1; expect_err "^dlring_torch compiles its library for PyTorch $release"
 expect_err 'ImportError: .* cannot be compiled: the compiler failed'
 [ -z "$(find cache -name '*.so')" ] || fail "a library is there that was not compiled"
+
+# What a compiler is asked for, with a file that is no library as its result.
+cat >compiler <<'S' && chmod +x compiler
+#!/bin/sh
+echo "$@" >>"$0.asked"
+while [ "$1" != -o ]; do shift; done
+echo "no library" >"$2"
+S
+counted() { wc -l <compiler.asked; }
+# imports [FIRST]: with that compiler, after the statement FIRST.
+imports() { run env CXX="$PWD/compiler" "$python" -c "${1:-}
+import dlring_torch"; }
+imports; expect_code 1
+expect_err "ImportError: dlring_torch cannot load $PWD/cache/dlaunch/.*/libdlring_torch-$release.so, which it has just compiled"
+[ "$(counted)" = 2 ] || fail "a file that cannot be loaded was not replaced once"
+made=$(echo cache/dlaunch/*/libdlring_torch-$release.so)
+[ "$(stat -c %a cache/dlaunch "${made%/*}" "$made" | sort -u)" = 700 ] || fail "others come to the cache"
+imports "import torch; torch._C._GLIBCXX_USE_CXX11_ABI = False"; expect_code 1
+expect_err "ImportError: .*/libdlring_torch-$release-oldabi.so, which it has just compiled"
+tail -n 1 compiler.asked | grep -q -- '-D_GLIBCXX_USE_CXX11_ABI=0 ' || fail "compiled with the new ABI"
+asked=$(counted)
+refused() {  # refused REASON
+  imports; expect_code 1; expect_err "ImportError: .* is not safe to load from, for $1: remove it"
+  [ "$(counted)" = "$asked" ] || fail "compiled there"
+}
+for place in cache/dlaunch "${made%/*}" "$made"; do
+  chmod 770 "$place"; refused "other users can write to it"; chmod 700 "$place"
+  mv "$place" moved; ln -s "$PWD/moved" "$place"; refused "it is a link"; rm "$place"; mv moved "$place"
+  [ "$(id -u)" != 0 ] || { chown 65534 "$place"; refused "it belongs to user 65534"; chown 0 "$place"; }
+done
+XDG_CACHE_HOME=cache imports; expect_code 1; expect_err 'ImportError: .* cache/dlaunch, which is not absolute'
+mkdir other && echo "version = 1" >other/version.py
+run python3 "$SOURCE/ring/torch/build_release.py" other out; expect_code 1
+expect_err '^build_release: other/version.py does not say which release'
+rm -r cache
 
 case $release in 1.* | 2.[0-3]) exit 0 ;; esac
 readlink -f "$BUILD/ring" >modules/dlring_torch_source/ring_folders
@@ -26,6 +63,12 @@ x = torch.ones(3)
 dist.all_reduce(x)
 print("works", x.sum().item())
 P
+# Of the ranks of a host one compiles.
+run dlaunch --nproc 3 "$python" alone.py
+expect_code 0; [ "$(grep -c 'works 3.0$' out)" = 3 ] || fail "not all ranks work"
+[ "$(grep -c 'compiles its library' err)" = 1 ] || fail "not one rank compiled"
+made=$(echo cache/dlaunch/*/libdlring_torch-$release.so)
+echo "no library" >"$made"
 for turn in compiles finds; do
   run "$python" alone.py
   expect_code 0; expect_out '^works 3.0$'
