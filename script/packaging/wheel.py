@@ -35,21 +35,29 @@ def is_elf(file):
 
 
 class Wheel:
-    """usage: Wheel(version, metadata, machine).write(tree, folder)"""
+    """usage: Wheel(version, metadata, license, machine, packaged).write(tree, folder)
 
-    def __init__(self, version, metadata, machine):
+    license: the file. packaged: of a build that needs nothing but glibc of the system that it comes to."""
+
+    def __init__(self, version, metadata, license, machine, packaged):
         self.stem = f"dlaunch-{version}"
-        self.metadata, self.machine = metadata, machine
+        self.metadata, self.license, self.machine, self.packaged = metadata, license, machine, packaged
+
+    def platform(self, files):
+        if not self.packaged:
+            return f"linux_{self.machine}"
+        elf = [source for source in files.values() if isinstance(source, pathlib.Path) and is_elf(source)]
+        major, minor = glibc_of(elf)
+        return f"manylinux_{major}_{minor}_{self.machine}"
 
     def write(self, tree, folder):
         """tree: the prefix, with the files below it. Returns the name of the wheel."""
         files = self.placed(pathlib.Path(tree))
-        elf = [source for source in files.values() if isinstance(source, pathlib.Path) and is_elf(source)]
-        major, minor = glibc_of(elf)
-        tag = f"cp39-abi3-manylinux_{major}_{minor}_{self.machine}"
+        tag = f"cp39-abi3-{self.platform(files)}"
         files[f"{self.stem}.dist-info/METADATA"] = self.metadata
         files[f"{self.stem}.dist-info/WHEEL"] = (
             f"Wheel-Version: 1.0\nGenerator: dlaunch\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        files[f"{self.stem}.dist-info/licenses/LICENSE"] = pathlib.Path(self.license)
         files[f"{self.stem}.dist-info/sboms/dlaunch.cdx.json"] = pathlib.Path(tree, "share/dlaunch/sbom.cdx.json")
         name = f"{self.stem}-{tag}.whl"
         self.zip(files, pathlib.Path(folder, name))

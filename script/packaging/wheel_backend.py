@@ -5,6 +5,7 @@ Settings: builddir=FOLDER takes what is built there already, in place of a build
 setup-args=WORD is a further option for `meson setup`, and may be given several times.
 """
 
+import json
 import os
 import pathlib
 import platform
@@ -36,7 +37,16 @@ def metadata():
     project.version = mesonpy.packaging.version.Version(version())
     if "version" in project.dynamic:
         project.dynamic.remove("version")
-    return str(project.as_rfc822())
+    head, empty, description = str(project.as_rfc822()).partition("\n\n")
+    # The names that files of licenses have from version 2.4 on, which not every meson-python writes.
+    head = re.sub(r"^(Metadata-Version|License|License-Expression|License-File):.*\n?", "", head, flags=re.M).rstrip("\n")
+    return (f"Metadata-Version: 2.4\n{head}\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE"
+            f"{empty}{description}")
+
+
+def option(built, name):
+    options = json.loads((built / "meson-info" / "intro-buildoptions.json").read_text())
+    return next(option["value"] for option in options if option["name"] == name)
 
 
 def words(settings, key):
@@ -59,4 +69,5 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         tree = pathlib.Path(folder, "tree")
         run("meson", "install", "-C", built, "--no-rebuild", "--quiet", "--destdir", tree)
         prefix = next(pathlib.Path(root) for root, folders, _ in os.walk(tree) if "bin" in folders)
-        return wheel.Wheel(version(), metadata(), platform.machine()).write(prefix, wheel_directory)
+        made = wheel.Wheel(version(), metadata(), SOURCE / "LICENSE", platform.machine(), option(built, "packaged"))
+        return made.write(prefix, wheel_directory)

@@ -14,7 +14,10 @@ print(next(o["value"] for o in json.load(open(sys.argv[1])) if o["name"] == sys.
 chmod 711 "$tmp" && mkdir home wheels || fail "no folders"
 run env PYTHON="$python" "$SOURCE/script/package" wheel --from "$BUILD" --out wheels
 [ "$code" != 69 ] || skip "meson-python is not installed, and pip has no network"
-expect_code 0; expect_out "/dlaunch-[0-9.]+-cp39-abi3-manylinux_2_[0-9]+_$(uname -m)\.whl$"
+is_packaged=$(option packaged)
+# Only what is built for it runs on other systems.
+platform=linux; [ "$is_packaged" != True ] || platform='manylinux_2_[0-9]+'
+expect_code 0; expect_out "/dlaunch-[0-9.]+-cp39-abi3-${platform}_$(uname -m)\.whl$"
 wheel=$(cat out)
 chmod 644 "$wheel"
 
@@ -33,7 +36,6 @@ run as_pip_user pip install --quiet numpy
 [ "$code" = 0 ] || skip "pip has no network for NumPy: $(tail -n 1 err)"
 run as_pip_user pip install --quiet --no-index "$wheel"; expect_code 0
 grep -E 'WARNING' err && fail "pip warns"
-is_packaged=$(option packaged)
 ! root || mount -t tmpfs hidden "$BUILD" || fail "the build is not hidden"
 
 as_pip_user sh -c 'command -v cc c++ gcc g++ clang' && fail "there is a compiler"
@@ -46,6 +48,10 @@ run as_pip_user python -c 'import dlaunch.elastic, importlib.metadata as m; asse
 expect_code 0
 for file in share/man/man1/dlaunch.1 include/dlaunch/ring.h share/bash-completion/completions/dlaunch share/dlaunch/sbom.cdx.json; do
   [ -s "venv/$file" ] || fail "the wheel lacks $file"
+done
+cmp "$SOURCE/LICENSE" venv/lib/python*/site-packages/dlaunch-*.dist-info/licenses/LICENSE || fail "the wheel lacks the license"
+for line in 'Metadata-Version: 2.4' 'License-Expression: Apache-2.0' 'License-File: LICENSE'; do
+  grep -qx "$line" venv/lib/python*/site-packages/dlaunch-*.dist-info/METADATA || fail "the metadata lack $line"
 done
 if command -v cc >/dev/null; then  # who has one builds programs with it
   run as_user sh -c 'PATH=$HOME/venv/bin:$PATH; cc hello.c $(dlaunch --cflags --libs) -o hello-c && dlaunch --nproc 2 ./hello-c'
@@ -74,6 +80,9 @@ if [ "$is_packaged" = True ]; then
     readelf -dW "$file" | grep NEEDED | grep -vE '\[(lib(c|m|z|gcc_s|dlring|dlelastic)\.so\.[0-9]+|ld-linux.*)\]$' &&
       fail "$file needs a library that a system may lack"
   done
+  run as_pip_user pip install --quiet --no-index --no-deps --target elsewhere "$wheel"; expect_code 0
+  run as_pip_user env PYTHONPATH=elsewhere python -c 'import dlaunch; print(dlaunch.__file__, dlaunch.init().size)'
+  expect_code 0; expect_out '/elsewhere/dlaunch/.* 1$'
   marks_targets venv/lib/libdlring.so.0 dl_init
   marks_targets venv/lib/libdlelastic.so.0 dl_state_new
   marks_targets "$(echo venv/lib/python*/site-packages/dlaunch/_core.abi3.so)" PyInit__core
