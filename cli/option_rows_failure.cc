@@ -10,8 +10,8 @@ constexpr OptionRow kFailureRows[] = {
      "2m",
      &Options::grace},
     {"timeout", "", "", "TIME", "", Group::failure,
-     "End the job after this time, which includes its wait for hosts, and not the time for which "
-     "Ctrl-Z has stopped it. 0 means never",
+     "End the job after this time. The wait for hosts counts; time stopped by Ctrl-Z does not. 0 "
+     "means never",
      &Options::timeout, kCommon},
     {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
      "Send this signal to the workers so long before Slurm's time for the job is up: USR1@5m",
