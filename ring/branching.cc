@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "ring/communicator.h"
 #include "ring/links/arrivals.h"
+#include "ring/links/descriptor_limit.h"
 #include "ring/shm/shm_memory.h"
 
 namespace dlaunch {
@@ -54,13 +55,15 @@ Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector
       Links::open(parent.links_->trunk(), channel_of(job_.group), job_.rank, std::move(members),
                   abort_, [this](Error error) { return named_in_job(std::move(error)); });
   failpoint("branching.opened");
+  if (abort_.raised()) return abort_.error();  // given up by who came before
 
   const ShmShape shape = shape_for_group(job_.size, host_memory_->staging().bytes());
   RankSet missing;
-  auto memory = share_segment(shape, deadline, parent.abort_);
+  const ParentEnd end(parent.abort_, ranks);
+  auto memory = share_segment(shape, deadline, end);
   auto met = memory ? Result<void>() : Result<void>(memory.error());
   if (met || met.error().code == Errc::timeout) {
-    auto all = links_->await_all(deadline, &parent.abort_, missing);
+    auto all = links_->await_all(deadline, &end, missing);
     if (met) met = std::move(all);
   }
   if (!met) {
@@ -84,7 +87,7 @@ Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector
 // The first rank makes the segment; and each says that it has come once it has nothing to say that
 // would prevent the group.
 Result<ShmMemory> Communicator::share_segment(const ShmShape& shape, TimePoint deadline,
-                                              const AbortFlag& parent) {
+                                              const ParentEnd& parent) {
   Result<UniqueFd> segment = UniqueFd();
   if (job_.rank == 0) {
     segment = make_group_control(shape);
@@ -124,14 +127,17 @@ Error Communicator::meeting_failed(Error error, const RankSet& missing, TimePoin
 // The first message of this rank: until then a group has no sockets for them.
 Result<void> Communicator::open_messenger(TimePoint deadline) {
   if (messenger_) return {};
+  allow_descriptors(static_cast<std::size_t>(job_.size));
   auto sockets = links_->message_sockets(deadline);
   if (!sockets) return sockets.error();
-  for (const auto& socket : *sockets) data_sockets_.push_back(socket.get());
+  std::vector<int> numbers;
+  for (const auto& socket : *sockets) numbers.push_back(socket.get());
   const StreamOptions options{
       .local_ranks = job_.size, .usable_cores = job_.local_cores, .agreed_cores = job_.local_cores};
   auto group =
       SocketGroup::open(job_.rank, job_.size, job_.round, std::move(*sockets), abort_, options);
   if (!group) return group.error();
+  data_sockets_.insert(data_sockets_.end(), numbers.begin(), numbers.end());
   messenger_ = std::make_unique<Messenger>(std::move(*group));
   return {};
 }

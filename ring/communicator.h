@@ -47,7 +47,7 @@ class Communicator : private ProcessEvents {
   // Meets all ranks; blocks until they have come or job.init_timeout has passed.
   // `parent`: of the communicator that is split, whose end ends this, too.
   static Result<std::unique_ptr<Communicator>> join(const JobView& job,
-                                                    const AbortFlag* parent = nullptr);
+                                                    const ParentEnd* parent = nullptr);
   // A group of these ranks of `parent`, all on one host, where they share memory: it meets on the
   // parent's links and has no connections of its own (see can_branch()). Errc::unsupported, on all
   // its ranks: the group gets no memory to share.
@@ -131,11 +131,11 @@ class Communicator : private ProcessEvents {
                                                    const std::vector<int>& ranks);
   Result<void> meet_on_links(Communicator& parent, const std::vector<int>& ranks);
   Result<ShmMemory> share_segment(const ShmShape& shape, TimePoint deadline,
-                                  const AbortFlag& parent);
+                                  const ParentEnd& parent);
   Error meeting_failed(Error error, const RankSet& missing, TimePoint began) const;
   Result<void> open_messenger(TimePoint deadline);
   ShmExchange& exchange();
-  Result<void> connect(const AbortFlag* parent);
+  Result<void> connect(const ParentEnd* parent);
   Sockets take_sockets(Mesh& mesh);
   Result<void> open_planes(Met& met, Sockets& sockets);
   void tell_of_loss(int peer) const;

@@ -79,11 +79,12 @@ bool Communicator::can_branch(const std::vector<int>& ranks) const {
 
 Result<std::unique_ptr<Communicator>> Communicator::make_group(const JobView& group,
                                                                const std::vector<int>& ranks) {
-  if (!can_branch(ranks)) return join(group, &abort_);
+  const ParentEnd end(abort_, ranks);
+  if (!can_branch(ranks)) return join(group, &end);
   auto branched = branch(group, *this, ranks);
   if (branched || branched.error().code != Errc::unsupported) return branched;
   if (group.rank == 0) log_warn("{}", branched.error().what);
-  return join(group, &abort_);
+  return join(group, &end);
 }
 
 // `ranks` of this communicator, in the group's order.

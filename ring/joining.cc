@@ -1,7 +1,6 @@
 // How a communicator comes to be, over which planes, and how it goes.
 #include <fcntl.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "ring/communicator.h"
 #include "ring/hosts/layered_plane.h"
+#include "ring/links/descriptor_limit.h"
 #include "ring/meeting.h"
 #include "ring/stream/stream_plane.h"
 
@@ -25,14 +25,8 @@ namespace {
 // Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
 // ranks, or many groups, the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them
 // is three.
-void allow_descriptors(const JobView& job) {
-  rlimit limit{};
-  const UniqueFd next(eventfd(0, EFD_CLOEXEC));  // as many are open as its number says, or fewer
-  const auto open = static_cast<rlim_t>(std::max(next.get(), 0));
-  const auto needed = open + static_cast<rlim_t>(job.size) * (job.tls ? 40 : 10) + 128;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  limit.rlim_cur = std::min(limit.rlim_max, needed);
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+std::size_t descriptors_of(const JobView& job) {
+  return static_cast<std::size_t>(job.size) * (job.tls ? 40 : 10);
 }
 
 }  // namespace
@@ -42,7 +36,7 @@ std::uint32_t Communicator::hash_of_group(const std::string& group) {
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
-                                                         const AbortFlag* parent) {
+                                                         const ParentEnd* parent) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
   if (!job.group.empty()) {
@@ -102,8 +96,8 @@ Communicator::Sockets Communicator::take_sockets(Mesh& mesh) {
   return taken;
 }
 
-Result<void> Communicator::connect(const AbortFlag* parent) {
-  allow_descriptors(job_);
+Result<void> Communicator::connect(const ParentEnd* parent) {
+  allow_descriptors(descriptors_of(job_));
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));

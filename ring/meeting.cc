@@ -51,7 +51,7 @@ class Meeting {
           TimePoint deadline)
       : job_(job), store_(store), prefix_(std::move(prefix)), abort_(abort), deadline_(deadline) {}
 
-  Result<Met> hold(const Secret& secret, const AbortFlag* parent);
+  Result<Met> hold(const Secret& secret, const ParentEnd* parent);
 
  private:
   // What this rank brings to the agreement. Unable to share memory is an answer, not a failure.
@@ -98,7 +98,7 @@ LinkMessage Meeting::failed_at(int rank, Error error) {
   return {.answer = Answer::failed, .error = std::move(error)};
 }
 
-Result<Met> Meeting::hold(const Secret& secret, const AbortFlag* parent) {
+Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
   auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_, parent);
   if (!mesh) return mesh.error();
   met_.mesh = std::move(*mesh);
@@ -263,7 +263,7 @@ LinkMessage Meeting::hear_all(LinkMessage own) {
 
 }  // namespace
 
-Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent) {
+Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);
   // Before anything is opened that others may come to wait for.
   if (!job.interface.empty()) {

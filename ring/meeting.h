@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
+#include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
 #include "ring/links/bootstrap.h"
 #include "ring/links/death_watch.h"
@@ -34,7 +35,7 @@ struct Met {
 // process, from the first meeting on until the process ends. Memory that some rank does not get
 // sends all to the sockets, with one warning by rank 0; with transport "shm" it is
 // Errc::unsupported on all. The flag must outlive the plane. `parent` as for connect_mesh().
-Result<Met> meet(const JobView& job, AbortFlag& abort, const AbortFlag* parent = nullptr);
+Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent = nullptr);
 
 // A connection of its own to the store where they meet; for jobs that have one.
 Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline);

@@ -49,7 +49,8 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
     AbortFlag over;
     // Nothing can have been done in it before all have met: it is left at once, whatever ends it.
     membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
-    auto joined = Communicator::join(in_round(job, *notice), &over);
+    const ParentEnd end(over);
+    auto joined = Communicator::join(in_round(job, *notice), &end);
     membership.on_over({});
     if (joined) {
       impl = std::move(*joined);

@@ -22,6 +22,12 @@ void HeldFrames::hold(int peer, const LinkFrame& frame, UniqueFd descriptor) {
   frames_.push_back(std::move(held));
 }
 
+void HeldFrames::drop(int peer) {
+  std::erase_if(frames_, [peer](const HeldFrame& held) {
+    return held.peer == peer && held.frame.type != LinkFrame::Type::abort;
+  });
+}
+
 std::vector<HeldFrame> HeldFrames::take(std::uint64_t channel) {
   const auto of_others = [channel](const HeldFrame& held) { return held.frame.channel != channel; };
   const auto first = std::stable_partition(frames_.begin(), frames_.end(), of_others);

@@ -31,6 +31,9 @@ class HeldFrames {
   void hold(int peer, const LinkFrame& frame, UniqueFd descriptor);
   // What has come for the channel, in order.
   std::vector<HeldFrame> take(std::uint64_t channel);
+  // The peer has ended: no meeting will have it any more, nor what it passed. Its aborts stay, for
+  // they may say which rank was lost before it.
+  void drop(int peer);
   std::size_t size() const { return frames_.size(); }
 
  private:

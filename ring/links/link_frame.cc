@@ -35,6 +35,8 @@ std::string encode(const LinkFrame& frame) {
   return out.take();
 }
 
+void mark_lacking(std::string& encoded) { encoded[1] = static_cast<char>(kLacking); }
+
 Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks) {
   if (bytes.size() < kLinkHeader) return std::optional<LinkFrame>();
   Reader in(bytes);

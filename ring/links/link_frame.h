@@ -11,14 +11,12 @@
 //   INSIDE   the sender is in its collective `seq`; in place of text, what it has called there: u64
 //            count, u32 the rest
 //   JOIN     the sender is in the meeting of the channel's group; with Errc::unsupported as its
-//   code:
-//            the group cannot meet here, and the text says why
+//            code: the group cannot meet here, and the text says why
 //   PASS     one descriptor comes with the frame; the low byte of `seq` says what for, the rest of
-//            it which one
+//            it which one. With Errc::io as its code none comes: the sender could not have it
 //   WANT     the sender needs a socket for messages to the receiver, who is to make and pass it
-//   MEMORY   one descriptor comes with the frame: that of memory of the sender for all channels;
-//   `seq`
-//            says which (see ring/shm/host_memory.h)
+//   MEMORY   one descriptor comes with the frame, or none, as with PASS: that of memory of the
+//            sender for all channels; `seq` says which (see ring/shm/host_memory.h)
 #pragma once
 
 #include <cstddef>
@@ -34,6 +32,8 @@ namespace dlaunch {
 
 // Of the communicator that made the links.
 inline constexpr std::uint64_t kFirstChannel = 0;
+// The code of a frame whose descriptor the sender could not have.
+inline constexpr Errc kLacking = Errc::io;
 
 struct LinkFrame {
   enum class Type : std::uint8_t {
@@ -54,7 +54,9 @@ struct LinkFrame {
   std::string_view text;
   CallSignature call = {};  // of INSIDE
   std::uint64_t channel = kFirstChannel;
-  bool carries_descriptor() const { return type == Type::pass || type == Type::memory; }
+  // One of the sender's is meant to come with it; it does unless the code is kLacking.
+  bool passes() const { return type == Type::pass || type == Type::memory; }
+  bool carries_descriptor() const { return passes() && code != kLacking; }
 };
 
 // What a PASS is for.
@@ -68,6 +70,8 @@ inline constexpr std::size_t kMaxLinkText = 1000;
 
 // Text is cut to kMaxLinkText.
 std::string encode(const LinkFrame& frame);
+// Makes the code of an encoded frame kLacking.
+void mark_lacking(std::string& encoded);
 // The frame that `bytes` begin with and takes it off them; its text lies in them. nullopt: more
 // bytes are needed. Errc::protocol: no frame, of no rank of `ranks`.
 Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks);

@@ -11,6 +11,7 @@
 
 #include "base/failpoint.h"
 #include "base/socket.h"
+#include "ring/links/descriptor_limit.h"
 
 namespace dlaunch {
 namespace {
@@ -60,8 +61,14 @@ std::unique_ptr<Links> Links::open(std::shared_ptr<Trunk> trunk, std::uint64_t i
 
 Links::~Links() {
   // The connections may stay, for other channels: their end would not tell.
-  if (!say_goodbye() && !abort_.raised()) {
-    lose(rank_, "it ended in the middle of collective #" + std::to_string(under_way()));
+  if (!say_goodbye()) {
+    if (!abort_.raised()) {
+      lose(rank_, "it ended in the middle of collective #" + std::to_string(under_way()));
+    } else if (const Error why = abort_.error(); why.rank >= 0) {
+      abort(why);  // they hear it unless they have
+    } else {
+      lose(rank_, why.what);
+    }
   }
   trunk_->close(id_);
 }
@@ -135,11 +142,6 @@ void Links::on_abort(int peer, const LinkFrame& frame) {
 
 void Links::on_end(int member, std::string_view how) {
   const int peer = from_trunk_[static_cast<std::size_t>(member)];
-  {
-    const std::lock_guard lock(mail_mutex_);
-    peers_[static_cast<std::size_t>(peer)].ended = true;
-  }
-  mail_.notify_all();
   if (!has_left(peer)) lose(peer, how);
 }
 
@@ -322,7 +324,7 @@ void Links::tell(int peer, const LinkFrame& frame) {
 // Until ready() is true, or false at the deadline. In slices: nothing here hears of the parent.
 template <class Ready>
 Result<bool> Links::await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                               const AbortFlag* parent, Ready ready) {
+                               const ParentEnd* parent, Ready ready) {
   constexpr auto kSlice = std::chrono::milliseconds(5);
   while (!ready()) {
     if (abort_.raised()) return abort_.error();
@@ -343,7 +345,7 @@ void Links::decline(std::string_view why) {
   tell_all(declined);
 }
 
-Result<void> Links::await_all(TimePoint deadline, const AbortFlag* parent, RankSet& missing) {
+Result<void> Links::await_all(TimePoint deadline, const ParentEnd* parent, RankSet& missing) {
   std::unique_lock lock(mail_mutex_);
   const auto look = [&] {
     missing.clear();
@@ -360,7 +362,8 @@ Result<void> Links::await_all(TimePoint deadline, const AbortFlag* parent, RankS
 }
 
 void Links::pass(int peer, Passed kind, int descriptor) {
-  const auto passed = frame(LinkFrame::Type::pass, static_cast<std::uint64_t>(kind), rank_);
+  LinkFrame passed = frame(LinkFrame::Type::pass, static_cast<std::uint64_t>(kind), rank_);
+  if (descriptor < 0) passed.code = kLacking;
   trunk_->tell(member(peer), encode(passed), descriptor);
 }
 
@@ -372,7 +375,7 @@ void Links::on_pass(int peer, const LinkFrame& frame, UniqueFd descriptor) {
   mail_.notify_all();
 }
 
-Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const AbortFlag* parent) {
+Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const ParentEnd* parent) {
   std::unique_lock lock(mail_mutex_);
   auto& come = passed_[{peer, kind}];
   const auto there =
@@ -395,11 +398,11 @@ void Links::make_socket(int peer) {
       return;
     }
   }
+  allow_descriptors(2 * peers_.size());
   int ends[2] = {-1, -1};
-  const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
   const UniqueFd theirs(ends[1]);
-  // Where there is none this rank says so itself; the other one hears of its end.
-  if (made) pass(peer, Passed::messages, theirs.get());
+  pass(peer, Passed::messages, theirs.get());  // where there is none both hear so at once
   const std::lock_guard lock(mail_mutex_);
   passed_[{peer, Passed::messages}].emplace_back(ends[0]);
   mail_.notify_all();
@@ -432,7 +435,11 @@ Result<std::vector<UniqueFd>> Links::message_sockets(TimePoint deadline) {
       socket.reset(ends[0]);
       UniqueFd(ends[1]).reset();
     }
-    if (!socket) return errno_error("open a socket for messages", EMFILE);
+    if (!socket) {
+      Error lacking = errno_error("open a socket for messages with " + who(r), EMFILE);
+      lacking.what += ": is 'ulimit -n' too low on one of the two ranks?";
+      return lacking;
+    }
   }
   return sockets;
 }

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/call/abort_flag.h"
+#include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
 #include "ring/links/link_frame.h"
@@ -83,13 +84,14 @@ class Links : private Trunk::Channel {
   void decline(std::string_view why);
   // Errc::timeout: `missing` are those that have not come. Another error: the flag's, or that of
   // `parent`, which may be null.
-  Result<void> await_all(TimePoint deadline, const AbortFlag* parent, RankSet& missing);
+  Result<void> await_all(TimePoint deadline, const ParentEnd* parent, RankSet& missing);
   // Descriptors, among ranks of one host: given, and taken in the order in which they were given.
+  // -1: this rank could not have it, and the peer takes an empty one.
   void pass(int peer, Passed kind, int descriptor);
-  // An empty one: this process has no room for more. Errc::timeout, Errc::unsupported if a rank has
-  // declined, or the flag's error.
+  // An empty one: this process or the peer's has no room for more. Errc::timeout, Errc::unsupported
+  // if a rank has declined, or the flag's error.
   Result<UniqueFd> take(int peer, Passed kind, TimePoint deadline,
-                        const AbortFlag* parent = nullptr);
+                        const ParentEnd* parent = nullptr);
   // A socket for messages to each peer, the same for both of a pair; that to a peer that has left
   // has ended. Once.
   Result<std::vector<UniqueFd>> message_sockets(TimePoint deadline);
@@ -99,7 +101,6 @@ class Links : private Trunk::Channel {
     int member = -1;
     std::optional<LinkFrame> here;  // its answer; under roll_mutex_
     bool joined = false;            // under mail_mutex_
-    bool ended = false;             // likewise: nothing more will come
     bool socket_made = false;       // for messages, by this rank; likewise
   };
 
@@ -112,7 +113,6 @@ class Links : private Trunk::Channel {
 
   Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank, const std::vector<int>& members,
         AbortFlag& abort, Naming naming);
-  void open_channel();
   void on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) override;
   void on_end(int member, std::string_view how) override;
   void on_nonsense(int member) override;
@@ -124,7 +124,7 @@ class Links : private Trunk::Channel {
   void make_socket(int peer);
   template <class Ready>
   Result<bool> await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                          const AbortFlag* parent, Ready ready);
+                          const ParentEnd* parent, Ready ready);
   LinkFrame frame(LinkFrame::Type type, std::uint64_t seq, int rank) const;
   void lose(int peer, std::string_view how);
   void abort_if_needed(int peer);

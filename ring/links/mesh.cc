@@ -111,7 +111,7 @@ std::size_t more_sockets(int data, const JobView& job) {
 class MeshBuilder {
  public:
   MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
-              TimePoint deadline, const AbortFlag* parent)
+              TimePoint deadline, const ParentEnd* parent)
       : job_(job),
         secret_(secret),
         store_(store),
@@ -154,7 +154,7 @@ class MeshBuilder {
   Store& store_;
   const std::string& prefix_;
   const TimePoint deadline_;
-  const AbortFlag* const parent_;
+  const ParentEnd* const parent_;
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh mesh_;
@@ -504,7 +504,7 @@ bool Mesh::one_host() const {
 }
 
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
-                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent) {
+                          const std::string& prefix, TimePoint deadline, const ParentEnd* parent) {
   return MeshBuilder(job, secret, store, prefix, deadline, parent).build();
 }
 

@@ -15,6 +15,7 @@
 #include "rendezvous/handshake.h"
 #include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
+#include "ring/call/parent_end.h"
 #include "ring/links/bootstrap.h"
 
 namespace dlaunch {
@@ -50,6 +51,6 @@ Result<std::string> listen_address(const JobView& job);
 // first, as is one that believes in another number of ranks (Errc::mismatch). `parent`: the flag of
 // the communicator that is being split, or null; once it is raised its error comes back.
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
-                          const std::string& prefix, TimePoint deadline, const AbortFlag* parent);
+                          const std::string& prefix, TimePoint deadline, const ParentEnd* parent);
 
 }  // namespace dlaunch

@@ -22,7 +22,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kResetPatienceMs = 20;
+constexpr auto kResetPatience = std::chrono::milliseconds(20);
+constexpr int kResetLookMs = 5;
 constexpr int kLookMs = 500;
 constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
 constexpr std::uint32_t kStopTag = std::numeric_limits<std::uint32_t>::max();
@@ -99,13 +100,14 @@ void Trunk::main() try {
   ask_for_short_turns();
   epoll_event events[16];
   while (true) {
-    const int patience_ms = reset_peers_.empty() ? kLookMs : kResetPatienceMs;
+    const int patience_ms = reset_peers_.empty() ? kLookMs : kResetLookMs;
+    const TimePoint looks = steady_now();
     const int n = ::epoll_wait(epoll_.get(), events, 16, patience_ms);
-    if (n == 0) lose_reset();
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u32 == kStopTag) return;
       on_event(events[i].data.u32, events[i].events);
     }
+    lose_reset(looks);
     look();
   }
 } catch (const std::exception&) {
@@ -137,6 +139,7 @@ void Trunk::open(std::uint64_t id, Channel& channel, const std::vector<int>& mem
   const std::lock_guard lock(channels_mutex_);
   channels_[id] = {&channel, std::set<int>(members.begin(), members.end())};
   for (HeldFrame& held : held_.take(id)) {
+    if (std::find(members.begin(), members.end(), held.peer) == members.end()) continue;
     held.frame.text = held.text;
     channel.on_frame(held.peer, held.frame, std::move(held.descriptor));
   }
@@ -162,7 +165,7 @@ bool Trunk::on_readable(int peer) {
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_controllen = CMSG_LEN(sizeof(int) * kMostPassed);
   const ssize_t n = ::recvmsg(from.link.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && errno == EINTR) return true;
   if (n <= 0) {
@@ -173,15 +176,18 @@ bool Trunk::on_readable(int peer) {
   take_descriptor(message, from.descriptors);
   from.input.append(buffer, static_cast<std::size_t>(n));
   std::string_view rest = from.input;
+  bool sense = true;
   while (true) {
     const auto frame = take_link_frame(rest, ranks());
-    if (!frame) {
-      rest = {};
-      on_nonsense(peer);
-      break;
-    }
-    if (!frame->has_value()) break;
+    sense = frame.has_value();
+    if (!sense || !frame->has_value()) break;
     on_frame(peer, **frame);
+  }
+  // One comes with the first bytes of its frame, so that none is left once all frames are read.
+  if (!sense || (rest.empty() && !from.descriptors.empty())) {
+    rest = {};
+    from.descriptors.clear();
+    on_nonsense(peer);
   }
   from.input.erase(0, from.input.size() - rest.size());
   return true;
@@ -231,16 +237,26 @@ void Trunk::on_broken(int peer, int os_errno) {
   stop_watching(peer);
   const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
   if (silent) return end(peer, "its host does not answer any more");
-  reset_peers_.insert(peer);
+  reset_peers_.emplace(peer, steady_now());
 }
 
-void Trunk::lose_reset() {
-  for (const int peer : std::exchange(reset_peers_, {})) end(peer, "its connection ended");
+// However much the others say meanwhile. All that was there when the thread looked has been heard.
+void Trunk::lose_reset(TimePoint looked) {
+  for (auto reset = reset_peers_.begin(); reset != reset_peers_.end();) {
+    const auto [peer, at] = *reset;
+    if (looked - at < kResetPatience) {
+      ++reset;
+      continue;
+    }
+    reset = reset_peers_.erase(reset);
+    end(peer, "its connection ended");
+  }
 }
 
 void Trunk::end(int peer, std::string_view how) {
   const std::lock_guard lock(channels_mutex_);
   if (at(peer).ended.empty()) at(peer).ended = how;
+  held_.drop(peer);
   for (auto& [id, open] : channels_) {
     if (open.members.contains(peer)) open.channel->on_end(peer, how);
   }
@@ -281,35 +297,38 @@ void Trunk::tell(int peer, std::string_view frame, int descriptor) {
   if (!to.link) return;
   failpoint("links.tell");
   Told told{.bytes = std::string(frame), .descriptor = {}};
-  if (descriptor >= 0) told.descriptor.reset(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  if (to.output.empty() && send_some(to, told)) return;
+  if (to.output.empty() && send_some(to, told.bytes, descriptor)) return;
+  if (descriptor >= 0) {
+    told.descriptor.reset(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!told.descriptor) mark_lacking(told.bytes);
+  }
   to.output.push_back(std::move(told));
   if (to.output.size() == 1) await_writable(peer, true);
 }
 
-// True: all of it is in the kernel, or the peer is beyond hearing.
-bool Trunk::send_some(Watched& to, Told& told) {
-  while (!told.bytes.empty()) {
+// True: all of it is in the kernel, or the peer is beyond hearing. `bytes` and `descriptor` are
+// what is left to be sent.
+bool Trunk::send_some(const Watched& to, std::string& bytes, int& descriptor) {
+  while (!bytes.empty()) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    iovec payload{told.bytes.data(), told.bytes.size()};
+    iovec payload{bytes.data(), bytes.size()};
     msghdr message{};
     message.msg_iov = &payload;
     message.msg_iovlen = 1;
-    if (told.descriptor) {
+    if (descriptor >= 0) {
       message.msg_control = control;
       message.msg_controllen = sizeof control;
       cmsghdr* const header = CMSG_FIRSTHDR(&message);
       header->cmsg_level = SOL_SOCKET;
       header->cmsg_type = SCM_RIGHTS;
       header->cmsg_len = CMSG_LEN(sizeof(int));
-      const int fd = told.descriptor.get();
-      std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+      std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
     }
     const ssize_t n = ::sendmsg(to.link.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno != EAGAIN && errno != ETOOMANYREFS;
-    told.descriptor.reset();  // it went with the first bytes
-    told.bytes.erase(0, static_cast<std::size_t>(n));
+    descriptor = -1;  // it went with the first bytes
+    bytes.erase(0, static_cast<std::size_t>(n));
   }
   return true;
 }
@@ -317,7 +336,14 @@ bool Trunk::send_some(Watched& to, Told& told) {
 void Trunk::send_more(int peer) {
   const std::lock_guard lock(send_mutex_);
   Watched& to = at(peer);
-  while (!to.output.empty() && send_some(to, to.output.front())) to.output.pop_front();
+  while (!to.output.empty()) {
+    Told& next = to.output.front();
+    int descriptor = next.descriptor.get();
+    const bool sent = send_some(to, next.bytes, descriptor);
+    if (descriptor < 0) next.descriptor.reset();
+    if (!sent) break;
+    to.output.pop_front();
+  }
   if (to.output.empty()) await_writable(peer, false);
 }
 

@@ -72,7 +72,8 @@ class Trunk {
   void close(std::uint64_t id);
 
   // Hands the frame to the kernel, or keeps it until the kernel takes it. `descriptor`: passed
-  // along where the link is AF_UNIX; the caller keeps its own.
+  // along where the link is AF_UNIX; the caller keeps its own. Where a frame must wait and there is
+  // no room for a copy, the frame says so (kLacking).
   void tell(int peer, std::string_view frame, int descriptor = -1);
   // Where tunnels carry what was told: until they have done so, or for a moment.
   void flush() const;
@@ -93,7 +94,7 @@ class Trunk {
  private:
   struct Told {
     std::string bytes;
-    UniqueFd descriptor;
+    UniqueFd descriptor;  // a copy
   };
   struct Watched {
     std::string who;
@@ -120,10 +121,10 @@ class Trunk {
   void on_end(int peer);
   void on_broken(int peer, int os_errno);
   void end(int peer, std::string_view how);
-  void lose_reset();
+  void lose_reset(TimePoint looked);
   void look();
   void stop_watching(int peer);
-  bool send_some(Watched& to, Told& told);
+  static bool send_some(const Watched& to, std::string& bytes, int& descriptor);
   void send_more(int peer);
   void await_writable(int peer, bool wanted);
   Watched& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
@@ -135,7 +136,8 @@ class Trunk {
   std::mutex channels_mutex_;
   std::map<std::uint64_t, Open> channels_;
   HeldFrames held_;
-  std::set<int> reset_peers_;  // connections that were reset, while better evidence may still come
+  // Connections that were reset, and when, while better evidence may still come.
+  std::map<int, TimePoint> reset_peers_;
   TimePoint looked_at_{};
   std::mutex send_mutex_;
   std::mutex dead_mutex_;

@@ -390,10 +390,11 @@ DL_API dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes
  * their keys, then of their ranks in comm. With a negative color *group is NULL. It may take as
  * long as the shorter of comm's two time limits. Groups are independent of comm and of each other:
  * they may overlap and be used at the same time, and the failure of one leaves the others alone.
- * A group whose ranks share memory on one host costs each of them no descriptor, no thread and at
- * most 64 KiB; a program may have hundreds. Memory for large calls is taken when a group needs it
- * first, and groups that do not run at the same time use the same. Any other group has connections
- * and a thread of its own. */
+ * A group whose ranks share memory on one host costs each of them no thread and at most 64 KiB; a
+ * program may have hundreds. Memory for large calls is taken when a group needs it first, and
+ * groups that do not run at the same time use the same. At its first message each rank opens a
+ * socket for each other rank, and one descriptor more. Any other group (over several hosts, or
+ * tcp) meets through the store, and has connections and a thread of its own. */
 DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 /* The same of `size` ranks of comm, in the order of the list, where each of them knows the others:
  * only they call it, with the same list and tag >= 0. Groups of the same list are made one after

@@ -1,4 +1,5 @@
 // Groups of ranks that share memory: what they share with each other, and that it does not show.
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -188,6 +189,71 @@ TEST_CASE("groups: one whose first rank gets no memory meets over sockets, and s
   text << std::ifstream(said).rdbuf();
   CHECK(text.str().find("a group's ranks meet over sockets: shared memory: allocate") !=
         std::string::npos);
+}
+
+// 2 never comes to the meeting; in the group, 3 is the number of nobody.
+TEST_CASE("groups: a rank that is lost ends the meetings of those that it is no member of") {
+  Together<3> failed;
+  const auto codes = run(World{.ranks = 4}, [&](int rank, dl_comm*& comm) {
+    if (rank == 3) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ::raise(SIGKILL);
+    }
+    const int members[] = {1, 2, 0};
+    dl_comm* group = nullptr;
+    const auto result = rank == 2 ? dl_barrier(comm) : dl_group(comm, members, 3, 0, -1, &group);
+    const std::string said = dl_last_error(comm);
+    failed.come(rank);
+    EXPECT(result == DL_ERR_PEER_LOST);
+    EXPECT(said.find("rank 3 ") != std::string::npos);
+    EXPECT(said.find("of this group") == std::string::npos);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 0, 0, 128 + SIGKILL});
+}
+
+// As many descriptors as a process has now, and no more: with `hard`, ever.
+bool allow_no_more(bool hard) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  const UniqueFd next(::eventfd(0, EFD_CLOEXEC));
+  limit.rlim_cur = static_cast<rlim_t>(next.get());
+  if (hard) limit.rlim_max = limit.rlim_cur;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+TEST_CASE("groups: the first message raises the soft limit of descriptors") {
+  all_well({.ranks = 2}, [](int rank, dl_comm*& comm) {
+    dl_comm* const group = group_of(comm, {1, 0}, 1);
+    EXPECT(group != nullptr);
+    EXPECT(allow_no_more(false));
+    int word = 7 * rank;
+    const auto result = rank == 0 ? dl_recv(group, &word, 1, DL_INT32, 0, 0)
+                                  : dl_send(group, &word, 1, DL_INT32, 1, 0);
+    EXPECT(result == DL_OK);
+    EXPECT(word == 7);
+    dl_finalize(group);
+    return 0;
+  });
+}
+
+// Rank 0 of the group does nothing there: its control thread is asked for the socket.
+TEST_CASE("groups: a rank that cannot open a socket for messages says so to who wants one") {
+  Together<2> done;
+  all_well({.ranks = 2}, [&](int rank, dl_comm*& comm) {
+    dl_comm* const group = group_of(comm, {0, 1}, 1);
+    EXPECT(group != nullptr);
+    if (rank == 0) EXPECT(allow_no_more(true));
+    EXPECT(dl_barrier(comm) == DL_OK);
+    int word = 7;
+    if (rank == 1) {
+      EXPECT(dl_send(group, &word, 1, DL_INT32, 0, 0) == DL_ERR_IO);
+      EXPECT(std::string(dl_last_error(group)).find("ulimit") != std::string::npos);
+    }
+    done.come(rank);
+    dl_finalize(group);
+    return 0;
+  });
 }
 
 TEST_CASE("groups: a member that is killed is lost to all groups that it is in, and no other") {

@@ -70,6 +70,22 @@ TEST_CASE("held frames: what no meeting needs is dropped, and its descriptor clo
   CHECK(::lseek(number, 0, SEEK_CUR) == -1);
 }
 
+TEST_CASE("held frames: of a peer that has ended only its aborts stay") {
+  HeldFrames held;
+  UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
+  const int number = descriptor.get();
+  held.hold(1, held_frame(Type::join, 7), {});
+  held.hold(1, held_frame(Type::pass, 7), std::move(descriptor));
+  held.hold(1, held_frame(Type::abort, 7), {});
+  held.hold(2, held_frame(Type::join, 7), {});
+  held.drop(1);
+  CHECK(::lseek(number, 0, SEEK_CUR) == -1);
+  const auto taken = held.take(7);
+  REQUIRE(taken.size() == 2);
+  CHECK(taken[0].frame.type == Type::abort);
+  CHECK(taken[1].peer == 2);
+}
+
 TEST_CASE("held frames: beyond the limit the oldest goes") {
   HeldFrames held(2);
   for (const std::uint64_t channel : {1, 2, 3}) held.hold(0, held_frame(Type::join, channel), {});

@@ -1,6 +1,7 @@
 // Several channels on one trunk: what groups do on their parent's links.
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -46,6 +47,22 @@ CallSignature group_call(std::uint64_t seq) {
   return signature_of({.collective = Collective::all_reduce, .count = 5, .root = -1, .seq = seq},
                       3);
 }
+
+// For as long as it lives this process cannot open one more descriptor.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const UniqueFd next(::eventfd(0, EFD_CLOEXEC));
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(next.get());
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
 
 void do_call(LinkedRank& rank, std::uint64_t seq) {
   rank.links->enter(seq, group_call(seq));
@@ -188,9 +205,94 @@ TEST_CASE("link channels: the meeting ends with the communicator that the group 
   group.open(0).links->join();
   AbortFlag parent;
   std::thread aborts([&] { parent.raise({.code = Errc::aborted, .what = "over"}); });
-  const auto met = group[0].links->await_all(steady_now() + 20s, &parent, group.missing);
+  const ParentEnd end(parent, {0, 1, 2});
+  const auto met = group[0].links->await_all(steady_now() + 20s, &end, group.missing);
   aborts.join();
   CHECK(met.error().what == "over");
+}
+
+TEST_CASE("link channels: the end of the parent is told in the numbers of the group") {
+  AbortFlag of_member, of_other;
+  of_member.raise({.code = Errc::peer_lost, .what = "lost", .rank = 3});
+  of_other.raise({.code = Errc::peer_lost, .what = "lost", .rank = 0});
+  CHECK(ParentEnd(of_member, {2, 3, 1}).error().rank == 1);
+  CHECK(ParentEnd(of_other, {2, 3, 1}).error().rank == -1);
+  CHECK(ParentEnd(of_member).error().rank == 3);
+}
+
+TEST_CASE("link channels: what a rank that is no member said of a channel is not heard there") {
+  Trio trio;
+  GroupOfTrio all(trio, 7), pair(trio, 7, 2);
+  const UniqueFd segment(::eventfd(0, EFD_CLOEXEC));
+  all.open(2).links->join();
+  all[2].links->pass(0, Passed::segment, segment.get());
+  CHECK(trio[2].links->call_roll(0).silent.empty());  // both have heard it
+  pair.open_all();
+  CHECK(pair.meets(0));
+  CHECK(pair.meets(1));
+  for (int r = 0; r < 2; ++r) CHECK_FALSE(pair[r].flag.raised());
+}
+
+TEST_CASE("link channels: a rank without room for descriptors ends nothing but what needs one") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  for (int r = 0; r < 3; ++r) CHECK(group.meets(r));
+  const UniqueFd region(::eventfd(0, EFD_CLOEXEC));
+  {
+    const NoMoreDescriptors full;
+    group[0].links->pass(1, Passed::region, region.get());
+    const auto come = group[1].links->take(0, Passed::region, steady_now() + 20s);
+    REQUIRE(come);
+    CHECK_FALSE(*come);
+  }
+  group[0].links->pass(1, Passed::region, region.get());
+  const auto come = group[1].links->take(0, Passed::region, steady_now() + 20s);
+  REQUIRE(come);
+  CHECK(*come);
+  for (int r = 0; r < 3; ++r) CHECK_FALSE(group[r].flag.raised());
+}
+
+// Rank 2 reads nothing, so that what it is told waits in rank 0.
+TEST_CASE("link channels: a descriptor that must wait and cannot be copied is said to be lacking") {
+  Trio trio(2);
+  GroupOfTrio group(trio, 7);
+  group.open(0);
+  constexpr int kMany = 20000;
+  for (int i = 0; i < kMany; ++i) group[0].links->join();
+  const UniqueFd region(::eventfd(0, EFD_CLOEXEC));
+  {
+    const NoMoreDescriptors full;
+    group[0].links->pass(2, Passed::region, region.get());
+  }
+  std::string told;
+  std::optional<LinkFrame> last;
+  for (char buffer[4096]; !last || last->type != LinkFrame::Type::pass;) {
+    const ssize_t n = ::read(trio.end(2, 0).get(), buffer, sizeof buffer);
+    REQUIRE(n > 0);
+    told.append(buffer, static_cast<std::size_t>(n));
+    std::string_view rest = told;
+    for (auto next = take_link_frame(rest, 3);; next = take_link_frame(rest, 3)) {
+      REQUIRE(next);
+      if (!next->has_value()) break;
+      last = **next;
+      last->text = {};
+    }
+    told.erase(0, told.size() - rest.size());
+  }
+  CHECK(last->passes());
+  CHECK_FALSE(last->carries_descriptor());
+}
+
+TEST_CASE("link channels: who leaves one that was over tells so, though connections stay") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  group[2].flag.raise({.code = Errc::peer_lost, .what = "the round is over"});
+  group[2].links.reset();
+  CHECK(group[0].error().rank == 2);
+  CHECK(group[0].error().what == "rank 2 was lost: the round is over");
+  CHECK_FALSE(trio[0].flag.raised());
 }
 
 TEST_CASE("link channels: sockets for messages lead to the same pair, whoever needs them first") {

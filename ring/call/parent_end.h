@@ -1,0 +1,36 @@
+// ParentEnd: the end of the communicator that a group is made out of, as the group's meeting sees
+// it: in the group's numbers.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "ring/call/abort_flag.h"
+
+namespace dlaunch {
+
+class ParentEnd {
+ public:
+  // flag: the parent's, which must outlive this; ranks: what the parent calls the group's.
+  // Empty: the same.
+  explicit ParentEnd(const AbortFlag& flag, std::vector<int> ranks = {})
+      : flag_(flag), ranks_(std::move(ranks)) {}
+
+  bool raised() const { return flag_.raised(); }
+  // After raised() was true. A rank that is no member has no number in the group: -1.
+  Error error() const {
+    Error error = flag_.error();
+    if (ranks_.empty()) return error;
+    const auto found = std::find(ranks_.begin(), ranks_.end(), error.rank);
+    error.rank = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
+    return error;
+  }
+
+ private:
+  const AbortFlag& flag_;
+  const std::vector<int> ranks_;
+};
+
+}  // namespace dlaunch
