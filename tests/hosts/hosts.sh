@@ -130,7 +130,18 @@ start_on() {
 
 # All processes of host H at once. Its kernel lives on and closes their connections.
 host_kill() { on "$1" bash -c 'kill -KILL -1 2>/dev/null; :'; }
-host_freeze() { on "$1" bash -c 'kill -STOP -1 2>/dev/null; :'; }
+host_freeze() {
+  on "$1" bash -c 'kill -STOP -1 2>/dev/null; :'
+  wait_until 10 on "$1" bash -c "$all_stopped" || fail "host $1 does not stop"
+}
+# A signal is sent before it acts: a thread that runs on another processor goes on until it next
+# enters the kernel. Exit code 0: each thread but those of the first process and this shell is
+# stopped. It starts no program, which would be one more thread.
+all_stopped='for stat in /proc/[0-9]*/task/*/stat; do
+  case $stat in /proc/1/* | /proc/$$/*) continue ;; esac
+  { read -r line < "$stat"; } 2>/dev/null || continue
+  line=${line##*) }; [[ $line == [TtZX]* ]] || exit 1
+done'
 host_thaw() { on "$1" bash -c 'kill -CONT -1 2>/dev/null; :'; }
 
 # link_rate H RATE: as tc writes it, 1gbit or 100mbit, to and from host H; 0: as fast as it can.
