@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 
 namespace dlaunch {
-namespace {
 
-// The length of the well-formed UTF-8 character at the front; 0 if there is none.
 std::size_t character_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
@@ -22,6 +20,15 @@ std::size_t character_size(std::string_view text) {
   if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
   return size;
 }
+
+std::size_t cut_before(std::string_view text, std::size_t at) {
+  for (std::size_t back = 0; back < std::min<std::size_t>(4, at); ++back) {
+    if ((static_cast<unsigned char>(text[at - back]) & 0xc0) != 0x80) return at - back;
+  }
+  return at;
+}
+
+namespace {
 
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/failpoint.h"
+#include "base/fnv1a.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "ring/communicator.h"
@@ -18,11 +19,10 @@
 namespace dlaunch {
 namespace {
 
-// FNV-1a: the same in every build.
 std::uint64_t channel_of(std::string_view group) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char c : group) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash == kFirstChannel ? 1 : hash;
+  Fnv1a hash;
+  hash.add(group);
+  return hash.value() == kFirstChannel ? 1 : hash.value();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/failpoint.h"
+#include "base/fnv1a.h"
 #include "base/log.h"
 #include "ring/communicator.h"
 #include "ring/hosts/hosts.h"
@@ -33,15 +34,13 @@ std::vector<Choice> members_of(const std::vector<Choice>& choices, int own) {
   return members;
 }
 
-// Members that list each other differently do not meet. FNV-1a: the same in every build.
+// Members that list each other differently do not meet.
 std::uint64_t fingerprint(const std::vector<int>& ranks) {
-  std::uint64_t hash = 14695981039346656037u;
+  Fnv1a hash;
   for (const int rank : ranks) {
-    for (int bits = 0; bits < 32; bits += 8) {
-      hash = (hash ^ ((static_cast<unsigned>(rank) >> bits) & 255u)) * 1099511628211u;
-    }
+    for (int bits = 0; bits < 32; bits += 8) hash.add(static_cast<unsigned>(rank) >> bits & 255u);
   }
-  return hash;
+  return hash.value();
 }
 
 }  // namespace

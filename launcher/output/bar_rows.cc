@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "launcher/output/terminal_text.h"
 
 namespace dlaunch {

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "launcher/output/bar_rows.h"
-#include "launcher/output/terminal_text.h"
 
 namespace dlaunch {
 

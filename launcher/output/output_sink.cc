@@ -61,17 +61,18 @@ UniqueFd OutputSink::open_own(int fd) {
 LiveBars::Window OutputSink::window() {
   LiveBars::Window window;
   winsize size{};
-  const int fd = shared_ ? shared_.get() : descriptor_.native_handle();
-  if (!terminal_ || gone_ || ::ioctl(fd, TIOCGWINSZ, &size) != 0) return window;
+  if (!terminal_ || gone_ || ::ioctl(target(), TIOCGWINSZ, &size) != 0) return window;
   if (size.ws_col > 0) window.columns = size.ws_col;
   if (size.ws_row > 0) window.rows = size.ws_row;
   return window;
 }
 
+int OutputSink::target() { return shared_ ? shared_.get() : descriptor_.native_handle(); }
+
 long OutputSink::write_some() {
   const char* from = waiting_.data() + written_;
   const std::size_t size = std::min(waiting_.size() - written_, kPiece);
-  const int fd = shared_ ? shared_.get() : descriptor_.native_handle();
+  const int fd = target();
   if (kind_ == Kind::socket) return ::send(fd, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (kind_ == Kind::shared) {
     pollfd p{fd, POLLOUT, 0};

@@ -55,6 +55,7 @@ class OutputSink {
   enum class Kind { socket, reopened, shared };
 
   UniqueFd open_own(int fd);
+  int target();  // what is written to
   long write_some();
   void wait_for_room();
   void drop_written();

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace dlaunch {
 namespace {
 
@@ -16,23 +18,13 @@ struct Character {
   bool valid = false;
 };
 
-// How long a character is by its first byte; 0: none begins so.
-std::size_t length_by(unsigned char first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first >= 0xe0 && first < 0xf0) return 3;
-  return first >= 0xf0 && first < 0xf5 ? 4 : 0;
-}
-
 Character character_at(std::string_view text) {
+  const std::size_t size = character_size(text);
+  if (size == 0) return {};
   const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t size = length_by(first);
-  if (size == 0 || size > text.size()) return {};
   char32_t code = size == 1 ? first : first & (0x7fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte & 0x3f);
+  for (const char byte : text.substr(1, size - 1)) {
+    code = code << 6 | (static_cast<unsigned char>(byte) & 0x3f);
   }
   return {code, size, true};
 }
@@ -68,13 +60,6 @@ bool shows_nothing(std::string_view text) {
     }
   }
   return true;
-}
-
-std::size_t cut_before(std::string_view text, std::size_t at) {
-  for (std::size_t back = 0; back < std::min<std::size_t>(4, at); ++back) {
-    if ((static_cast<unsigned char>(text[at - back]) & 0xc0) != 0x80) return at - back;
-  }
-  return at;
 }
 
 // The C library knows, but only in a locale that speaks UTF-8, whatever the user's is.

@@ -15,10 +15,6 @@ std::optional<std::size_t> control_sequence(std::string_view text);
 // Nothing that a terminal would show: spaces and control sequences such as "erase the line".
 bool shows_nothing(std::string_view text);
 
-// The last place not behind `at` where no UTF-8 character is cut in two; `at` where that is no
-// UTF-8.
-std::size_t cut_before(std::string_view text, std::size_t at);
-
 // How many columns the character takes: 0, 1 or 2.
 int columns_of(char32_t character);
 // The same of what fit_columns returns.

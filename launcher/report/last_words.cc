@@ -34,9 +34,7 @@ std::string printable(const std::string& line) {
     }
   }
   if (out.size() <= kMaxBytes) return out;
-  std::size_t cut = kMaxBytes;
-  while (cut > kMaxBytes - 4 && (static_cast<unsigned char>(out[cut]) & 0xc0) == 0x80) --cut;
-  return out.substr(0, cut) + " …";
+  return out.substr(0, cut_before(out, kMaxBytes)) + " …";
 }
 
 Lines split(const std::string& text) {

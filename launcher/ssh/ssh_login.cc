@@ -25,6 +25,7 @@
 #include "base/address.h"
 #include "base/endpoint.h"
 #include "base/exit_code.h"
+#include "base/passed_descriptors.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -111,18 +112,12 @@ int say_why_not(const std::string& why) {
 // To the process that started this one, by its stdout.
 bool pass_on(int connection) {
   char byte = 0;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof connection)] = {};
+  PassedDescriptors<1> passed;
   iovec payload{&byte, 1};
   msghdr message{};
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof connection);
-  std::memcpy(CMSG_DATA(header), &connection, sizeof connection);
+  passed.send_with(message, {&connection, 1});
   return ::sendmsg(STDOUT_FILENO, &message, MSG_NOSIGNAL) == 1;
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fnv1a.h"
 #include "base/ring_names.h"
 #include "base/units.h"
 
@@ -54,9 +55,9 @@ std::string describe(const CallSignature& s) {
 }
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
-  return hash;
+  Fnv1a hash;
+  for (const std::size_t count : counts) hash.add(count);
+  return hash.value();
 }
 
 }  // namespace

@@ -4,12 +4,13 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 #include <span>
+#include <utility>
 
 #include "base/codec.h"
 #include "base/cpus.h"
 #include "base/failpoint.h"
+#include "base/passed_descriptors.h"
 
 namespace dlaunch {
 namespace {
@@ -29,47 +30,24 @@ Result<void> wait_for(int fd, short events, TimePoint deadline) {
   return {};
 }
 
-void attach(msghdr& message, std::span<char> control, const std::vector<int>& fds) {
-  if (fds.empty()) return;
-  message.msg_control = control.data();
-  message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-}
-
-void detach(msghdr& message, std::vector<UniqueFd>& fds) {
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      fds.emplace_back(fd);
-    }
-  }
-}
+using PassedFds = PassedDescriptors<kMaxPassedFds>;
 
 // Fills `out`; descriptors that come with its bytes go to `fds`.
 Result<void> receive_all(int link, std::span<char> out, std::vector<UniqueFd>& fds,
                          TimePoint deadline) {
   while (!out.empty()) {
     if (auto ready = wait_for(link, POLLIN, deadline); !ready) return ready;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPassedFds)] = {};
+    PassedFds passed;
     iovec payload{out.data(), out.size()};
     msghdr message{};
     message.msg_iov = &payload;
     message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    passed.receive_with(message);
     const ssize_t n = ::recvmsg(link, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n == 0 || (n < 0 && errno == ECONNRESET)) return peer_ended();
     if (n < 0) return errno_error("receive", errno);
-    detach(message, fds);
+    for (UniqueFd& fd : PassedFds::taken_from(message)) fds.push_back(std::move(fd));
     out = out.subspan(static_cast<std::size_t>(n));
   }
   return {};
@@ -91,12 +69,12 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
   out.put_raw(text);
   out.put_raw(said.cpus);
 
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPassedFds)] = {};
+  PassedFds passed;
   iovec payload{const_cast<char*>(out.bytes().data()), out.bytes().size()};
   msghdr message{};
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
-  attach(message, control, fds);
+  passed.send_with(message, fds);
   const char* const end = out.bytes().data() + out.bytes().size();
   while (payload.iov_base != end) {
     payload.iov_len = failpoint_write(

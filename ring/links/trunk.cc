@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/passed_descriptors.h"
 #include "base/quiet_thread.h"
 #include "base/short_turns.h"
 #include "base/socket.h"
@@ -28,24 +28,7 @@ constexpr int kLookMs = 500;
 constexpr Duration kTunnelPatience = std::chrono::milliseconds(20);
 constexpr std::uint32_t kStopTag = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kDeathsTag = kStopTag - 1;
-constexpr std::size_t kMostPassed = 1;  // descriptors with one call of sendmsg()
-
-// One descriptor that came with the bytes; one that this process had no room for is empty.
-void take_descriptor(msghdr& message, std::deque<UniqueFd>& descriptors) {
-  bool came = (message.msg_flags & MSG_CTRUNC) != 0;
-  UniqueFd descriptor;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    if (header->cmsg_len >= CMSG_LEN(sizeof fd)) {
-      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-      descriptor.reset(fd);
-    }
-    came = true;
-  }
-  if (came) descriptors.push_back(std::move(descriptor));
-}
+using PassedOne = PassedDescriptors<1>;  // with one call of sendmsg()
 
 }  // namespace
 
@@ -159,13 +142,12 @@ void Trunk::close(std::uint64_t id) {
 bool Trunk::on_readable(int peer) {
   Watched& from = at(peer);
   char buffer[4096];
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostPassed)];
+  PassedOne passed;
   iovec payload{buffer, sizeof buffer};
   msghdr message{};
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = CMSG_LEN(sizeof(int) * kMostPassed);
+  passed.receive_with(message);
   const ssize_t n = ::recvmsg(from.link.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && errno == EINTR) return true;
   if (n <= 0) {
@@ -173,7 +155,10 @@ bool Trunk::on_readable(int peer) {
     if (n < 0 && errno != EAGAIN) on_broken(peer, errno);
     return false;
   }
-  take_descriptor(message, from.descriptors);
+  auto come = PassedOne::taken_from(message);
+  // One that this process had no room for is empty.
+  if (come.empty() && (message.msg_flags & MSG_CTRUNC) != 0) come.emplace_back();
+  for (UniqueFd& descriptor : come) from.descriptors.push_back(std::move(descriptor));
   from.input.append(buffer, static_cast<std::size_t>(n));
   std::string_view rest = from.input;
   bool sense = true;
@@ -243,8 +228,8 @@ void Trunk::on_broken(int peer, int os_errno) {
 // However much the others say meanwhile. All that was there when the thread looked has been heard.
 void Trunk::lose_reset(TimePoint looked) {
   for (auto reset = reset_peers_.begin(); reset != reset_peers_.end();) {
-    const auto [peer, at] = *reset;
-    if (looked - at < kResetPatience) {
+    const auto [peer, when] = *reset;
+    if (looked - when < kResetPatience) {
       ++reset;
       continue;
     }
@@ -310,20 +295,12 @@ void Trunk::tell(int peer, std::string_view frame, int descriptor) {
 // what is left to be sent.
 bool Trunk::send_some(const Watched& to, std::string& bytes, int& descriptor) {
   while (!bytes.empty()) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    PassedOne passed;
     iovec payload{bytes.data(), bytes.size()};
     msghdr message{};
     message.msg_iov = &payload;
     message.msg_iovlen = 1;
-    if (descriptor >= 0) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof control;
-      cmsghdr* const header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    }
+    if (descriptor >= 0) passed.send_with(message, {&descriptor, 1});
     const ssize_t n = ::sendmsg(to.link.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno != EAGAIN && errno != ETOOMANYREFS;

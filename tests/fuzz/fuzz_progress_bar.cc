@@ -7,6 +7,7 @@
 #include "fuzz.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/live_bars.h"
+#include "launcher/output/terminal_text.h"
 
 namespace {
 

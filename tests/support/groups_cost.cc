@@ -112,15 +112,24 @@ void send_round(dl_comm* group) {
   right(static_cast<float>(heard - before + n), group);
 }
 
-// What is held for a moment only is given back before.
-void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }
+constexpr long kPooled = 2;  // threads that the pool keeps
+
+// Threads of the pool end once they have been free for a moment. Waits until no more are there than
+// at first and those that it keeps, or until that has taken far too long.
+void rest(const Cost& first) {
+  const auto end = Clock::now() + std::chrono::seconds(20);
+  while (entries("/proc/self/task") > first.threads + kPooled && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 void per_group(const std::string& what, const Cost& before, const Cost& after, int groups,
                double most_descriptors = 2) {
   const auto each = [&](long a, long b) { return static_cast<double>(b - a) / groups; };
   std::printf("%s\n", what.c_str());
   limit("  descriptors", each(before.descriptors, after.descriptors), most_descriptors, "each");
-  limit("  threads", static_cast<double>(after.threads - before.threads), 2, "of all together");
+  limit("  threads", static_cast<double>(after.threads - before.threads), kPooled,
+        "of all together");
   limit("  resident shared memory", each(before.shared_kib, after.shared_kib), 64, "KiB each");
   limit("  resident memory of its own", each(before.private_kib, after.private_kib), 64,
         "KiB each");
@@ -141,10 +150,10 @@ void idle_groups(dl_comm* world, const Members& members, std::vector<float>& buf
     reduce_large(group, buffer);
     reduce_in_background(group);
   }
-  rest();
+  rest(shared);
   per_group("a group" + of + "has reduced and rests", shared, Cost(), kIdle);
   for (dl_comm* group : idle) send_round(group);
-  rest();
+  rest(shared);
   // A socket for each peer, and what wakes who waits for them.
   per_group("a group" + of + "has sent messages and rests", shared, Cost(), kIdle,
             static_cast<double>(members.size()));
@@ -168,11 +177,12 @@ void many_groups(dl_comm* world, int groups, std::vector<float>& buffer, double 
     dl_finalize(group);
     if (i == groups / 10) early = Cost();
   }
-  rest();
+  rest(early);
   const Cost late;
   std::printf("%d groups of 4 ranks made, used and freed, from the %dth on\n", groups, groups / 10);
   limit("  more descriptors", static_cast<double>(late.descriptors - early.descriptors), 0, "");
-  limit("  more threads", static_cast<double>(late.threads - early.threads), 2, "of all together");
+  limit("  more threads", static_cast<double>(late.threads - early.threads), kPooled,
+        "of all together");
   limit("  more shared memory", static_cast<double>(late.shared_kib - early.shared_kib), 256,
         "KiB");
   limit("  more memory of its own", static_cast<double>(late.private_kib - early.private_kib), 2048,
