@@ -1,6 +1,7 @@
 #include "python/binding/call.h"
 
 #include <numeric>
+#include <tuple>
 
 namespace dlaunch::python {
 namespace {
@@ -64,21 +65,26 @@ bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t e
   return fits(call.out, expected, call.in, named);
 }
 
-bool set_type(const Collective& what, std::optional<Carried> type, std::size_t count, Call& call) {
+// The type that libdlring reduces the element as, by call.op; none, with an exception.
+std::optional<Carried> reduced_by(const Collective& what, Element element, const Call& call) {
+  const auto type = reduced(element, call.op);
   if (!type) {
     PyErr_Format(PyExc_TypeError, "%s: '%s' is not defined for %s", what.signature.call,
-                 name_of(call.op), name_of(call.in.element()));
-    return false;
+                 name_of(call.op), name_of(element));
   }
+  return type;
+}
+bool set_type(std::optional<Carried> type, std::size_t count, Call& call) {
+  if (!type) return false;
   call.dtype = type->dtype;
   call.count = count * type->per_element;
   return true;
 }
-bool moves(const Collective& what, std::size_t count, Call& call) {
-  return set_type(what, carried(call.in.element()), count, call);
+bool moves(std::size_t count, Call& call) {
+  return set_type(carried(call.in.element()), count, call);
 }
 bool reduces(const Collective& what, std::size_t count, Call& call) {
-  return set_type(what, reduced(call.in.element(), call.op), count, call);
+  return set_type(reduced_by(what, call.in.element(), call), count, call);
 }
 
 // The array's elements are cut into as many equal parts as there are ranks.
@@ -153,7 +159,7 @@ bool prepare_all_gather(dl_comm* comm, const Given& given, Call& call) {
   const auto size = static_cast<std::size_t>(dl_size(comm));
   return take_out(kAllGather, given[0], given[1], call.in.count() * size, stacked(comm, call.in),
                   call) &&
-         moves(kAllGather, call.in.count(), call);
+         moves(call.in.count(), call);
 }
 
 // Parts that differ: checks them, and sets `total`.
@@ -180,12 +186,12 @@ bool prepare_all_gather_v(dl_comm* comm, const Given& given, Call& call) {
   return take_in(kAllGatherV, given[0], Use::read, call) &&
          take_counts(kAllGatherV, comm, given[1], call, total) &&
          take_out(kAllGatherV, given[0], given[2], total, {static_cast<Py_ssize_t>(total)}, call) &&
-         moves(kAllGatherV, call.in.count(), call);
+         moves(call.in.count(), call);
 }
 
 bool prepare_gather(dl_comm* comm, const Given& given, Call& call) {
   if (!integer(kGather.signature.call, "root", given[1], call.root) ||
-      !take_in(kGather, given[0], Use::read, call) || !moves(kGather, call.in.count(), call)) {
+      !take_in(kGather, given[0], Use::read, call) || !moves(call.in.count(), call)) {
     return false;
   }
   call.result = Ref::of(Py_None);
@@ -198,8 +204,7 @@ bool prepare_gather_v(dl_comm* comm, const Given& given, Call& call) {
   std::size_t total = 0;
   if (!integer(kGatherV.signature.call, "root", given[2], call.root) ||
       !take_in(kGatherV, given[0], Use::read, call) ||
-      !take_counts(kGatherV, comm, given[1], call, total) ||
-      !moves(kGatherV, call.in.count(), call)) {
+      !take_counts(kGatherV, comm, given[1], call, total) || !moves(call.in.count(), call)) {
     return false;
   }
   call.result = Ref::of(Py_None);
@@ -215,11 +220,8 @@ bool prepare_scatter_elsewhere(const Given& given, Call& call) {
   const Named named{kScatter.signature.call, "out"};
   call.result = Ref::of(given[2]);
   if (!call.out.take(given[2], Use::write, named)) return false;
-  const Carried type = carried(call.out.element());
   call.to = call.out.data();
-  call.dtype = type.dtype;
-  call.count = call.out.count() * type.per_element;
-  return true;
+  return set_type(carried(call.out.element()), call.out.count(), call);
 }
 
 bool prepare_scatter(dl_comm* comm, const Given& given, Call& call) {
@@ -229,7 +231,7 @@ bool prepare_scatter(dl_comm* comm, const Given& given, Call& call) {
   Shape shape;
   return take_in(kScatter, given[0], Use::read, call) &&
          parts(kScatter, comm, call, count, shape) &&
-         take_out(kScatter, given[0], given[2], count, shape, call) && moves(kScatter, count, call);
+         take_out(kScatter, given[0], given[2], count, shape, call) && moves(count, call);
 }
 
 bool prepare_all_to_all(dl_comm* comm, const Given& given, Call& call) {
@@ -238,7 +240,7 @@ bool prepare_all_to_all(dl_comm* comm, const Given& given, Call& call) {
   return take_in(kAllToAll, given[0], Use::read, call) &&
          parts(kAllToAll, comm, call, count, shape) &&
          take_out(kAllToAll, given[0], given[1], call.in.count(), shape_of(call.in), call) &&
-         moves(kAllToAll, count, call);
+         moves(count, call);
 }
 
 bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
@@ -248,7 +250,7 @@ bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
   }
   call.to = call.in.data();
   call.result = Ref::of(given[0]);
-  return moves(kBroadcast, call.in.count(), call);
+  return moves(call.in.count(), call);
 }
 
 // -- Lists.
@@ -285,12 +287,8 @@ Ref new_list(PyObject* like) {
   return list;
 }
 
-bool set_list_type(const Collective& what, std::optional<Carried> type, Call& call) {
-  if (!type) {
-    PyErr_Format(PyExc_TypeError, "%s: '%s' is not defined for %s", what.signature.call,
-                 name_of(call.op), name_of(call.views.front().element()));
-    return false;
-  }
+bool set_list_type(std::optional<Carried> type, Call& call) {
+  if (!type) return false;
   call.dtype = type->dtype;
   for (std::size_t& count : call.counts) count *= type->per_element;
   return true;
@@ -317,7 +315,7 @@ bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
     call.all_to.push_back(out[i]->data());
     call.counts.push_back(in[i]->count());
   }
-  return in.empty() || set_list_type(kAllReduceList, reduced(in[0]->element(), call.op), call);
+  return in.empty() || set_list_type(reduced_by(kAllReduceList, in[0]->element(), call), call);
 }
 
 bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
@@ -331,7 +329,7 @@ bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
     call.counts.push_back(view->count());
   }
   call.result = Ref::of(given[0]);
-  return taken.empty() || set_list_type(kBroadcastList, carried(taken[0]->element()), call);
+  return taken.empty() || set_list_type(carried(taken[0]->element()), call);
 }
 
 // -- Messages, and the barrier.
@@ -345,14 +343,14 @@ bool prepare_send(dl_comm*, const Given& given, Call& call) {
   call.result = Ref::of(Py_None);
   return integer("send", "peer", given[1], call.root) &&
          integer("send", "tag", given[2], call.tag) && take_in(kSend, given[0], Use::read, call) &&
-         moves(kSend, call.in.count(), call);
+         moves(call.in.count(), call);
 }
 
 bool prepare_receipt(const Collective& what, PyObject* out, Call& call) {
   if (!take_in(what, out, Use::write, call)) return false;
   call.to = call.in.data();
   call.result = Ref::of(out);
-  return moves(what, call.in.count(), call);
+  return moves(call.in.count(), call);
 }
 bool prepare_recv(dl_comm*, const Given& given, Call& call) {
   return integer("recv", "peer", given[1], call.root) &&
@@ -378,132 +376,84 @@ PyObject* result_of(const Collective& collective, Call& call) {
   return call.result.get();
 }
 
-const Collective kAllReduce{{"all_reduce", {"x", "op", "out"}, 1, 2},
-                            prepare_all_reduce,
-                            [](dl_comm* comm, Call& c) {
-                              return dl_all_reduce(comm, c.from, c.to, c.count, c.dtype, c.op);
-                            },
-                            [](dl_comm* comm, Call& c, dl_request** r) {
-                              return dl_iall_reduce(comm, c.from, c.to, c.count, c.dtype, c.op, r);
-                            }};
-const Collective kReduce{{"reduce", {"x", "op", "root", "out"}, 1, 3},
-                         prepare_reduce,
-                         [](dl_comm* comm, Call& c) {
-                           return dl_reduce(comm, c.from, c.to, c.count, c.dtype, c.op, c.root);
-                         },
-                         [](dl_comm* comm, Call& c, dl_request** r) {
-                           return dl_ireduce(comm, c.from, c.to, c.count, c.dtype, c.op, c.root, r);
-                         }};
-const Collective kReduceScatter{
-    {"reduce_scatter", {"x", "op", "out"}, 1, 2},
-    prepare_reduce_scatter,
-    [](dl_comm* comm, Call& c) {
-      return dl_reduce_scatter(comm, c.from, c.to, c.count, c.dtype, c.op);
-    },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_ireduce_scatter(comm, c.from, c.to, c.count, c.dtype, c.op, r);
-    }};
-const Collective kAllGather{
-    {"all_gather", {"x", "out"}, 1, 1},
-    prepare_all_gather,
-    [](dl_comm* comm, Call& c) { return dl_all_gather(comm, c.from, c.to, c.count, c.dtype); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_iall_gather(comm, c.from, c.to, c.count, c.dtype, r);
-    }};
-const Collective kAllGatherV{{"all_gather_v", {"x", "counts", "out"}, 2, 2},
-                             prepare_all_gather_v,
-                             [](dl_comm* comm, Call& c) {
-                               return dl_all_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype);
-                             },
-                             [](dl_comm* comm, Call& c, dl_request** r) {
-                               return dl_iall_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype,
-                                                       r);
-                             }};
-const Collective kGather{
-    {"gather", {"x", "root", "out"}, 1, 2},
-    prepare_gather,
-    [](dl_comm* comm, Call& c) { return dl_gather(comm, c.from, c.to, c.count, c.dtype, c.root); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_igather(comm, c.from, c.to, c.count, c.dtype, c.root, r);
-    }};
-const Collective kGatherV{
-    {"gather_v", {"x", "counts", "root", "out"}, 2, 3},
-    prepare_gather_v,
-    [](dl_comm* comm, Call& c) {
-      return dl_gather_v(comm, c.from, c.to, c.counts.data(), c.dtype, c.root);
-    },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_igather_v(comm, c.from, c.to, c.counts.data(), c.dtype, c.root, r);
-    }};
-const Collective kScatter{
-    {"scatter", {"x", "root", "out"}, 1, 2},
-    prepare_scatter,
-    [](dl_comm* comm, Call& c) { return dl_scatter(comm, c.from, c.to, c.count, c.dtype, c.root); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_iscatter(comm, c.from, c.to, c.count, c.dtype, c.root, r);
-    }};
-const Collective kAllToAll{
-    {"all_to_all", {"x", "out"}, 1, 1},
-    prepare_all_to_all,
-    [](dl_comm* comm, Call& c) { return dl_all_to_all(comm, c.from, c.to, c.count, c.dtype); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_iall_to_all(comm, c.from, c.to, c.count, c.dtype, r);
-    }};
-const Collective kBroadcast{
-    {"broadcast", {"x", "root"}, 1, 2},
-    prepare_broadcast,
-    [](dl_comm* comm, Call& c) { return dl_broadcast(comm, c.to, c.count, c.dtype, c.root); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_ibroadcast(comm, c.to, c.count, c.dtype, c.root, r);
-    }};
-const Collective kAllReduceList{
-    {"all_reduce_list", {"xs", "op", "out"}, 1, 2},
-    prepare_all_reduce_list,
-    [](dl_comm* comm, Call& c) {
-      return dl_all_reduce_list(comm, c.counts.size(), c.all_from.data(), c.all_to.data(),
-                                c.counts.data(), c.dtype, c.op);
-    },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_iall_reduce_list(comm, c.counts.size(), c.all_from.data(), c.all_to.data(),
-                                 c.counts.data(), c.dtype, c.op, r);
-    }};
-const Collective kBroadcastList{{"broadcast_list", {"xs", "root"}, 1, 2},
-                                prepare_broadcast_list,
-                                [](dl_comm* comm, Call& c) {
-                                  return dl_broadcast_list(comm, c.counts.size(), c.all_to.data(),
-                                                           c.counts.data(), c.dtype, c.root);
-                                },
-                                [](dl_comm* comm, Call& c, dl_request** r) {
-                                  return dl_ibroadcast_list(comm, c.counts.size(), c.all_to.data(),
-                                                            c.counts.data(), c.dtype, c.root, r);
-                                }};
-const Collective kBarrier{
-    {"barrier", {}, 0, 0},
-    prepare_barrier,
-    [](dl_comm* comm, Call&) { return dl_barrier(comm); },
-    [](dl_comm* comm, Call&, dl_request** r) { return dl_ibarrier(comm, r); }};
-const Collective kSend{
-    {"send", {"x", "peer", "tag"}, 2, 3},
-    prepare_send,
-    [](dl_comm* comm, Call& c) { return dl_send(comm, c.from, c.count, c.dtype, c.root, c.tag); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_isend(comm, c.from, c.count, c.dtype, c.root, c.tag, r);
-    }};
-const Collective kRecv{
-    {"recv", {"out", "peer", "tag"}, 2, 3},
-    prepare_recv,
-    [](dl_comm* comm, Call& c) { return dl_recv(comm, c.to, c.count, c.dtype, c.root, c.tag); },
-    [](dl_comm* comm, Call& c, dl_request** r) {
-      return dl_irecv(comm, c.to, c.count, c.dtype, c.root, c.tag, r);
-    }};
-const Collective kRecvAny{{"recv_any", {"out", "tag"}, 1, 2},
-                          prepare_recv_any,
-                          [](dl_comm* comm, Call& c) {
-                            return dl_recv_any(comm, c.to, c.count, c.dtype, c.tag, &c.source);
-                          },
-                          [](dl_comm* comm, Call& c, dl_request** r) {
-                            return dl_irecv_any(comm, c.to, c.count, c.dtype, c.tag, &c.source, r);
-                          },
-                          true};
+// -- What each call is made with, in the background as well as not.
+
+namespace {
+
+auto reduction(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype, c.op); }
+auto rooted_reduction(const Call& c) {
+  return std::tuple(c.from, c.to, c.count, c.dtype, c.op, c.root);
+}
+auto moving(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype); }
+auto moving_v(const Call& c) { return std::tuple(c.from, c.to, c.counts.data(), c.dtype); }
+auto rooted_moving(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype, c.root); }
+auto rooted_moving_v(const Call& c) {
+  return std::tuple(c.from, c.to, c.counts.data(), c.dtype, c.root);
+}
+auto broadcasting(const Call& c) { return std::tuple(c.to, c.count, c.dtype, c.root); }
+auto list_reduction(const Call& c) {
+  return std::tuple(c.counts.size(), c.all_from.data(), c.all_to.data(), c.counts.data(), c.dtype,
+                    c.op);
+}
+auto list_broadcasting(const Call& c) {
+  return std::tuple(c.counts.size(), c.all_to.data(), c.counts.data(), c.dtype, c.root);
+}
+auto nothing(const Call&) { return std::tuple(); }
+auto sending(const Call& c) { return std::tuple(c.from, c.count, c.dtype, c.root, c.tag); }
+auto receiving(const Call& c) { return std::tuple(c.to, c.count, c.dtype, c.root, c.tag); }
+auto receiving_any(Call& c) { return std::tuple(c.to, c.count, c.dtype, c.tag, &c.source); }
+
+template <auto function, auto arguments>
+dl_result run_with(dl_comm* comm, Call& call) {
+  return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call)));
+}
+template <auto function, auto arguments>
+dl_result start_with(dl_comm* comm, Call& call, dl_request** request) {
+  return std::apply(function,
+                    std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(request)));
+}
+
+template <auto blocking, auto background, auto arguments>
+constexpr Collective made_of(const Signature& signature,
+                             bool (*prepare)(dl_comm*, const Given&, Call&),
+                             bool result_is_source = false) {
+  return {signature, prepare, run_with<blocking, arguments>, start_with<background, arguments>,
+          result_is_source};
+}
+
+}  // namespace
+
+const Collective kAllReduce = made_of<dl_all_reduce, dl_iall_reduce, reduction>(
+    {"all_reduce", {"x", "op", "out"}, 1, 2}, prepare_all_reduce);
+const Collective kReduce = made_of<dl_reduce, dl_ireduce, rooted_reduction>(
+    {"reduce", {"x", "op", "root", "out"}, 1, 3}, prepare_reduce);
+const Collective kReduceScatter = made_of<dl_reduce_scatter, dl_ireduce_scatter, reduction>(
+    {"reduce_scatter", {"x", "op", "out"}, 1, 2}, prepare_reduce_scatter);
+const Collective kAllGather = made_of<dl_all_gather, dl_iall_gather, moving>(
+    {"all_gather", {"x", "out"}, 1, 1}, prepare_all_gather);
+const Collective kAllGatherV = made_of<dl_all_gather_v, dl_iall_gather_v, moving_v>(
+    {"all_gather_v", {"x", "counts", "out"}, 2, 2}, prepare_all_gather_v);
+const Collective kGather = made_of<dl_gather, dl_igather, rooted_moving>(
+    {"gather", {"x", "root", "out"}, 1, 2}, prepare_gather);
+const Collective kGatherV = made_of<dl_gather_v, dl_igather_v, rooted_moving_v>(
+    {"gather_v", {"x", "counts", "root", "out"}, 2, 3}, prepare_gather_v);
+const Collective kScatter = made_of<dl_scatter, dl_iscatter, rooted_moving>(
+    {"scatter", {"x", "root", "out"}, 1, 2}, prepare_scatter);
+const Collective kAllToAll = made_of<dl_all_to_all, dl_iall_to_all, moving>(
+    {"all_to_all", {"x", "out"}, 1, 1}, prepare_all_to_all);
+const Collective kBroadcast = made_of<dl_broadcast, dl_ibroadcast, broadcasting>(
+    {"broadcast", {"x", "root"}, 1, 2}, prepare_broadcast);
+const Collective kAllReduceList = made_of<dl_all_reduce_list, dl_iall_reduce_list, list_reduction>(
+    {"all_reduce_list", {"xs", "op", "out"}, 1, 2}, prepare_all_reduce_list);
+const Collective kBroadcastList = made_of<dl_broadcast_list, dl_ibroadcast_list, list_broadcasting>(
+    {"broadcast_list", {"xs", "root"}, 1, 2}, prepare_broadcast_list);
+const Collective kBarrier =
+    made_of<dl_barrier, dl_ibarrier, nothing>({"barrier", {}, 0, 0}, prepare_barrier);
+const Collective kSend =
+    made_of<dl_send, dl_isend, sending>({"send", {"x", "peer", "tag"}, 2, 3}, prepare_send);
+const Collective kRecv =
+    made_of<dl_recv, dl_irecv, receiving>({"recv", {"out", "peer", "tag"}, 2, 3}, prepare_recv);
+const Collective kRecvAny = made_of<dl_recv_any, dl_irecv_any, receiving_any>(
+    {"recv_any", {"out", "tag"}, 1, 2}, prepare_recv_any, true);
 
 }  // namespace dlaunch::python

@@ -22,11 +22,7 @@ PyObject* blocking(PyObject* self, PyObject* const* args, Py_ssize_t count, PyOb
     const Entered entered(handle, collective.signature.call);
     Call call;
     if (!entered || !collective.prepare(handle.comm(), given, call)) return nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = collective.run(handle.comm(), call);
-    }
+    const dl_result result = beside_others([&] { return collective.run(handle.comm(), call); });
     if (result != DL_OK) return raise_last(result, handle.comm());
     return result_of(collective, call);
   });
@@ -76,11 +72,8 @@ PyObject* split(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     }
     if (given[0] == Py_None) color = -1;
     dl_comm* group = nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_split(handle.comm(), color, key, &group);
-    }
+    const dl_result result =
+        beside_others([&] { return dl_split(handle.comm(), color, key, &group); });
     return group_of(handle, result, group);
   });
 }
@@ -102,11 +95,9 @@ PyObject* group(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     // A number that is no rank stays none.
     for (const std::size_t rank : members) ranks.push_back(rank < 1 << 30 ? int(rank) : -1);
     dl_comm* group = nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_group(handle.comm(), ranks.data(), int(ranks.size()), tag, timeout, &group);
-    }
+    const dl_result result = beside_others([&] {
+      return dl_group(handle.comm(), ranks.data(), int(ranks.size()), tag, timeout, &group);
+    });
     return group_of(handle, result, group);
   });
 }
@@ -125,11 +116,8 @@ PyObject* alloc(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
       return nullptr;
     }
     void* memory = nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_alloc(handle.comm(), static_cast<std::size_t>(bytes), &memory);
-    }
+    const dl_result result = beside_others(
+        [&] { return dl_alloc(handle.comm(), static_cast<std::size_t>(bytes), &memory); });
     if (result != DL_OK) return raise_last(result, handle.comm());
     return new_memory(parts_of<Parts>(self).handle, memory, bytes);
   });
@@ -181,11 +169,8 @@ PyObject* key_set(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     if (!entered) return nullptr;
     const auto* const value = PyBytes_AsString(given[1]);
     const auto bytes = static_cast<std::size_t>(PyBytes_Size(given[1]));
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_key_set(handle.comm(), key, value, bytes);
-    }
+    const dl_result result =
+        beside_others([&] { return dl_key_set(handle.comm(), key, value, bytes); });
     return none_or_error(result, handle.comm());
   });
 }
@@ -207,15 +192,14 @@ PyObject* key_get(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     if (!entered) return nullptr;
     std::string value(4096, '\0');
     std::size_t bytes = 0;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
+    const dl_result result = beside_others([&] {
       for (;;) {
-        result = dl_key_get(handle.comm(), key, timeout, value.data(), value.size(), &bytes);
-        if (result != DL_OK || bytes <= value.size()) break;
+        const dl_result got =
+            dl_key_get(handle.comm(), key, timeout, value.data(), value.size(), &bytes);
+        if (got != DL_OK || bytes <= value.size()) return got;
         value.resize(bytes);
       }
-    }
+    });
     if (result != DL_OK) return raise_last(result, handle.comm());
     return PyBytes_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(bytes));
   });
@@ -235,11 +219,8 @@ PyObject* key_add(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     const EnteredBeside entered(handle, "key_add");
     if (!entered) return nullptr;
     std::int64_t sum = 0;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_key_add(handle.comm(), key, delta, &sum);
-    }
+    const dl_result result =
+        beside_others([&] { return dl_key_add(handle.comm(), key, delta, &sum); });
     return result == DL_OK ? PyLong_FromLongLong(sum) : raise_last(result, handle.comm());
   });
 }
@@ -264,11 +245,7 @@ PyObject* set_stream(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
 
 PyObject* sync(PyObject* self, PyObject*) {
   return alone_in(self, "sync", [&](Handle& handle) -> PyObject* {
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_sync(handle.comm());
-    }
+    const dl_result result = beside_others([&] { return dl_sync(handle.comm()); });
     return none_or_error(result, handle.comm());
   });
 }
@@ -299,11 +276,7 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     if (PyErr_Occurred() != nullptr) return nullptr;
     Handle& handle = *parts_of<Parts>(self).handle;
     if (!handle.close_groups("rejoin") || !handle.enter_alone("rejoin")) return nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_rejoin(handle.comm(), version);
-    }
+    const dl_result result = beside_others([&] { return dl_rejoin(handle.comm(), version); });
     handle.leave();
     learn_place(self);
     return none_or_error(result, handle.comm());
@@ -422,10 +395,6 @@ PyObject* get_peer_lost(PyObject* self, void*) {
     return rank < 0 ? none() : PyLong_FromLong(rank);
   });
 }
-// For dlaunch.torch and its kin: a dl_comm*.
-PyObject* get_address(PyObject* self, void*) {
-  return ask(self, "address", [](dl_comm* comm) { return PyLong_FromVoidPtr(comm); });
-}
 
 PyObject* represent(PyObject* self) {
   const auto& parts = parts_of<Parts>(self);
@@ -505,7 +474,6 @@ PyGetSetDef g_attributes[] = {
     {"round", get_round, nullptr, nullptr, nullptr},
     {"round_over", get_round_over, nullptr, nullptr, nullptr},
     {"peer_lost", get_peer_lost, nullptr, nullptr, nullptr},
-    {"_address", get_address, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -1,6 +1,7 @@
 #include "python/binding/element.h"
 
 #include <cstring>
+#include <iterator>
 
 namespace dlaunch::python {
 namespace {

@@ -152,12 +152,9 @@ void take_end(Handle& handle, Operation& operation, dl_result result) {
 
 void wait_for(Handle& handle, Operation& operation, double seconds) {
   operation.waited = true;
-  dl_result result = DL_OK;
   int done = 0;
-  {
-    const OthersRun others_run;
-    result = dl_wait_for(&operation.request, seconds, &done);
-  }
+  const dl_result result =
+      beside_others([&] { return dl_wait_for(&operation.request, seconds, &done); });
   operation.waited = false;
   if (done != 0) take_end(handle, operation, result);
 }

@@ -104,35 +104,24 @@ void wait_for(Handle& handle, Operation& operation, double seconds = -1);
 bool is_done(Handle& handle, Operation& operation);
 void take_end(Handle& handle, Operation& operation, dl_result result);
 
-// Between enter() and leave().
-class Entered {
+// A call's time in the handle, from the one to the other: false, with an exception, where it is not
+// let in.
+template <bool (Handle::*enter)(const char*), void (Handle::*leave)()>
+class Within {
  public:
-  Entered(Handle& handle, const char* call) : handle_(handle), entered_(handle.enter(call)) {}
-  ~Entered() {
-    if (entered_) handle_.leave();
+  Within(Handle& handle, const char* call) : handle_(handle), entered_((handle.*enter)(call)) {}
+  ~Within() {
+    if (entered_) (handle_.*leave)();
   }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
   explicit operator bool() const { return entered_; }
 
  private:
   Handle& handle_;
   const bool entered_;
 };
-class EnteredBeside {
- public:
-  EnteredBeside(Handle& handle, const char* call)
-      : handle_(handle), entered_(handle.enter_beside(call)) {}
-  ~EnteredBeside() {
-    if (entered_) handle_.leave_beside();
-  }
-  EnteredBeside(const EnteredBeside&) = delete;
-  EnteredBeside& operator=(const EnteredBeside&) = delete;
-  explicit operator bool() const { return entered_; }
-
- private:
-  Handle& handle_;
-  const bool entered_;
-};
+using Entered = Within<&Handle::enter, &Handle::leave>;
+using EnteredBeside = Within<&Handle::enter_beside, &Handle::leave_beside>;
 
 }  // namespace dlaunch::python

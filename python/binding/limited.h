@@ -84,6 +84,13 @@ class OthersRun {
   PyThreadState* const state_;
 };
 
+// What call() returns, which runs while other threads of Python do.
+template <class Call>
+auto beside_others(Call call) {
+  const OthersRun others_run;
+  return call();
+}
+
 // Exceptions of C++ end before they reach Python: the only ones are those of memory.
 template <class Body>
 PyObject* contained(Body body) noexcept {

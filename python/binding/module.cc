@@ -62,11 +62,7 @@ PyObject* init(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* nam
     options.elastic = given[9] == nullptr ? 0 : PyObject_IsTrue(given[9]);
     if (options.elastic < 0) return nullptr;
     dl_comm* comm = nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_init(url, &options, &comm);
-    }
+    const dl_result result = beside_others([&] { return dl_init(url, &options, &comm); });
     return result == DL_OK ? new_communicator(comm) : raise_last(result, nullptr);
   });
 }

@@ -94,11 +94,8 @@ PyObject* first_of(std::vector<Request>& all) {
     requests.push_back(request.operation->request);
   }
   std::size_t index = 0;
-  dl_result result = DL_OK;
-  {
-    const OthersRun others_run;
-    result = dl_wait_any(requests.size(), requests.data(), &index);
-  }
+  const dl_result result =
+      beside_others([&] { return dl_wait_any(requests.size(), requests.data(), &index); });
   for (const Request& request : all) request.operation->waited = false;
   if (index >= all.size()) return raise_error(result, "wait_any: no request was taken", -1);
   all[index].operation->request = requests[index];
@@ -135,11 +132,8 @@ PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collect
   if (!request) return nullptr;
   operation->done = true;  // as long as it has not begun
   handle->keep(operation);
-  dl_result result = DL_OK;
-  {
-    const OthersRun others_run;
-    result = collective.start(handle->comm(), operation->call, &operation->request);
-  }
+  const dl_result result = beside_others(
+      [&] { return collective.start(handle->comm(), operation->call, &operation->request); });
   if (result != DL_OK) {
     handle->forget(*operation);
     return raise_last(result, handle->comm());

@@ -28,11 +28,7 @@ PyObject* of_state(PyObject* self, const char* name, Call call) {
 template <class Call>
 PyObject* by_library(PyObject* self, const char* name, Call call) {
   return of_state(self, name, [&](StateObject& object) -> PyObject* {
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = call(object.parts->state);
-    }
+    const dl_result result = beside_others([&] { return call(object.parts->state); });
     return result == DL_OK ? none() : raise_of(object, result);
   });
 }
@@ -92,11 +88,7 @@ PyObject* recover(PyObject* self, PyObject*) {
     auto& object = parts_of<StateObject>(self);
     Handle& handle = *object.handle;
     if (!handle.close_groups("recover") || !handle.enter_alone("recover")) return nullptr;
-    dl_result result = DL_OK;
-    {
-      const OthersRun others_run;
-      result = dl_state_recover(object.parts->state);
-    }
+    const dl_result result = beside_others([&] { return dl_state_recover(object.parts->state); });
     // dl_rejoin() has ended what was under way. Before it a receive may wait for as long as its
     // limit.
     if (result == DL_OK) handle.settle();
