@@ -48,8 +48,6 @@ import ctypes
 import functools
 import gc
 import os
-import pickle
-import struct
 from collections import OrderedDict, defaultdict
 
 import torch
@@ -59,15 +57,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dlring_torch
 from dlelastic_binding import State as _State
+from dlelastic_parts import Parts, RoundOver
 from dlring_torch import PeerLost
 
 __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
-
-
-class RoundOver(BaseException):
-    """Out of commit(), on all ranks: the job grows, shrinks or loses a host in good order, and
-    train() is called again in the next round. For run(); not an error, so that no handler of errors
-    takes it for one."""
 
 
 # -- Tensors whose memory is part of the state.
@@ -251,7 +244,7 @@ class _Dict:
         pass
 
 
-class TorchState:
+class TorchState(Parts):
     """What training consists of: modules, optimizers, tensors, whatever has state_dict() and
     load_state_dict(), and plain values that can be pickled. All are attributes by their names;
     plain values may be set (state.epoch += 1).
@@ -260,11 +253,14 @@ class TorchState:
     part of the state as it is, and so is that of what optimizers make for each parameter.
     room: bytes that everything but tensors may take when pickled."""
 
+    _HELD, _IN_PLACE = "tensors", "{name}.copy_() or {name}.load_state_dict()"
     _begun = False  # one of this process's
 
     def __init__(self, *, room=1 << 18, **parts):
-        own = {"_parts": parts, "_plain": {}, "_kinds": {}, "_callbacks": [], "_folder": None, "_kept": None,
-               "_comm": None, "_on_gpu": None, "_values": torch.zeros(room, dtype=torch.uint8)}
+        values = torch.zeros(room, dtype=torch.uint8)
+        own = {"_parts": parts, "_plain": {}, "_valued": {}, "_callbacks": [], "_folder": None, "_kept": None,
+               "_comm": None, "_on_gpu": None, "_values": values,
+               "_bytes": memoryview((ctypes.c_char * room).from_address(values.data_ptr())).cast("B")}
         self.__dict__.update(own)
         for name, part in parts.items():
             if hasattr(type(self), name) or name in own:
@@ -273,26 +269,7 @@ class TorchState:
             if kind is None:
                 self._plain[name] = part
             else:
-                self._kinds[name] = kind(name, part)
-
-    def __getattr__(self, name):
-        parts = self.__dict__.get("_parts", {})
-        if name in parts:
-            return self._plain[name] if name in self._plain else parts[name]
-        raise AttributeError(f"the state has no '{name}'")
-
-    def __setattr__(self, name, value):
-        if name in self._plain:
-            self._plain[name] = value
-        elif name not in self._parts:
-            raise AttributeError(f"'{name}' is not part of the state: give it to TorchState() as {name}=...")
-        elif value is not self._parts[name]:  # as in state.tensor += 1
-            raise AttributeError(f"'{name}' is no plain value: change it in place, as by {name}.copy_() or "
-                                 f"{name}.load_state_dict()")
-
-    def register_reset_callbacks(self, callbacks):
-        """Called without arguments before train() is called again in a new round."""
-        self._callbacks.extend(callbacks)
+                self._valued[name] = kind(name, part)
 
     def snapshots(self, folder, every, keep=1):
         """Every so many commits are also written to a folder, in the background; a job that is
@@ -301,23 +278,10 @@ class TorchState:
             raise RuntimeError("snapshots() comes before run()")
         self.__dict__["_folder"] = (os.fspath(folder), every, keep)
 
-    def commit(self):
-        """Collective: this is what all come back to when somebody is lost. Within train(); when the
-        launcher wants another round it is left here."""
-        self._save()
-        if self._kept.round_over:
-            raise RoundOver
-
     def restore(self):
         """Back to the last commit, on this rank."""
-        self._running("restore")
-        self._kept.restore()
-        self._load()
-
-    @property
-    def commits(self):
-        """How many led to this state."""
-        return self._kept.commits if self._kept is not None else 0
+        self._for_train("restore")
+        super().restore()
 
     # -- For run().
 
@@ -330,10 +294,10 @@ class TorchState:
 
     def _begin(self, comm):
         TorchState._begun = True
-        memory = (place.memory for kind in self._kinds.values() for place in kind.places)
+        memory = (place.memory for kind in self._valued.values() for place in kind.places)
         self.__dict__.update(_comm=comm, _kept=_State(comm),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
-        for kind in self._kinds.values():
+        for kind in self._valued.values():
             for place in kind.places:
                 self._register(place.name, place.memory)
         self._register("_values", self._values)
@@ -343,88 +307,27 @@ class TorchState:
     def _register(self, name, memory):
         self._kept.replicated(name, memory.data_ptr(), memory.numel() * memory.element_size())
 
-    def _sync(self):
-        self._kept.sync()
-        self._load()
-
-    def _recover(self):
-        self._kept.recover()
-        self._load()
-
-    def _running(self, call):
-        if self._kept is None:
-            raise RuntimeError(f"{call}() is for train(), once run() has called it")
-
-    def _save(self):
-        self._running("commit")
-        self._adopt()
-        if self._comm.rank == 0:
-            self._write_values()
-        self._share()
-        if self._on_gpu is not None:
-            self._comm.follow_stream(self._on_gpu)
-        self._kept.commit()
-        if self._comm.rank != 0:
-            self._plain.update(self._saved()[0])
-
-    def _finish(self):
-        self._save()
-        self._kept.finish()
+    def _in_train(self):
+        return self._kept is not None
 
     def _adopt(self):
-        for kind in self._kinds.values():
+        for kind in self._valued.values():
             kind.adopt()
 
-    _HEAD = 4096
-
     def _share(self):
-        """Rank 0's values and buffers, which may differ on others, become everybody's."""
+        """Buffers are shared, too."""
         by_device = defaultdict(list)
         by_device["cpu"].append(self._values[:self._HEAD])
-        for kind in self._kinds.values():
+        for kind in self._valued.values():
             for place in kind.buffers:
                 by_device[place.memory.device.type].append(place.memory)
         for tensors in by_device.values():
             self._comm.share_from_first(tensors)
-        end = 8 + self._values_size()
+        end = self._values_end()
         if end > self._HEAD:
             self._comm.share_from_first([self._values[self._HEAD:end]])
-
-    def _values_size(self):
-        return struct.unpack("<q", ctypes.string_at(self._values.data_ptr(), 8))[0]
-
-    def _write_values(self):
-        saved = _pickled(self._plain, {name: kind.values() for name, kind in self._kinds.items()})
-        if 8 + len(saved) > self._values.numel():
-            raise ValueError(f"everything but tensors takes {len(saved)} bytes when pickled, and there is room "
-                             f"for {self._values.numel() - 8}: give TorchState() more by room=")
-        text = struct.pack("<q", len(saved)) + saved
-        self._values[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-
-    def _saved(self):
-        return pickle.loads(ctypes.string_at(self._values.data_ptr() + 8, self._values_size()))
-
-    def _load(self):
-        """What is in the registered memory becomes that of the parts."""
-        plain, others = self._saved()
-        self._plain.update(plain)
-        for name, kind in self._kinds.items():
-            if name not in others:
-                raise ValueError(f"the snapshot is of another state: it has no '{name}'; to begin anew, take "
-                                 "another folder")
-            kind.set_values(others[name])
-
-
-def _pickled(plain, others):
-    try:
-        return pickle.dumps((plain, others), protocol=4)
-    except Exception:
-        for name, value in {**plain, **others}.items():
-            try:
-                pickle.dumps(value, protocol=4)
-            except Exception as error:
-                raise ValueError(f"{name}: it cannot be pickled, and so be no part of a state: {error}") from error
-        raise
+        if self._on_gpu is not None:
+            self._comm.follow_stream(self._on_gpu)
 
 
 def _kind(part):

@@ -37,18 +37,12 @@ sampler.position. The engine is that of dlaunch.torch.elastic and of <dlaunch/el
 
 import functools
 import os
-import pickle
-import struct
 
 from . import _core
 from ._errors import PeerLost
+from ._parts import Parts, RoundOver
 
 __all__ = ["ElasticSampler", "PeerLost", "RoundOver", "State", "run"]
-
-
-class RoundOver(BaseException):
-    """Out of commit(), on all ranks: the job grows, shrinks or loses a host in good order, and train() is
-    called again in the next round. For run(); not an error, so that no handler of errors takes it for one."""
 
 
 class ElasticSampler:
@@ -111,7 +105,7 @@ def _is_array(part):
         and hasattr(part, "__setitem__")
 
 
-class State:
+class State(Parts):
     """What training consists of: NumPy arrays, samplers, whatever has state_dict() and load_state_dict(), and
     plain values that can be pickled. All are attributes by their names; plain values may be set
     (state.epoch += 1), and arrays are changed in place (state.w -= step).
@@ -121,10 +115,12 @@ class State:
     room: bytes that everything but arrays may take when pickled.
     commit_every: every n-th commit() makes a commit, so that n steps may be done again."""
 
+    _HELD, _IN_PLACE = "arrays", "{name}[...] = value"
+
     def __init__(self, communicator, *, room=1 << 16, commit_every=1, **parts):
         kept = _core.new_state(communicator, commit_every)
-        self.__dict__.update(_comm=communicator, _kept=kept, _parts=parts, _plain={}, _dicts={}, _callbacks=[],
-                             _values=bytearray(room), _running=False)
+        self.__dict__.update(_comm=communicator, _kept=kept, _parts=parts, _plain={}, _valued={}, _callbacks=[],
+                             _bytes=memoryview(bytearray(room)), _running=False)
         for name, part in parts.items():
             if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f"'{name}' is something else of a state: take another name")
@@ -133,121 +129,32 @@ class State:
             elif _is_array(part):
                 kept.replicated(name, part)
             elif hasattr(part, "state_dict") and hasattr(part, "load_state_dict"):
-                self._dicts[name] = _WithStateDict(part)
+                self._valued[name] = _WithStateDict(part)
             else:
                 self._plain[name] = part
         self._write_values()
-        kept.replicated("_values", self._values)
-
-    def __getattr__(self, name):
-        parts = self.__dict__.get("_parts", {})
-        if name in parts:
-            return self._plain[name] if name in self._plain else parts[name]
-        raise AttributeError(f"the state has no '{name}'")
-
-    def __setattr__(self, name, value):
-        if name in self._plain:
-            self._plain[name] = value
-        elif name not in self._parts:
-            raise AttributeError(f"'{name}' is not part of the state: give it to State() as {name}=...")
-        elif value is not self._parts[name]:  # as it is in state.w -= step
-            raise AttributeError(f"'{name}' is no plain value: change it in place, as by {name}[...] = value")
-
-    def register_reset_callbacks(self, callbacks):
-        """Called without arguments before train() is called again in a new round."""
-        self._callbacks.extend(callbacks)
+        kept.replicated("_values", self._bytes)
 
     def snapshots(self, folder, every, keep=1):
         """Every so many commits are also written to a folder, in the background; a job that is started anew
         begins from the newest. Before run(). They hold pickled values: only load what you trust."""
         self._kept.snapshots(os.fspath(folder), every, keep)
 
-    def commit(self):
-        """Collective: this is what all come back to when somebody is lost. Within train(); when the launcher
-        wants another round it is left here."""
-        self._save()
-        if self._kept.round_over:
-            raise RoundOver
-
-    def restore(self):
-        """Back to the last commit, on this rank."""
-        self._kept.restore()
-        self._load()
-
-    @property
-    def commits(self):
-        """How many led to this state."""
-        return self._kept.commits
-
     # -- For run().
 
-    def _begin(self):
-        self._kept.sync()
-        self._load()
+    def _in_train(self):
+        return self._running
 
     def _recover(self):
-        self._kept.recover()
-        self._load()
+        super()._recover()
         for callback in self._callbacks:
             callback()
 
-    def _save(self):
-        if not self._running:
-            raise RuntimeError("commit() is for train(), once run() has called it")
-        if self._comm.rank == 0:
-            self._write_values()
-        self._share_values()
-        self._kept.commit()
-        if self._comm.rank != 0:
-            self._plain.update(self._saved()[0])
-
-    _HEAD = 4096
-
-    def _share_values(self):
-        """Rank 0's become everybody's."""
-        values = memoryview(self._values)
-        self._comm.broadcast(values[:self._HEAD])
-        end = 8 + struct.unpack("<q", values[:8])[0]
+    def _share(self):
+        self._comm.broadcast(self._bytes[:self._HEAD])
+        end = self._values_end()
         if end > self._HEAD:
-            self._comm.broadcast(values[self._HEAD:end])
-
-    def _finish(self):
-        self._save()
-        self._kept.finish()
-
-    def _write_values(self):
-        saved = self._pickled()
-        if 8 + len(saved) > len(self._values):
-            raise ValueError(f"everything but arrays takes {len(saved)} bytes when pickled, and there is room for "
-                             f"{len(self._values) - 8}: give State() more by room=")
-        self._values[:8 + len(saved)] = struct.pack("<q", len(saved)) + saved
-
-    def _pickled(self):
-        both = self._plain, {name: part.values() for name, part in self._dicts.items()}
-        try:
-            return pickle.dumps(both, protocol=4)
-        except Exception:
-            for name, value in {**both[0], **both[1]}.items():
-                try:
-                    pickle.dumps(value, protocol=4)
-                except Exception as error:
-                    raise ValueError(f"{name}: it cannot be pickled, and so be no part of a state: "
-                                     f"{error}") from error
-            raise
-
-    def _saved(self):
-        size, = struct.unpack("<q", self._values[:8])
-        return pickle.loads(self._values[8:8 + size])
-
-    def _load(self):
-        """What is in the registered memory becomes that of the parts."""
-        plain, dicts = self._saved()
-        self._plain.update(plain)
-        for name, part in self._dicts.items():
-            if name not in dicts:
-                raise ValueError(f"the snapshot is of another state: it has no '{name}'; to begin anew, take "
-                                 "another folder")
-            part.set_values(dicts[name])
+            self._comm.broadcast(self._bytes[self._HEAD:end])
 
 
 def run(train):
@@ -267,7 +174,7 @@ def run(train):
                     if recovers:
                         state._recover()
                     else:
-                        state._begin()
+                        state._sync()
                     result = train(state, *args, **kwargs)
                     state._finish()
                     return result
