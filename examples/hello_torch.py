@@ -1,7 +1,7 @@
 # The README's program for PyTorch.
 import torch
 import torch.distributed as dist
-import dlring_torch
+import dlaunch.torch
 
 dist.init_process_group("dlring")  # ranks and peers from the launcher
 x = torch.tensor([float(dist.get_rank())])

@@ -3,8 +3,7 @@
   dlaunch --nproc 4 examples/train_fashion_mnist.py --epochs 4
   dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=5s examples/train_fashion_mnist.py
 
-Modules: dlelastic_torch, which has the manual, and dlring_torch; from a build folder with
-PYTHONPATH=build/ring/torch:build/elastic/torch.
+dlaunch.torch.elastic has the manual. From a build folder: PYTHONPATH=build/python.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-import dlelastic_torch as elastic
+from dlaunch.torch import elastic
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")

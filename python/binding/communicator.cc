@@ -500,10 +500,22 @@ PyTypeObject* make_communicator_type() {
   return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
 }
 
-PyObject* new_communicator(dl_comm* comm) {
-  return new_object(g_communicator_type, CommunicatorParts{.handle = std::make_shared<Handle>(comm),
-                                                           .rank = dl_rank(comm),
-                                                           .size = dl_size(comm)});
+PyObject* new_communicator(dl_comm* comm, Ref owner) {
+  auto handle = std::make_shared<Handle>(comm, std::move(owner));
+  return new_object(
+      g_communicator_type,
+      CommunicatorParts{.handle = std::move(handle), .rank = dl_rank(comm), .size = dl_size(comm)});
+}
+
+constexpr Signature kBorrow{"borrow", {"capsule", "owner"}, 2, 2};
+PyObject* borrow(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return contained([&]() -> PyObject* {
+    Given given;
+    if (!parse(kBorrow, args, count, names, given)) return nullptr;
+    void* const comm = PyCapsule_GetPointer(given[0], "dl_comm");
+    if (comm == nullptr) return nullptr;
+    return new_communicator(static_cast<dl_comm*>(comm), Ref::of(given[1]));
+  });
 }
 
 }  // namespace dlaunch::python

@@ -8,7 +8,8 @@
 
 namespace dlaunch::python {
 
-Handle::Handle(dl_comm* comm) : comm_(comm), owner_(getpid()) {}
+Handle::Handle(dl_comm* comm, Ref owner)
+    : comm_(comm), its_owner_(std::move(owner)), owner_(getpid()) {}
 
 Handle::~Handle() {
   close();
@@ -135,6 +136,7 @@ void Handle::drop_memory() {
 
 void Handle::free_comm() {
   dl_comm* const comm = std::exchange(comm_, nullptr);
+  if (its_owner_) return;
   const OthersRun others_run;
   dl_finalize(comm);
 }

@@ -37,7 +37,9 @@ struct StateParts {
 
 class Handle {
  public:
-  explicit Handle(dl_comm* comm);
+  // owner: an object that finalizes the communicator, and has to be there until this has ended.
+  // Without one this finalizes it.
+  explicit Handle(dl_comm* comm, Ref owner = {});
   // Leaves, as close() does.
   ~Handle();
   Handle(const Handle&) = delete;
@@ -87,6 +89,7 @@ class Handle {
   void free_comm();
 
   dl_comm* comm_;
+  const Ref its_owner_;
   const pid_t owner_;
   bool closed_ = false;
   bool busy_ = false;

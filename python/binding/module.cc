@@ -8,6 +8,7 @@ namespace {
 
 PyMethodDef g_functions[] = {
     {"init", as_method(init), kMethod, nullptr},
+    {"borrow", as_method(borrow), kMethod, nullptr},
     {"wait_any", wait_any, METH_O, nullptr},
     {"measure", as_method(measure), kMethod, nullptr},
     {"new_state", as_method(new_state), kMethod, nullptr},

@@ -103,7 +103,8 @@ PyTypeObject* make_request_type();
 PyTypeObject* make_memory_type();
 PyTypeObject* make_state_type();
 
-PyObject* new_communicator(dl_comm* comm);
+// owner: as Handle's.
+PyObject* new_communicator(dl_comm* comm, Ref owner = {});
 // In another round they may be others.
 void learn_place(PyObject* communicator);
 // Starts the call in the background and returns its Request.
@@ -113,6 +114,7 @@ PyObject* new_memory(const std::shared_ptr<Handle>& handle, void* memory, Py_ssi
 
 // Functions of the module.
 PyObject* init(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* borrow(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* wait_any(PyObject*, PyObject* requests);
 PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);

@@ -1,5 +1,5 @@
 """The parts of an elastic state, by name, and their way into memory: what the states for NumPy and for PyTorch
-have in common. dlelastic_torch has this file as dlelastic_parts.
+have in common.
 """
 
 import pickle

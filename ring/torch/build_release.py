@@ -1,4 +1,4 @@
-"""Makes the library of dlring_torch for one minor release of PyTorch; it serves every Python.
+"""Makes the library of dlaunch.torch for one minor release of PyTorch; it serves every Python.
 
 usage: build_release.py TORCH OUT [--ring FOLDER] [--rpath FOLDERS] [--debug]
        build_release.py --copy-source FOLDER
@@ -9,7 +9,7 @@ a PyTorch with the old ABI of C++ (_GLIBCXX_USE_CXX11_ABI=0); its name is printe
 --ring: where libdlring.so is, to link with (the loader's own folders); --rpath: where the library
 looks for it, separated by ":" ($ORIGIN). CXX or c++ compiles, with CXXFLAGS at the end.
 
---copy-source puts what is needed for this into a folder: as dlring_torch_source beside dlring_torch.py, which
+--copy-source puts what is needed for this into a folder: as dlring_torch_source in dlaunch/torch, which
 then makes a library for a release that it lacks by cached(). libdlring.so.0 is looked for beside that
 folder, in lib there, and where the words of the folder's file ring_folders say (ways from the folder).
 """
@@ -191,7 +191,7 @@ def cached(folder, broken=None):
         if path.exists() and identity(path) == broken:
             path.unlink()
         if not os.path.lexists(path):
-            print(f"dlring_torch compiles its library for PyTorch {torch.__version__}, once, into {out}",
+            print(f"dlaunch.torch compiles its library for PyTorch {torch.__version__}, once, into {out}",
                   file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=out) as fresh:
                 made = pathlib.Path(fresh) / path.name

@@ -1,10 +1,12 @@
-// "dlring" for the torch.distributed of a PyTorch older than 2.4: importing this registers it.
-// Newer ones have dlring_torch.py.
+// "dlring" for the torch.distributed of a PyTorch older than 2.4, which dlaunch.torch imports:
+// importing this registers it. Newer ones have torch_library.cc.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/torch/torch_group.h"
@@ -19,7 +21,7 @@ c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given
   return c10::make_intrusive<Group>(communicator(given));
 }
 
-// What takes an elastic process from round to round: for dlelastic_torch.
+// What takes an elastic process from round to round: for dlaunch.torch.elastic.
 void bind_rounds(pybind11::module& module) {
   namespace py = pybind11;
   const auto others_run = py::call_guard<py::gil_scoped_release>();
@@ -40,13 +42,28 @@ void bind_rounds(pybind11::module& module) {
   module.def("communicator", [] { return world.lock(); });
 }
 
+// dlaunch.PeerLost is raised for a PeerLost, also out of PyTorch's own functions.
+void bind_peer_lost() {
+  namespace py = pybind11;
+  // It stays for ever.
+  peer_lost_class =
+      py::object(py::module::import("dlaunch._errors").attr("PeerLost")).release().ptr();
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(std::move(thrown));
+    } catch (const PeerLost& lost) {
+      PyErr_SetString(peer_lost_class, lost.what());
+    }
+  });
+}
+
 }  // namespace
 }  // namespace dlring_torch
 
 PYBIND11_MODULE(dlring_torch, module) {
   namespace py = pybind11;
   module.doc() = "torch.distributed's back end \"dlring\": collectives by libdlring";
-  py::register_exception<dlring_torch::PeerLost>(module, "PeerLost", PyExc_RuntimeError);
+  dlring_torch::bind_peer_lost();
   dlring_torch::bind_rounds(module);
   py::module::import("atexit").attr("register")(
       py::cpp_function(&dlring_torch::Group::close_all, py::call_guard<py::gil_scoped_release>()));

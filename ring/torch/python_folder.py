@@ -1,8 +1,8 @@
 """Where modules for this Python belong if they are installed under a prefix, for Meson.
 
-usage: PYTHON python_folder.py PREFIX LIBDIR TORCH_LIBRARIES GIVEN
+usage: PYTHON python_folder.py PREFIX LIBDIR TORCH_LIBRARIES GIVEN [BELOW]
 TORCH_LIBRARIES: folders of PyTorch's own libraries, separated by ";". GIVEN: the folder if the user
-chose one, or an empty word.
+chose one, or an empty word. BELOW: the modules' folder within that one.
 Prints three lines: the folder; "yes" if this Python looks there by itself; the modules' RUNPATH, by
 which they find the libraries in LIBDIR and those of PyTorch.
 """
@@ -38,22 +38,23 @@ def choose(prefix):
     return sysconfig.get_path("platlib", "posix_prefix", vars={"base": prefix, "platbase": prefix})
 
 
-def runpath(folder, libdir, torch_folders):
-    words = ["$ORIGIN/" + os.path.relpath(libdir, folder)]
+def runpath(folder, below, libdir, torch_folders):
+    modules = os.path.join(folder, below)
+    words = ["$ORIGIN/" + os.path.relpath(libdir, modules)]
     for torch in filter(os.path.isdir, torch_folders):
         if torch.startswith(folder + "/"):
-            words.append("$ORIGIN/" + os.path.relpath(torch, folder))
+            words.append("$ORIGIN/" + os.path.relpath(torch, modules))
         elif not re.fullmatch(r"(/usr)?/lib(32|64)?(/[^/]*-linux-[^/]*)?", torch):
             words.append(torch)  # the loader does not look there by itself
     return ":".join(words)
 
 
 def main():
-    prefix, libdir, torch_folders, given = sys.argv[1:]
+    prefix, libdir, torch_folders, given, *below = sys.argv[1:]
     folder = os.path.join(prefix, given) if given else choose(prefix)
     print(folder)
     print("yes" if os.path.realpath(folder) in searched() else "no")
-    print(runpath(folder, os.path.join(prefix, libdir), torch_folders.split(";")))
+    print(runpath(folder, *below or [""], os.path.join(prefix, libdir), torch_folders.split(";")))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // "dlring" as a library that knows no Python: one for each minor release of PyTorch, with
-// dlring_torch.py as its other half, which build_release.py makes. Objects go to Python as
+// dlaunch/torch/_library.py as its other half; build_release.py makes it. Objects go to Python as
 // PyTorch's own classes, or as one that is registered here.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/custom_class.h>

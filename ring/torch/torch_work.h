@@ -28,7 +28,7 @@
 
 namespace dlring_torch {
 
-// In Python dlring_torch.PeerLost, a RuntimeError.
+// In Python dlaunch.PeerLost, a RuntimeError.
 struct PeerLost final : torch::PyTorchError {
   explicit PeerLost(const std::string& text) { msg = text; }
   PythonClass* python_type() override { return class_of_peer_lost(); }

@@ -15,6 +15,8 @@ import zipfile
 
 # The file that a linker takes for libNAME.so: a wheel has no symbolic links.
 LINKER_SCRIPT = "/* GNU ld script */\nINPUT({})\n"
+# Of one PyTorch and one Python.
+ONE_PYTHON = re.compile(r"/dlaunch/torch/.*\.so$")
 # Modulefiles name the folder of one Python.
 NOT_PACKED = re.compile(r"(^|/)__pycache__/|\.pyc$|^lib/debug/|^share/modulefiles/")
 
@@ -71,14 +73,14 @@ class Wheel:
             raise SystemExit(f"{tree} has no package for Python: see 'Left out' at the end of meson setup")
         for file in sorted(tree.rglob("*")):
             name = str(file.relative_to(tree))
-            if file.is_dir() or NOT_PACKED.search(name):
+            if file.is_dir() or NOT_PACKED.search(name) or ONE_PYTHON.search(name):
                 continue
             if package in file.parents:
                 files["dlaunch/" + str(file.relative_to(package))] = file
             elif file.parent == tree / "bin":
                 files[f"{self.stem}.data/scripts/{file.name}"] = file
             elif package.parent in file.parents:
-                continue  # modules of one PyTorch and one Python
+                files[str(file.relative_to(package.parent))] = file
             else:
                 files.update(self.beside(name, file))
         return files

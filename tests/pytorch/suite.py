@@ -63,7 +63,7 @@ def load(backend, ranks):
     except ModuleNotFoundError:  # PyTorch's test cases are made of its class, and these ask it nothing
         sys.modules["expecttest"] = types.SimpleNamespace(ACCEPT=False, TestCase=unittest.TestCase)
     if backend == "dlring":
-        import dlring_torch  # noqa: F401: registers it
+        import dlaunch.torch  # noqa: F401: registers it
     from torch.testing._internal import common_distributed
     for feature in "ddp", "subgroup", "plugin", "gpu":
         common_distributed.DistTestCases.backend_feature.get(feature, set()).add(backend)

@@ -26,8 +26,8 @@ run clean c++ -std=c++20 hello.cc -ldlring -o by-hand; expect_code 0
 run clean ./by-hand; expect_code 0; expect_out '^rank 0 of 1: 0$'
 run clean dlaunch --nproc 2 dlaunch-bench all_reduce -b 8; expect_code 0
 if [ $has_torch = 1 ]; then
-  run clean python3 -c 'import dlelastic_torch; print(dlelastic_torch.__file__)'
-  expect_code 0; expect_out '^/usr/local/lib/python3.*/dlelastic_torch.py$'
+  run clean python3 -c 'from dlaunch.torch import elastic; print(elastic.__file__)'
+  expect_code 0; expect_out '^/usr/local/lib/python3.*/dlaunch/torch/elastic.py$'
 fi
 
 if command -v cmake >/dev/null; then

@@ -5,9 +5,9 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
   skip "no PyTorch that finds a GPU"
-compgen -G "$BUILD/ring/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
-export PYTHONPATH="$BUILD/ring/torch:$BUILD/elastic/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py
 
 run dlaunch --nproc 4 "$python" "$script" cpu.pt; expect_code 0
@@ -20,7 +20,7 @@ done
 
 # Long kernels before, in streams that are not the default one, and tensors that nobody keeps.
 cat > streams.py <<'P'
-import os, torch, torch.distributed as dist, dlring_torch
+import os, torch, torch.distributed as dist, dlaunch.torch
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
 dist.init_process_group("dlring")
 rank, size = dist.get_rank(), dist.get_world_size()

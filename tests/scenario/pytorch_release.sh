@@ -1,21 +1,24 @@
-# dlring_torch for a release of PyTorch that it has no library for: it compiles one where its source lies
+# dlaunch.torch for a release of PyTorch that it has no library for: it compiles one where its source lies
 # beside it, once, and says which releases it serves where it cannot.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
 release=$("$python" -c 'import torch; print(".".join(torch.__version__.split(".")[:2]))')
-mkdir modules && cp "$SOURCE/ring/torch/dlring_torch.py" modules
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+here=modules/dlaunch/torch
+mkdir -p $here && cp "$BUILD"/python/dlaunch/{*.py,_core*.so} modules/dlaunch && cp "$BUILD"/python/dlaunch/torch/*.py $here
+export LD_LIBRARY_PATH="$BUILD/elastic/state:$LD_LIBRARY_PATH"
 # One for the other ABI of C++ does not serve it.
-touch modules/libdlring_torch-0.{9,12}.so "modules/libdlring_torch-$release-oldabi.so"
+touch $here/libdlring_torch-0.{9,12}.so "$here/libdlring_torch-$release-oldabi.so"
 export PYTHONPATH=$PWD/modules XDG_CACHE_HOME=$PWD/cache PYTHONWARNINGS=ignore
 
-run "$python" -c 'import dlring_torch'
+run "$python" -c 'import dlaunch.torch'
 expect_code 1
-expect_err "ImportError: dlring_torch has no library for PyTorch $release.*, and its source is not here. It serves PyTorch 0.9, 0.12, $release-oldabi$"
-rm "modules/libdlring_torch-$release-oldabi.so"
-python3 "$SOURCE/ring/torch/build_release.py" --copy-source modules/dlring_torch_source || fail "the source was not copied"
-run env CXX=false "$python" -c 'import dlring_torch'
-expect_code 1; expect_err "^dlring_torch compiles its library for PyTorch $release"
+expect_err "ImportError: dlaunch.torch has no library for PyTorch $release.*, and its source is not here. It serves PyTorch 0.9, 0.12, $release-oldabi$"
+rm "$here/libdlring_torch-$release-oldabi.so"
+python3 "$SOURCE/ring/torch/build_release.py" --copy-source $here/dlring_torch_source || fail "the source was not copied"
+run env CXX=false "$python" -c 'import dlaunch.torch'
+expect_code 1; expect_err "^dlaunch.torch compiles its library for PyTorch $release"
 expect_err 'ImportError: .* cannot be compiled: the compiler failed'
 [ -z "$(find cache -name '*.so')" ] || fail "a library is there that was not compiled"
 
@@ -29,9 +32,9 @@ S
 counted() { wc -l <compiler.asked; }
 # imports [FIRST]: with that compiler, after the statement FIRST.
 imports() { run env CXX="$PWD/compiler" "$python" -c "${1:-}
-import dlring_torch"; }
+import dlaunch.torch"; }
 imports; expect_code 1
-expect_err "ImportError: dlring_torch cannot load $PWD/cache/dlaunch/.*/libdlring_torch-$release.so, which it has just compiled"
+expect_err "ImportError: dlaunch.torch cannot load $PWD/cache/dlaunch/.*/libdlring_torch-$release.so, which it has just compiled"
 [ "$(counted)" = 2 ] || fail "a file that cannot be loaded was not replaced once"
 made=$(echo cache/dlaunch/*/libdlring_torch-$release.so)
 [ "$(stat -c %a cache/dlaunch "${made%/*}" "$made" | sort -u)" = 700 ] || fail "others come to the cache"
@@ -55,9 +58,9 @@ expect_err '^build_release: other/version.py does not say which release'
 rm -r cache
 
 case $release in 1.* | 2.[0-3]) exit 0 ;; esac
-readlink -f "$BUILD/ring" >modules/dlring_torch_source/ring_folders
+readlink -f "$BUILD/ring" >$here/dlring_torch_source/ring_folders
 cat >alone.py <<'P'
-import torch, torch.distributed as dist, dlring_torch
+import torch, torch.distributed as dist, dlaunch.torch
 dist.init_process_group("dlring", store=dist.HashStore(), rank=0, world_size=1)
 x = torch.ones(3)
 dist.all_reduce(x)

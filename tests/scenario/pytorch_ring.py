@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import dlring_torch
+import dlaunch.torch
 
 
 def say(what):
@@ -355,7 +355,7 @@ def lose(victim, model):
         say(f"is told: {e}")
     try:
         dist.barrier()
-    except dlring_torch.PeerLost as e:
+    except dlaunch.PeerLost as e:
         say(f"is told again: {e}")
 
 

@@ -3,9 +3,9 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
-compgen -G "$BUILD/ring/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
-export PYTHONPATH="$BUILD/ring/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py
 
 run dlaunch --nproc 4 "$python" "$script" dlaunch.pt 2
@@ -27,7 +27,7 @@ expect_code 0
 
 # What is put upon a future may use the group itself; leaving is no abort, whatever was dropped before.
 cat > leave.py <<'P'
-import torch, torch.distributed as dist, dlring_torch
+import torch, torch.distributed as dist, dlaunch.torch
 dist.init_process_group("dlring")
 rank, size = dist.get_rank(), dist.get_world_size()
 def sum_again(future):
@@ -58,7 +58,7 @@ expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"
 # child that is forked while it makes or drops one hangs, as a DataLoader's workers then do.
 cat > places.py <<'P'
 import ctypes, torch, torch.distributed as dist
-import dlring_torch
+import dlaunch.torch
 api = ctypes.pythonapi
 for name in "PyInterpreterState_Head", "PyInterpreterState_ThreadHead", "PyThreadState_Next":
     getattr(api, name).restype = ctypes.c_void_p
@@ -88,7 +88,7 @@ expect_code 0
 # Splits that do not fit together are an error of that call, also where one side expects nothing: the
 # next call would get what is left.
 cat > splits.py <<'P'
-import sys, torch, torch.distributed as dist, dlring_torch
+import sys, torch, torch.distributed as dist, dlaunch.torch
 dist.init_process_group("dlring")
 rank = dist.get_rank()
 give, take = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [0, 2])

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import dlelastic_torch as elastic
+from dlaunch.torch import elastic
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)

@@ -4,9 +4,9 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
-[ -e "$BUILD/elastic/torch/dlelastic_binding.py" ] ||
-  skip "dlelastic_torch was not built: it needs libtorch-dev and pybind11-dev"
-export PYTHONPATH="$BUILD/ring/torch:$BUILD/elastic/torch" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp" FIRST_WEIGHTS=1
 train=("$python" "$SOURCE/tests/scenario/pytorch_state.py")
 # same FILE FILE: the same weights, bit by bit.
@@ -78,10 +78,33 @@ if [ -d /usr/share/datasets/fashion-mnist ]; then
   expect_code 0; expect_out '^\[0\] epoch 1  loss 0\.[0-4].*accuracy 0\.8[3-9]'
 fi
 
+# The old names are the same modules, and each says so once, to who imports it.
+cat >names.py <<'P'
+import warnings
+import dlaunch.torch.elastic
+from dlaunch import _core
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    import dlring_torch
+    from dlring_torch import PeerLost
+    import dlelastic_torch
+assert dlring_torch is dlaunch.torch and dlelastic_torch is dlaunch.torch.elastic and PeerLost is dlaunch.PeerLost
+assert [(one.category, one.filename, one.lineno, str(one.message)) for one in told] == [
+    (DeprecationWarning, __file__, 6, "dlring_torch is dlaunch.torch now: import that"),
+    (DeprecationWarning, __file__, 8, "dlelastic_torch is dlaunch.torch.elastic now: import that")], told
+for wrong in 1, None, _core.init:
+    try:
+        _core.borrow(wrong, None)
+    except ValueError:
+        continue
+    raise AssertionError(f"{wrong} was taken for a communicator")
+P
+run "$python" "$PWD/names.py"; expect_code 0
+
 # What cannot be is one line; errors of the program's own pass through.
 cat > wrong.py <<'P'
 import sys, torch, torch.distributed as dist
-import dlelastic_torch as elastic
+from dlaunch.torch import elastic
 model = torch.nn.Linear(2, 2)
 
 def told(words, call, *args, **kwargs):
@@ -161,7 +184,7 @@ expect_code 0
 
 # Every optimizer of PyTorch goes on from a commit as if nothing had been.
 cat > optimizers.py <<'P'
-import sys, torch, dlelastic_torch as elastic
+import sys, torch; from dlaunch.torch import elastic
 
 def optimizers(weights):
     for name, kind in sorted(vars(torch.optim).items()):
@@ -214,7 +237,7 @@ expect_code 0; expect_out '^all 1[4-9]'
 # What elastic.DataLoader does not support: one sentence each, when it is made.
 cat >unsupported.py <<'P'
 import torch
-import dlelastic_torch as elastic
+from dlaunch.torch import elastic
 
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):

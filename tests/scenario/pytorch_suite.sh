@@ -3,11 +3,11 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.testing._internal.distributed, numpy' 2>/dev/null || skip "PyTorch's tests are not installed"
-compgen -G "$BUILD/ring/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlring_torch was not built: it needs libtorch-dev and pybind11-dev"
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 
 suite() {
-  run "$SOURCE/script/test-pytorch" --python "$python" --module "$BUILD/ring/torch" --backends dlring "$@"
+  run "$SOURCE/script/test-pytorch" --python "$python" --module "$BUILD/python" --backends dlring "$@"
   expect_code 0; expect_out 'dlring +[0-9]+ +0 +[0-9]+$'
 }
 suite --list "$SOURCE/tests/pytorch/pinned.txt"
@@ -16,7 +16,7 @@ passed=$(awk '$1 == "dlring" && NF == 4 { print $2 }' out)
 suite --debug DETAIL --match '^test_(all_gather_object|broadcast|ddp_sync|reduce_sum|send_recv)'
 
 # What fails is told, and the exit code says so.
-run "$SOURCE/script/test-pytorch" --python "$python" --module "$BUILD/ring/torch" --backends dlring --match '^test_barrier$' --limit 0.01
+run "$SOURCE/script/test-pytorch" --python "$python" --module "$BUILD/python" --backends dlring --match '^test_barrier$' --limit 0.01
 expect_code 1; expect_out 'dlring: HANG test_barrier: '; expect_out 'dlring +0 +1 +0$'
 run "$SOURCE/script/test-pytorch" --python /bin/false
 expect_code 1; expect_err 'cannot import torch'

@@ -14,8 +14,6 @@ ARROWS = {
     # Beside base only the public headers of libdlring, like any program.
     "elastic/state": {"base"},
     # Only the public headers.
-    "elastic/torch": set(),
-    # Only the public headers.
     "python": set(),
     "launcher": {"base", "rendezvous", "elastic"},
     "cli": {"base", "rendezvous", "elastic", "launcher"},
@@ -65,14 +63,14 @@ CONFINED = {
     "nccl": r"ring/device/libraries\.h",
     "curl": r"rendezvous/http_client\.cc",
     "nlohmann": r"(launcher/|rendezvous/etcd_message\.cc|cli/bench/|cli/ctl/|cli/doctor/findings_json|tests/)",
-    "pybind11": r"(ring|elastic)/torch/",
+    "pybind11": r"ring/torch/",
     "openssl": r"(rendezvous/openssl\.h|tests/)",
     "torch": r"ring/torch/",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
-    r"(elastic/(?!state/|include/|torch/)|elastic/state/(holding|plan|registry|sampler)\.|"
+    r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
     r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_way|host_granules|nccl_steps)\.)|"
     r"launcher/(plan/host|report/|output/line_|placement/binding|process/worker_env|mpi/(pmi_core|pmix_job)|control/(control_request|job_status))\w*\.)"
@@ -100,10 +98,9 @@ CODE = ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli", "e
 
 
 # A layer inside another one's folder: (what it is called, where it is).
-ROOMS = [("cli/bench", "cli/bench/"), ("cli/doctor", "cli/doctor/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/"),
-         ("elastic/torch", "elastic/torch/")]
+ROOMS = [("cli/bench", "cli/bench/"), ("cli/doctor", "cli/doctor/"), ("elastic/state", "elastic/state/"), ("elastic/state", "elastic/include/")]
 # Who may use the libraries as programs do.
-PROGRAMS = {"ring", "elastic/state", "elastic/torch", "python", "cli/bench", "cli/doctor", "examples"}
+PROGRAMS = {"ring", "elastic/state", "python", "cli/bench", "cli/doctor", "examples"}
 
 
 def layer_of(path):
@@ -204,7 +201,7 @@ def check_unnamed(path, text, seen, complain):
 # dlaunch holds the ring, too: two types of one name would share their members' code, whichever the linker
 # takes.
 TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[nodiscard\]\] |alignas\(\w+\) )*(\w+)(?: final)?(?: : [^;{]+)? \{", re.M)
-NOT_IN_DLAUNCH = ("examples/", "python/", "cli/bench/", "cli/ctl/", "elastic/state/", "elastic/torch/", "ring/torch/")
+NOT_IN_DLAUNCH = ("examples/", "python/", "cli/bench/", "cli/ctl/", "elastic/state/", "ring/torch/")
 
 
 def check_types(path, text, seen, complain):

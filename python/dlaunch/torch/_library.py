@@ -1,18 +1,4 @@
-"""torch.distributed's back end "dlring": collectives by libdlring. Importing this registers it.
-
-    import torch.distributed as dist
-    import dlring_torch
-
-    dist.init_process_group("dlring")      # or "cpu:dlring,cuda:nccl"
-
-PeerLost is raised where another rank has died or left; the text names it.
-
-The work is done by a library that is made for one minor release of PyTorch and serves every Python. It
-lies beside this file, as libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old
-ABI of C++). For another release it is compiled once, if its source lies here, too (dlring_torch_source),
-and there is a C++ compiler (CXX, or c++): into $XDG_CACHE_HOME/dlaunch, which is ~/.cache/dlaunch where
-that is not set. Nothing is loaded from there that another user may have written.
-"""
+"""The library that is dlaunch.torch, for PyTorch 2.4 and newer: found or compiled, and loaded."""
 
 import atexit
 import ctypes
@@ -25,12 +11,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
+from .._errors import PeerLost
+
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.join(_FOLDER, "dlring_torch_source")
-
-
-class PeerLost(RuntimeError):
-    """Another rank has died, has left, or does not answer."""
 
 
 def _release():
@@ -70,7 +54,7 @@ def _loaded_from_cache():
             return path
         except OSError as error:
             if broken:
-                raise ImportError(f"dlring_torch cannot load {path}, which it has just compiled: {error}") from error
+                raise ImportError(f"dlaunch.torch cannot load {path}, which it has just compiled: {error}") from error
         broken = identity
 
 
@@ -88,7 +72,7 @@ def _loaded():
             reason = f"it cannot be compiled: {e}"
     numbers = sorted(served, key=lambda name: [int(part) for part in name.partition("-")[0].split(".")])
     old = ", which has the old ABI of C++" if _own() != _release() else ""
-    raise ImportError(f"dlring_torch has no library for PyTorch {torch.__version__}{old}, and {reason}. "
+    raise ImportError(f"dlaunch.torch has no library for PyTorch {torch.__version__}{old}, and {reason}. "
                       f"It serves PyTorch {', '.join(numbers) or '(no release)'}")
 
 
@@ -105,7 +89,7 @@ _ops = _load()
 
 
 class Communicator:
-    """libdlring's communicator of all ranks, in an elastic process from round to round: for dlelastic_torch."""
+    """libdlring's communicator of all ranks, in an elastic process from round to round: for dlaunch.torch.elastic."""
 
     def __init__(self, native):
         self._native = native

@@ -1,7 +1,7 @@
 """Training with PyTorch that goes on when workers die, come and go.
 
     import torch.distributed as dist
-    import dlelastic_torch as elastic
+    from dlaunch.torch import elastic
     from torch.nn.parallel import DistributedDataParallel
 
     model = Net()
@@ -55,10 +55,10 @@ import torch.distributed as dist
 import torch.utils.data
 from torch.nn.parallel import DistributedDataParallel
 
-import dlring_torch
-from dlelastic_binding import State as _State
-from dlelastic_parts import Parts, RoundOver
-from dlring_torch import PeerLost
+from .. import _core
+from .._errors import PeerLost
+from .._parts import Parts, RoundOver
+from . import communicator, join_rounds
 
 __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
@@ -295,7 +295,7 @@ class TorchState(Parts):
     def _begin(self, comm):
         TorchState._begun = True
         memory = (place.memory for kind in self._valued.values() for place in kind.places)
-        self.__dict__.update(_comm=comm, _kept=_State(comm),
+        self.__dict__.update(_comm=comm, _kept=_core.new_state(_borrowed(comm)),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._valued.values():
             for place in kind.places:
@@ -305,7 +305,8 @@ class TorchState(Parts):
             self._kept.snapshots(*self._folder)
 
     def _register(self, name, memory):
-        self._kept.replicated(name, memory.data_ptr(), memory.numel() * memory.element_size())
+        # Its bytes in the order in which they lie, whatever its type and its strides are.
+        self._kept.replicated(name, memory.as_strided((memory.numel(),), (1,)).view(torch.uint8))
 
     def _in_train(self):
         return self._kept is not None
@@ -343,17 +344,27 @@ def _kind(part):
 # -- Rounds.
 
 
+_CAPSULE_NAME = b"dl_comm"  # which a capsule points to
+
+
+def _borrowed(comm):
+    """The same communicator for libdlelastic's state."""
+    new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi))
+    return _core.borrow(new_capsule(comm.address, _CAPSULE_NAME, None), comm)
+
+
 def _join():
     """This process's communicator, of the launcher's rounds where it forms them."""
     if dist.is_initialized():
         raise RuntimeError("run() begins torch.distributed itself, in each round: leave out init_process_group()")
     if _elastic():
-        return dlring_torch.join_rounds()
+        return join_rounds()
     if "RANK" in os.environ:
         dist.init_process_group("dlring")
     else:
         dist.init_process_group("dlring", store=dist.HashStore(), rank=0, world_size=1)
-    return dlring_torch.communicator()
+    return communicator()
 
 
 def _elastic():
