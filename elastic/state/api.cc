@@ -130,6 +130,13 @@ dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t b
   });
 }
 
+dl_result dl_state_place_shard(dl_state* state, const char* name, void* at, size_t bytes) {
+  if (state == nullptr) return no_state();
+  return guarded(state, [&] {
+    return state->core.place_shard(name != nullptr ? name : "", bytes_at(at, bytes));
+  });
+}
+
 dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep_older) {
   if (state == nullptr) return no_state();
   return guarded(state, [&] {

@@ -86,6 +86,25 @@ Result<void> Registry::add_sharded(std::string name, Bytes memory, std::size_t e
   return {};
 }
 
+// Whether a buffer can have this memory instead of its own.
+Result<void> Registry::check_shard(const Buffer& buffer, Bytes memory) const {
+  if (memory.size() % buffer.element_bytes != 0) {
+    return usage_error(fmt::format("'{}' has {} bytes, which are not elements of {} bytes",
+                                   escaped(buffer.name), memory.size(), buffer.element_bytes));
+  }
+  return check_memory(buffer.name, memory, shard_bytes() - aligned(buffer.memory.size()));
+}
+
+Result<void> Registry::place_shard(const std::string& name, Bytes memory) {
+  const auto it = std::ranges::find(sharded_, name, &Buffer::name);
+  if (it == sharded_.end()) {
+    return usage_error("the state has no sharded '" + escaped(name) + "'");
+  }
+  if (auto r = check_shard(*it, memory); !r) return r;
+  it->memory = memory;
+  return {};
+}
+
 std::string Registry::describe() const {
   std::string text;
   for (const auto& b : replicated_) {

@@ -36,6 +36,7 @@ class Registry {
   Result<void> add_replicated(std::string name, Bytes memory);
   Result<void> add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                            Reshard reshard);
+  Result<void> place_shard(const std::string& name, Bytes memory);
 
   bool sharded() const { return !sharded_.empty(); }
   // What must be the same on all ranks; a line for each buffer.
@@ -68,6 +69,7 @@ class Registry {
   };
   Result<void> check_name(const std::string& name) const;
   static Result<void> check_memory(const std::string& name, Bytes memory, std::size_t object_bytes);
+  Result<void> check_shard(const Buffer& buffer, Bytes memory) const;
   Result<void> copy(const Buffer& buffer, ConstBytes from, Bytes to) const;
   std::size_t header_bytes() const;
   Result<std::vector<OldShards>> parse(std::span<const ConstBytes> shards) const;

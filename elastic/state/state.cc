@@ -41,6 +41,11 @@ Result<void> State::add_sharded(std::string name, Bytes memory, std::size_t elem
   return registry_.add_sharded(std::move(name), memory, element_bytes, std::move(reshard));
 }
 
+Result<void> State::place_shard(const std::string& name, Bytes memory) {
+  if (auto r = ready("placing a shard"); !r) return r;
+  return registry_.place_shard(name, memory);
+}
+
 Result<void> State::snapshots(std::string folder, int every, int keep) {
   if (auto r = may_register("asking for snapshots"); !r) return r;
   if (folder.empty()) return usage_error("snapshots need a folder");
@@ -89,18 +94,27 @@ Version State::next_version() const {
   return {current_->base + rounds_->round(), committed().number + 1};
 }
 
-// Collective: that all make the next commit, whether as a snapshot, and whether the round is over.
+// Collective: that all make the next commit, whether as a snapshot, and whether the round is over;
+// and if a shard has another size than at the last, the sizes of all.
 Result<void> State::agree_on_commit() {
   const auto number = next_version().number;
   const std::uint64_t busy = save_it_ && !writer_->idle();
-  std::uint64_t words[] = {over_, busy, number, ~number};
+  const auto me = static_cast<std::size_t>(rank());
+  const std::uint64_t resized = registry_.sharded() && shard_sizes_[me] != registry_.shard_bytes();
+  std::uint64_t words[] = {over_, busy, number, ~number, resized};
   if (auto r = rounds_->maximum(words); !r) return r;
   over_ = words[0] != 0;
   save_it_ = save_it_ && words[1] == 0;
-  if (words[2] == ~words[3]) return {};
-  return Error{.code = Errc::mismatch,
-               .what = fmt::format("rank {} makes commit {}, but another rank commit {}", rank(),
-                                   number, words[2] != number ? words[2] : ~words[3])};
+  if (words[2] != ~words[3]) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("rank {} makes commit {}, but another rank commit {}", rank(),
+                                     number, words[2] != number ? words[2] : ~words[3])};
+  }
+  if (words[4] == 0) return {};
+  auto sizes = gather_shard_sizes(store());
+  if (!sizes) return sizes.error();
+  shard_sizes_ = std::move(*sizes);
+  return {};
 }
 
 Result<void> State::update() {

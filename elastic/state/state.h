@@ -35,6 +35,7 @@ class State {
   Result<void> add_replicated(std::string name, Bytes memory);
   Result<void> add_sharded(std::string name, Bytes memory, std::size_t element_bytes,
                            Reshard reshard);
+  Result<void> place_shard(const std::string& name, Bytes memory);
   Result<void> snapshots(std::string folder, int every, int keep);
   void on_change(std::function<void(const dl_change&)> tell) { tells_.push_back(std::move(tell)); }
   // Registered memory that stands for something else: keep() writes it before it is committed,

@@ -111,6 +111,7 @@ void Handle::free_state(StateParts& state) {
   for (dl_sampler* const sampler : state.samplers) dl_sampler_free(sampler);
   state.samplers.clear();
   state.memory.clear();
+  state.own.array.clear();
 }
 
 bool Handle::all_done() {

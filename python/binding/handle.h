@@ -29,8 +29,17 @@ struct Operation {
 };
 
 // A state of <dlaunch/elastic.h>, with its samplers and the memory that it knows.
+// A rank's own bytes of a state: those of an array, or what a sync has put together.
+struct OwnBytes {
+  std::list<View> array;  // one or none
+  std::vector<std::byte> made;
+  void* at = nullptr;
+  std::size_t bytes = 0;
+};
+
 struct StateParts {
   dl_state* state = nullptr;
+  OwnBytes own;
   std::vector<dl_sampler*> samplers;
   std::list<View> memory;
 };

@@ -56,6 +56,69 @@ PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
   });
 }
 
+// -- Bytes that each rank has for itself, under one name.
+
+constexpr const char* kOwn = "_own";
+
+// The old ranks' bytes go to the new ranks in turn, so that they all are somewhere, and those of
+// this rank's number are first.
+dl_result put_together(void* user, const dl_shards* old, int rank, int size, void** at,
+                       std::size_t* bytes) {
+  auto& own = *static_cast<OwnBytes*>(user);
+  std::vector<std::byte> made;
+  try {
+    for (int i = 0; i < old->size; ++i) {
+      if (i % size != rank) continue;
+      const auto* first = static_cast<const std::byte*>(old->at[i]);
+      made.insert(made.end(), first, first + old->bytes[i]);
+    }
+  } catch (const std::bad_alloc&) {
+    return DL_ERR_IO;
+  }
+  own.made = std::move(made);
+  own.at = *at = own.made.data();
+  own.bytes = *bytes = own.made.size();
+  return DL_OK;
+}
+
+// The array's bytes are this rank's, once tell(state, own, at, bytes) has told libdlelastic.
+template <class Tell>
+PyObject* take_own(PyObject* self, PyObject* array, const char* name, Tell tell) {
+  return of_state(self, name, [&](StateObject& object) -> PyObject* {
+    OwnBytes& own = object.parts->own;
+    std::list<View> taken(1);
+    View& view = taken.front();
+    if (!view.take(array, Use::write, {name, "array"})) return nullptr;
+    const dl_result result = tell(object.parts->state, own, view.data(), view.bytes());
+    if (result != DL_OK) return raise_of(object, result);
+    own.array.swap(taken);
+    own.made = {};
+    own.at = view.data();
+    own.bytes = view.bytes();
+    return none();
+  });
+}
+PyObject* keep_own(PyObject* self, PyObject* array) {
+  return take_own(self, array, "keep_own",
+                  [](dl_state* state, OwnBytes& own, void* at, std::size_t bytes) {
+                    return dl_state_sharded(state, kOwn, at, bytes, 1, put_together, &own);
+                  });
+}
+PyObject* set_own(PyObject* self, PyObject* array) {
+  return take_own(self, array, "set_own",
+                  [](dl_state* state, const OwnBytes&, void* at, std::size_t bytes) {
+                    return dl_state_place_shard(state, kOwn, at, bytes);
+                  });
+}
+
+PyObject* own(PyObject* self, void*) {
+  return of_state(self, "own", [](const StateObject& object) {
+    const OwnBytes& own = object.parts->own;
+    return PyByteArray_FromStringAndSize(static_cast<const char*>(own.at),
+                                         static_cast<Py_ssize_t>(own.bytes));
+  });
+}
+
 constexpr Signature kSnapshots{"snapshots", {"folder", "every", "keep"}, 3, 3};
 PyObject* snapshots(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return of_state(self, "snapshots", [&](StateObject& object) -> PyObject* {
@@ -170,6 +233,8 @@ PyObject* sampler_place(PyObject* self, PyObject* number) {
 
 PyMethodDef g_state_methods[] = {
     {"replicated", as_method(replicated), kMethod, nullptr},
+    {"keep_own", keep_own, METH_O, nullptr},
+    {"set_own", set_own, METH_O, nullptr},
     {"snapshots", as_method(snapshots), kMethod, nullptr},
     {"sync", sync_state, METH_NOARGS, nullptr},
     {"commit", commit, METH_NOARGS, nullptr},
@@ -184,6 +249,7 @@ PyMethodDef g_state_methods[] = {
 PyGetSetDef g_state_attributes[] = {
     {"round_over", round_over, nullptr, nullptr, nullptr},
     {"commits", commits, nullptr, nullptr, nullptr},
+    {"own", own, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -202,14 +268,15 @@ PyTypeObject* make_state_type() {
   return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
 }
 
-constexpr Signature kState{"State", {"communicator", "commit_every"}, 1, 2};
+constexpr Signature kState{"State", {"communicator", "commit_every", "shard_replicas"}, 1, 3};
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return contained([&]() -> PyObject* {
     Given given;
     dl_state_options options;
     dl_state_options_init(&options);
     if (!parse(kState, args, count, names, given) ||
-        !integer("State", "commit_every", given[1], options.commit_every)) {
+        !integer("State", "commit_every", given[1], options.commit_every) ||
+        !integer("State", "shard_replicas", given[2], options.shard_replicas)) {
       return nullptr;
     }
     if (Py_TYPE(given[0]) != g_communicator_type) {

@@ -30,6 +30,10 @@ run dlaunch --nproc 2 "$python" "$here/python_elastic.py" snapshots; expect_code
 run "$python" "$here/python_elastic.py"; expect_code 0
 [ "$(weights)" = "$undisturbed" ] || fail "one rank without a launcher comes to other weights"
 
+run dlaunch --nproc 4 --min-nproc 3 --max-restarts 0 "$python" "$here/python_own.py"; expect_code 0
+[ "$(grep -c '3 ranks have all bytes$' out)" = 3 ] || fail "not every rank went on with its own bytes"
+[ "$(grep -c 'refused:' out)" = 12 ] || fail "set_own took what it cannot take"
+
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
 dlaunch --nproc 3 "$python" "$here/python_planned.py" >out 2>err </dev/null & job=$!
 started+=("$job")

@@ -94,6 +94,10 @@ typedef dl_result (*dl_reshard)(void* user, const dl_shards* old, int rank, int 
  * ranks is DL_ERR_UNSUPPORTED. When the number changes each rank holds all parts for a moment. */
 DL_API dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t bytes,
                                   size_t element_bytes, dl_reshard reshard, void* user);
+/* After the first sync: this rank's sharded memory of that name is here from now on, and so large,
+ * for commits that follow. Not collective: the next commit tells the ranks that keep copies of it.
+ * A later sync or restore of a commit of another size goes through the reshard function. */
+DL_API dl_result dl_state_place_shard(dl_state* state, const char* name, void* at, size_t bytes);
 
 /* From now on every n-th commit is also written to files in `folder`, which is made if need be, by
  * a thread of its own from the committed copy: a commit never waits for the disk, and a snapshot

@@ -128,6 +128,12 @@ class State {
                            cut, callbacks_.back().get()));
   }
 
+  // After the first sync: the vector has another size, or is elsewhere.
+  template <class T>
+  void place_shard(const std::string& name, std::vector<T>& memory) {
+    check(dl_state_place_shard(get(), name.c_str(), memory.data(), memory.size() * sizeof(T)));
+  }
+
   void snapshots(const std::string& folder, int every, int keep) {
     check(dl_state_snapshots(get(), folder.c_str(), every, keep));
   }

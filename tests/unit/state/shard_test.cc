@@ -211,6 +211,46 @@ TEST_CASE("shard: the program's own way of cutting") {
   CHECK(right == 2);
 }
 
+TEST_CASE("shard: memory that grows between commits is kept in its new size") {
+  Job job;
+  std::atomic<int> right = 0;
+  const auto length = [](int rank) { return static_cast<std::size_t>(10 + 1000 * rank); };
+  job.start({0, 1, 2, 3}, [&](Member& m) {
+    std::vector<int> mine;  // nothing at first
+    m.state.sharded<int>("mine", mine, [](auto old, int rank, int size) {
+      std::vector<int> all;
+      for (std::size_t i = 0; i < old.size(); ++i) {
+        if (static_cast<int>(i) * size / static_cast<int>(old.size()) != rank) continue;
+        all.insert(all.end(), old[i].begin(), old[i].end());
+      }
+      return all;
+    });
+    m.state.sync();
+    m.state.commit();
+    mine.assign(length(m.rank()), m.rank());
+    m.state.place_shard("mine", mine);
+    m.state.commit();
+    mine.assign(length(m.rank()) * 2, -1);  // never committed
+    m.state.place_shard("mine", mine);
+    m.state.restore();
+    right += mine == std::vector<int>(length(m.rank()), m.rank());
+    m.state.commit();
+    dl_barrier(m.comm());
+    if (m.slot == 1) throw Killed();
+    m.state.recover();
+    std::vector<int> expected;
+    const std::vector<std::vector<int>> kept = {{0, 1}, {2}, {3}};
+    for (const int rank : kept[static_cast<std::size_t>(m.rank())]) {
+      expected.insert(expected.end(), length(rank), rank);
+    }
+    right += mine == expected;
+    CHECK_THROWS_WITH(m.state.place_shard("other", mine), "the state has no sharded 'other'");
+    m.state.finish();
+  });
+  for (const int slot : {0, 2, 3}) CHECK(job.ends(slot).back() == "");
+  CHECK(right == 4 + 3);
+}
+
 TEST_CASE("shard: a reshard function that fails ends the sync on all ranks") {
   Job job;
   job.start({0, 1, 2}, [&](Member& m) {
