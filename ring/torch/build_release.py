@@ -56,10 +56,16 @@ def name_of(release, old_abi):
     return f"libdlring_torch-{release}{'-oldabi' if old_abi else ''}.so"
 
 
+def hardening():
+    """As a packaged build of dlaunch is hardened."""
+    words = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fstack-clash-protection"]
+    return words + (["-fcf-protection=full"] if platform.machine() == "x86_64" else [])
+
+
 def command(torch, out, ring, rpath, old_abi, debug=False):
     headers = pathlib.Path(torch) / "include"
     words = shlex.split(os.environ.get("CXX", "c++"))
-    words += ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-DNDEBUG"]
+    words += ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-DNDEBUG", *hardening()]
     words += [f"-D_GLIBCXX_USE_CXX11_ABI={0 if old_abi else 1}", *(["-g1"] if debug else ["-s"])]
     words += [f"-I{folder}" for folder in INCLUDES if folder.is_dir()]
     for folder in headers, headers / "torch" / "csrc" / "api" / "include":

@@ -15,8 +15,6 @@ import zipfile
 
 # The file that a linker takes for libNAME.so: a wheel has no symbolic links.
 LINKER_SCRIPT = "/* GNU ld script */\nINPUT({})\n"
-# Of one PyTorch and one Python.
-ONE_PYTHON = re.compile(r"/dlaunch/torch/.*\.so$")
 # Modulefiles name the folder of one Python.
 NOT_PACKED = re.compile(r"(^|/)__pycache__/|\.pyc$|^lib/debug/|^share/modulefiles/")
 
@@ -34,6 +32,14 @@ def glibc_of(files):
 def is_elf(file):
     with open(file, "rb") as opened:
         return opened.read(4) == b"\x7fELF"
+
+
+def package_in(tree):
+    """The folder of the package dlaunch below a prefix."""
+    package = next(pathlib.Path(tree).glob("lib*/python3*/*-packages/dlaunch"), None)
+    if package is None:
+        raise SystemExit(f"{tree} has no package for Python: see 'Left out' at the end of meson setup")
+    return package
 
 
 class Wheel:
@@ -68,12 +74,10 @@ class Wheel:
     def placed(self, tree):
         """What is in the wheel: name -> file, or text."""
         files = {}
-        package = next(tree.glob("lib*/python3*/*-packages/dlaunch"), None)
-        if package is None:
-            raise SystemExit(f"{tree} has no package for Python: see 'Left out' at the end of meson setup")
+        package = package_in(tree)
         for file in sorted(tree.rglob("*")):
             name = str(file.relative_to(tree))
-            if file.is_dir() or NOT_PACKED.search(name) or ONE_PYTHON.search(name):
+            if file.is_dir() or NOT_PACKED.search(name):
                 continue
             if package in file.parents:
                 files["dlaunch/" + str(file.relative_to(package))] = file

@@ -2,7 +2,8 @@
 completions and libraries that C programs link, with wheels of ours in place of those.
 
 Settings: builddir=FOLDER takes what is built there already, in place of a build of its own;
-setup-args=WORD is a further option for `meson setup`, and may be given several times.
+setup-args=WORD is a further option for `meson setup`, and torch=FOLDER a PyTorch that the wheel has a library for
+(torch=pypi: the newest there). Both may be given several times.
 """
 
 import json
@@ -15,10 +16,11 @@ import sys
 import tempfile
 
 import mesonpy
+import torch_libraries
 import wheel
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# What a wheel is built with. PyTorch's back end is built for one PyTorch of one Python.
+# What a wheel is built with. PyTorch's back end would be for one PyTorch of one Python: see torch_libraries.py.
 OPTIONS = ["--prefix=/usr", "-Dlibdir=lib", "-Dpackaged=true", "-Dtests=disabled", "-Dexamples=disabled",
            "-Dtorch=disabled", "-Ddebug_files=false", "-Dpython=enabled", "--unity=on", "-Dunity_size=24"]
 
@@ -58,6 +60,15 @@ def run(*command):
     subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr)
 
 
+def add_torch(prefix, given, folder):
+    """The libraries of dlaunch.torch, in place of what the build has for one PyTorch of one Python."""
+    modules = wheel.package_in(prefix) / "torch"
+    for library in modules.glob("*.so"):
+        library.unlink()
+    if given:
+        torch_libraries.add(given, next(prefix.glob("lib*/libdlring.so")).parent, modules, folder)
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory(prefix="dlaunch-wheel-") as folder:
         given = words(config_settings, "builddir")
@@ -69,5 +80,6 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         tree = pathlib.Path(folder, "tree")
         run("meson", "install", "-C", built, "--no-rebuild", "--quiet", "--destdir", tree)
         prefix = next(pathlib.Path(root) for root, folders, _ in os.walk(tree) if "bin" in folders)
+        add_torch(prefix, words(config_settings, "torch"), folder)
         made = wheel.Wheel(version(), metadata(), SOURCE / "LICENSE", platform.machine(), option(built, "packaged"))
         return made.write(prefix, wheel_directory)

@@ -2,11 +2,9 @@
 # variable set, CMake finds the libraries, the modulefile names the folders; uninstalled, nothing is left.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 root || skip "only root installs there"
-option() { python3 -c 'import json, sys
-print(next(o["value"] for o in json.load(open(sys.argv[1])) if o["name"] == sys.argv[2]))' "$BUILD/meson-info/intro-buildoptions.json" "$1"; }
-[ "$(option prefix)" = /usr/local ] || skip "this build is for another prefix"
+[ "$(build_option prefix)" = /usr/local ] || skip "this build is for another prefix"
 # Not what Meson guesses from the packages of the machine: lib64 where dpkg-dev is missing.
-[ "$(option libdir)" = lib ] || fail "libraries go to $(option libdir)"
+[ "$(build_option libdir)" = lib ] || fail "libraries go to $(build_option libdir)"
 for folder in /usr/local /var/cache/ldconfig; do
   [ ! -d $folder ] || mount -t tmpfs empty $folder || fail "no empty $folder"
 done
@@ -76,7 +74,7 @@ for flags in "$(moved/bin/dlaunch --cflags --libs)" "$(PKG_CONFIG_PATH=$tmp/$pc 
 done
 umount /usr/local && umount "$BUILD" || fail "still hidden"
 
-if [ "$(option optimization)" != 0 ]; then
+if [ "$(build_option optimization)" != 0 ]; then
   size=$(stat -c %s /usr/local/bin/dlaunch)
   [ "$size" -lt $((8 << 20)) ] || fail "dlaunch has $size bytes"
 fi

@@ -17,13 +17,13 @@ compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c '
 
 # The README's commands that match, one a line.
 readme_lines() { sed -n 's/^    //p' "$SOURCE/README.md" | grep -E -- "$1"; }
-# The README's programs hello.cc, hello.c, hello.py and hello_torch.py, and in ./commands how it builds and runs
+# The README's programs hello.cc, hello.c, hello.py, hello_torch.py and hello_elastic.py, and in ./commands how it builds and runs
 # them.
 readme_programs() {
   awk 'match($0, /`examples\/hello[a-z_]*\.[a-z]+`\):$/) { name = substr($0, RSTART + 10); sub(/`.*/, "", name) }
     name && /^```/ { if (inside) name = ""; inside = !inside; next }
     name && inside { print > name }' "$SOURCE/README.md"
-  for name in hello.cc hello.c hello.py hello_torch.py; do [ -s $name ] || fail "the README does not show $name"; done
+  for name in hello.cc hello.c hello.py hello_torch.py hello_elastic.py; do [ -s $name ] || fail "the README does not show $name"; done
   readme_lines '^(c\+\+|cc) .*pkg-config|^dlaunch --nproc 4 (\./hello|hello(_torch)?\.py)' >commands
   [ "$(wc -l <commands)" = 6 ] || fail "the README builds and runs its programs otherwise: $(cat commands)"
   [ $has_torch = 1 ] || { echo "without PyTorch's back end: hello_torch.py is not tried"; sed -i '/hello_torch\.py/d' commands; }
@@ -87,3 +87,58 @@ meson_of_a_copy='meson() {
   esac
 }
 '
+
+# wheel_up FOLDER…: $wheel, a wheel of the build with libraries for the PyTorch in these folders, and $is_packaged;
+# WHEEL names another one. ./home, which becomes the current folder, has a virtual environment of the ordinary user
+# and the README's programs.
+wheel_up() {
+  local python torch=() platform=linux
+  for python in ${PACKAGE_PYTHON:-/usr/bin/python3 python3 none}; do
+    "$python" -c 'import ensurepip, venv' 2>/dev/null && break
+  done
+  [ "$python" != none ] || skip "no Python here makes virtual environments (python3-venv)"
+  python=$("$python" -c 'import sys; print(sys.executable)')  # not pyenv's script in its place
+  chmod 711 "$tmp" && mkdir home wheels few || fail "no folders"
+  for folder; do torch+=(--torch "$folder"); done
+  if [ -n "${WHEEL:-}" ]; then
+    cp "$WHEEL" wheels && readlink -f wheels/* >out; code=$?
+    [[ $WHEEL == *-manylinux* ]] && is_packaged=True || is_packaged=False
+  else
+    run env PYTHON="$python" "$SOURCE/script/package" wheel --from "$BUILD" --out wheels ${torch[@]+"${torch[@]}"}
+    [ "$code" != 69 ] || skip "meson-python is not installed, and pip has no network"
+    is_packaged=$(build_option packaged)
+  fi
+  # Only what is built for it runs on other systems.
+  [ "$is_packaged" != True ] || platform='manylinux_2_[0-9]+'
+  expect_code 0; expect_out "/dlaunch-[0-9.]+-cp39-abi3-${platform}_$(uname -m)\.whl$"
+  wheel=$(cat out)
+  chmod 644 "$wheel"
+  # What pip was told of where it finds packages, it is told here, too.
+  settings=$(env | grep -E '^(PIP_|SSL_CERT|REQUESTS_CA|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)' | tr '\n' ' ')
+  for tool in sh env cat; do ln -s "$(command -v $tool)" few/; done
+  cd home || exit 1
+  readme_programs
+  ! root || chown -R 65534:65534 .
+  as_user "$python" -m venv venv || fail "no virtual environment"
+  everything >../before
+}
+build_option() { python3 -c 'import json, sys
+print(next(o["value"] for o in json.load(open(sys.argv[1])) if o["name"] == sys.argv[2]))' "$BUILD/meson-info/intro-buildoptions.json" "$1"; }
+# as_pip_user COMMAND…: by a user whose PATH has the environment, and no compiler.
+as_pip_user() { as_user env PATH="$tmp/home/venv/bin:$tmp/few" $settings "$@"; }
+everything() { (cd venv && find . ! -type d | grep -v '/__pycache__/' | sort); }  # pip leaves empty folders
+
+# hardened FILE: position-independent, relocations read-only before the program begins, stack and control flow
+# guarded, checked forms of what writes memory.
+hardened() {
+  readelf -hW "$1" | grep -q 'Type: *DYN' || fail "$1 has a fixed address"
+  readelf -lW "$1" | grep -q GNU_RELRO || fail "$1 lacks RELRO"
+  readelf -dW "$1" | grep -qE 'BIND_NOW|FLAGS_1.*NOW' || fail "$1 binds its symbols late"
+  readelf -lW "$1" | grep GNU_STACK | grep -q 'RW ' || fail "$1 has a stack that can be executed"
+  readelf -sW "$1" | grep -q __stack_chk_fail || fail "$1 does not guard its stack"
+}
+# marks_targets FILE FUNCTION: indirect jumps are marked. (The file's own note that all of it is depends on how the
+# C library's start files were built.)
+marks_targets() {
+  [ "$(uname -m)" != x86_64 ] || objdump -d --disassemble="$2" "$1" | grep -q endbr64 || fail "$1 does not guard its control flow"
+}

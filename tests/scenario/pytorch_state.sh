@@ -72,6 +72,10 @@ expect_code 0; same quiet.pt torchrun.pt
 run "${train[@]}" --epochs 1
 expect_code 0; expect_out 'steps 10 commits 11 again 0'
 
+# The README's program.
+run dlaunch --nproc 2 "$python" "$SOURCE/examples/hello_elastic.py"
+expect_code 0; [ "$(grep -c 'learned: the weights are 1 within [0-9]e-0[5-9]$' out)" = 2 ] || fail "not every rank has learned"
+
 # The example, on real images.
 if [ -d /usr/share/datasets/fashion-mnist ]; then
   run dlaunch --nproc 2 "$python" "$SOURCE/examples/train_fashion_mnist.py" --epochs 1

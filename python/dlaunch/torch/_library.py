@@ -3,9 +3,9 @@
 import atexit
 import ctypes
 import glob
-import importlib.util
 import os
 import re
+import types
 
 import torch
 import torch.distributed as dist
@@ -37,9 +37,10 @@ def _served():
 
 def _compiled(broken=None):
     """A library for this PyTorch out of the source."""
-    spec = importlib.util.spec_from_file_location("build_release", os.path.join(_SOURCE, "build_release.py"))
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
+    recipe = types.ModuleType("build_release")
+    recipe.__file__ = os.path.join(_SOURCE, "build_release.py")
+    with open(recipe.__file__, encoding="utf-8") as source:  # imported it would leave a file that nobody uninstalls
+        exec(compile(source.read(), recipe.__file__, "exec"), recipe.__dict__)
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dlaunch")
     path = recipe.cached(cache, broken)
     return path, recipe.identity(path)
