@@ -132,6 +132,7 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
     auto joined = dlaunch::join_next_round(*comm->membership, comm->job, version, comm->impl);
     if (joined && comm->stream != nullptr) joined = comm->impl->set_stream(comm->stream);
     if (joined && comm->stream_ordered) joined = comm->impl->set_stream_ordered(true);
+    if (joined && comm->op_limit) comm->impl->set_op_timeout(*comm->op_limit);
     return joined;
   });
 }
@@ -184,6 +185,17 @@ dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dty
   });
 }
 
+dl_result dl_set_op_timeout(dl_comm* comm, double timeout_s) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    const auto limit = dlaunch::operation_limit(
+        timeout_s, [](const std::string&) { return std::nullopt; }, comm->job.op_timeout);
+    if (!limit) return limit.error();
+    comm->op_limit = *limit;
+    impl.set_op_timeout(*limit);
+    return {};
+  });
+}
+
 dl_result dl_set_stream(dl_comm* comm, void* stream) {
   return with(comm, [&](Communicator& impl) {
     auto set = impl.set_stream(stream);
@@ -219,7 +231,7 @@ const char* dl_gpu_transport(const dl_comm* comm) {
 }
 
 dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
-  return with(comm, [&](Communicator&) -> Result<void> {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
     if (bytes == 0) return {};
     if (to == nullptr || from == nullptr) {
       return Error{.code = Errc::usage, .what = "copy: a buffer is null"};
@@ -236,7 +248,7 @@ dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
     using To = dlaunch::DeviceCopier::To;
     return comm->copier->copy(to, from, bytes, to_gpu >= 0 ? To::device : To::host,
                               std::max(from_gpu, to_gpu), comm->stream,
-                              dlaunch::deadline_after(dlaunch::steady_now(), comm->job.op_timeout));
+                              dlaunch::deadline_after(dlaunch::steady_now(), impl.op_timeout()));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "dlaunch/ring.h"
@@ -29,6 +30,7 @@ struct dl_comm {
   // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
   void* stream = nullptr;
   bool stream_ordered = false;
+  std::optional<dlaunch::Duration> op_limit;  // of dl_set_op_timeout()
   std::unique_ptr<dlaunch::DeviceCopier> copier;
   ~dl_comm() {
     if (membership) membership->on_over({});

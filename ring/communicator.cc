@@ -166,6 +166,7 @@ Result<void> Communicator::collective(Call call) {
     if (auto ok = check(call); !ok) return ok;
     if (auto ok = attach(call, true); !ok) return ok;
     call.seq = ++seq_;
+    call.limit = op_timeout_;
     return run(call);
   }
   auto started = start(call);
@@ -202,7 +203,7 @@ Result<void> Communicator::run(Call call) {
   }
   const TimePoint now = steady_now();
   call.begun = now;
-  call.deadline = deadline_after(now, job_.op_timeout);
+  call.deadline = deadline_after(now, call.limit);
   call.past = past_;
   const CallSignature signature = signature_of(call, job_.size);
   if (traits_of(call.collective).rooted) past_ = rooted_past(past_, signature);
@@ -249,6 +250,7 @@ Communicator::Started Communicator::start(Call call) {
   if (auto ok = check(call); !ok) return ok.error();
   if (auto ok = attach(call, false); !ok) return ok.error();
   call.seq = ++seq_;
+  call.limit = op_timeout_;
   auto operation = std::make_shared<Operation>(completions_);
   operation->call = call;
   if (call.counts != nullptr) {
@@ -269,7 +271,7 @@ Result<void> Communicator::transfer(Message& message) {
     if (auto ok = check(message); !ok) return ok;
     const auto staged = stage(message);
     if (!staged) return staged.error();
-    if (auto ok = open_messenger(deadline_after(steady_now(), job_.op_timeout)); !ok) {
+    if (auto ok = open_messenger(deadline_after(steady_now(), op_timeout())); !ok) {
       return finish(message, std::move(ok));
     }
     auto done = run(message);
@@ -284,7 +286,7 @@ Result<void> Communicator::transfer(Message& message) {
 
 Result<void> Communicator::run(Message& message) {
   const TimePoint now = steady_now();
-  message.deadline = deadline_after(now, job_.op_timeout);
+  message.deadline = deadline_after(now, op_timeout());
   const auto ticket = flight_->begin(now, message);
   auto done = without_exceptions([&] { return messenger_->transfer(message); });
   flight_->end(ticket, !done);
@@ -308,7 +310,7 @@ Communicator::Started Communicator::start(Message message) {
   if (auto ok = check(message); !ok) return ok.error();
   auto staged = stage(message);
   if (!staged) return staged.error();
-  message.deadline = deadline_after(steady_now(), job_.op_timeout);
+  message.deadline = deadline_after(steady_now(), op_timeout());
   if (auto ok = open_messenger(message.deadline); !ok) {
     return finish(message, std::move(ok)).error();
   }
@@ -386,7 +388,7 @@ Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   if (!sizes) return sizes.error();
   const auto memory = own->writable;
   auto region =
-      exchange().exchange(std::move(*own), *sizes, deadline_after(steady_now(), job_.op_timeout));
+      exchange().exchange(std::move(*own), *sizes, deadline_after(steady_now(), op_timeout()));
   if (!region && region.error().code != Errc::io) return finish(region.error()).error();
   const auto mapped = all_have(whole, region ? Result<void>() : region.error());
   if (!mapped) return mapped.error();

@@ -64,7 +64,9 @@ class Communicator : private ProcessEvents {
   int peer_lost() const;  // -1: nobody
   // Why another round is needed, where that names no rank; "".
   std::string broken_by_nobody() const;
-  Duration op_timeout() const { return job_.op_timeout; }  // < 0: none
+  Duration op_timeout() const { return op_timeout_; }  // < 0: none
+  // Of what begins after this, here and in groups made after this. Any thread.
+  void set_op_timeout(Duration limit) { op_timeout_ = limit; }
   bool is_group() const { return !job_.group.empty(); }
   // This process was forked from the one that joined: nothing works here, and the object must not
   // be destroyed, because the parent still uses what it would close.
@@ -173,6 +175,7 @@ class Communicator : private ProcessEvents {
   void on_exit() override;
 
   JobView job_;
+  std::atomic<Duration> op_timeout_{job_.op_timeout};
   std::vector<int> locals_;       // the ranks that share this host's cores
   std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" of each, as the job numbers it
   // Destroyed from the bottom up: the links first (their thread raises the flag), then the planes

@@ -87,7 +87,7 @@ Result<StagedMessage> Communicator::stage(Message& message) {
   if (message.is_send) {
     auto copied =
         device_->copy(staged.host.get(), message.send, staged.bytes, DevicePlane::To::host, stream_,
-                      deadline_after(steady_now(), job_.op_timeout));
+                      deadline_after(steady_now(), op_timeout()));
     if (!copied) return finish(copied).error();
     message.send = staged.host.get();
   } else {
@@ -100,7 +100,7 @@ Result<void> Communicator::unstage(const StagedMessage& staged) {
   if (staged.device == nullptr) return {};
   return finish(device_->copy(staged.device, staged.host.get(), staged.bytes,
                               DevicePlane::To::device, staged.stream,
-                              deadline_after(steady_now(), job_.op_timeout)));
+                              deadline_after(steady_now(), op_timeout())));
 }
 
 Result<void> Communicator::set_backend(std::string_view backend) {

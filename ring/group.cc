@@ -100,8 +100,9 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
   group.local_cores = cores_of_group(job_.local_cores, locals_, ranks);
   group.hosts_store = false;  // whoever serves it does so already
   // They are all there: it is an operation, too, and ends with the limit of one.
-  if (job_.op_timeout >= Duration::zero()) {
-    group.init_timeout = std::min(job_.init_timeout, job_.op_timeout);
+  group.op_timeout = op_timeout();
+  if (group.op_timeout >= Duration::zero()) {
+    group.init_timeout = std::min(job_.init_timeout, group.op_timeout);
   }
   return group;
 }
@@ -126,7 +127,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
   JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));
   const auto limit = operation_limit(
-      op_timeout_s, [](const std::string&) { return std::nullopt; }, job_.op_timeout);
+      op_timeout_s, [](const std::string&) { return std::nullopt; }, op_timeout());
   if (!limit) return limit.error();
   view.op_timeout = *limit;
   auto joined = make_group(view, ranks);

@@ -97,6 +97,7 @@ struct Call {
   DeviceTask task;
   std::uint16_t past = 0;          // rooted_past() of the communicator; of the user's call
   Within within = Within::itself;  // anything else: only where nothing is reduced
+  Duration limit{-1};              // makes `deadline` when the call begins; negative: none
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so

@@ -62,7 +62,7 @@ class Group final : public GroupBase {
     const auto given = reducible_results(call, opts.reduceOp, tensors);
     const Moved x(given[0]);
     return start(
-        c10d::OpType::ALLREDUCE, tensors, given,
+        {c10d::OpType::ALLREDUCE, opts.timeout}, tensors, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
         },
@@ -72,9 +72,9 @@ class Group final : public GroupBase {
   // Overrides one of newer versions.
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
     const auto sum = std::make_shared<SparseSum>("all_reduce", tensors, opts.reduceOp);
-    before_start([&] { sum->meet(*comm()); });
+    before_start([&] { sum->meet(*comm()); }, opts.timeout);
     return start(
-        c10d::OpType::ALLREDUCE, tensors, sum->used(),
+        {c10d::OpType::ALLREDUCE, opts.timeout}, tensors, sum->used(),
         [&](dl_comm* comm, CollectiveWork& work) {
           auto* const indices = work.part();
           return sum->begin(comm, indices, work.part());
@@ -96,7 +96,7 @@ class Group final : public GroupBase {
       list.counts.push_back(x.count);
     }
     return start(
-        c10d::OpType::ALLREDUCE_COALESCED, tensors, given,
+        {c10d::OpType::ALLREDUCE_COALESCED, opts.timeout}, tensors, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           for (auto& [kind, list] : lists) {
             const auto result =
@@ -117,7 +117,7 @@ class Group final : public GroupBase {
     const auto given = writes ? packed_results(call, tensors) : Tensors{packed(tensors[0])};
     const Moved x(given[0]);
     return start(
-        c10d::OpType::BROADCAST, tensors, given,
+        {c10d::OpType::BROADCAST, opts.timeout}, tensors, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_ibroadcast(comm, x.data, x.count, x.dtype, root, work.part());
         },
@@ -134,7 +134,7 @@ class Group final : public GroupBase {
     const Tensors given = {multiplied(call, opts.reduceOp, reducible(call, tensor))};
     const Moved x(given[0]);
     return start(
-        c10d::OpType::REDUCE, tensors, given,
+        {c10d::OpType::REDUCE, opts.timeout}, tensors, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_ireduce(comm, x.data, writes ? x.data : nullptr, x.count, x.dtype, op, root,
                             work.part());
@@ -143,7 +143,8 @@ class Group final : public GroupBase {
   }
 
   // The ranks may give tensors of different sizes: each knows all by its outputs.
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions&) override {
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override {
     const char* const call = "all_gather";
     const at::Tensor input = packed(only(call, inputs));
     const Tensors& parts = list_of(call, outputs, false);
@@ -159,7 +160,7 @@ class Group final : public GroupBase {
     }
     const Moved in(input), out(flat);
     return start(
-        c10d::OpType::ALLGATHER, parts, {input, flat},
+        {c10d::OpType::ALLGATHER, opts.timeout}, parts, {input, flat},
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
         },
@@ -167,20 +168,21 @@ class Group final : public GroupBase {
   }
 
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions&) override {
-    return gather_each("all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE, {output}, {input});
+                          const c10d::AllgatherOptions& opts) override {
+    return gather_each("all_gather_into_tensor", {c10d::OpType::_ALLGATHER_BASE, opts.timeout},
+                       {output}, {input});
   }
 
   // Overrides one of newer versions. Pairs of tensors as above.
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions&) {
-    return gather_each("all_gather_into_tensor_coalesced", c10d::OpType::_ALLGATHER_BASE, outputs,
-                       inputs);
+                                          const c10d::AllgatherOptions& opts) {
+    return gather_each("all_gather_into_tensor_coalesced",
+                       {c10d::OpType::_ALLGATHER_BASE, opts.timeout}, outputs, inputs);
   }
 
   // outputs[r][i] is rank r's inputs[i].
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                              const c10d::AllgatherOptions&) override {
+                              const c10d::AllgatherOptions& opts) override {
     const char* const call = "all_gather_coalesced";
     check_tensors(call, inputs);
     if (static_cast<int>(outputs.size()) != getSize()) {
@@ -198,7 +200,7 @@ class Group final : public GroupBase {
     const at::Tensor own = flattened(inputs), flat = flat_like(parts);
     const Moved in(own), out(flat);
     return start(
-        c10d::OpType::ALLGATHER_COALESCED, parts, {own, flat},
+        {c10d::OpType::ALLGATHER_COALESCED, opts.timeout}, parts, {own, flat},
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
         },
@@ -221,7 +223,8 @@ class Group final : public GroupBase {
     const Moved in(input);
     void* const out = flat.defined() ? flat.data_ptr() : nullptr;
     return start(
-        c10d::OpType::GATHER, parts, flat.defined() ? Tensors{input, flat} : Tensors{input},
+        {c10d::OpType::GATHER, opts.timeout}, parts,
+        flat.defined() ? Tensors{input, flat} : Tensors{input},
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
         },
@@ -242,7 +245,7 @@ class Group final : public GroupBase {
     const Moved in(given[0]);
     void* const out = getRank() == root ? given[1].data_ptr() : nullptr;
     return start(
-        c10d::OpType::GATHER, {output}, given,
+        {c10d::OpType::GATHER, opts.timeout}, {output}, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
         },
@@ -265,7 +268,7 @@ class Group final : public GroupBase {
     const Moved out(given[0]);
     const void* const in = flat.defined() ? flat.data_ptr() : nullptr;
     return start(
-        c10d::OpType::SCATTER, outputs, flat.defined() ? with(given, flat) : given,
+        {c10d::OpType::SCATTER, opts.timeout}, outputs, flat.defined() ? with(given, flat) : given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
         },
@@ -287,26 +290,28 @@ class Group final : public GroupBase {
 
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& opts) override {
-    return scatter_each("reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
-                        opts.reduceOp);
+    return scatter_each("reduce_scatter", {c10d::OpType::_REDUCE_SCATTER_BASE, opts.timeout},
+                        {output}, {input}, opts.reduceOp);
   }
 
   // Overrides one of newer versions. Pairs of tensors as above.
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) {
-    return scatter_each("reduce_scatter_tensor_coalesced", c10d::OpType::_REDUCE_SCATTER_BASE,
-                        outputs, inputs, opts.reduceOp);
+    return scatter_each("reduce_scatter_tensor_coalesced",
+                        {c10d::OpType::_REDUCE_SCATTER_BASE, opts.timeout}, outputs, inputs,
+                        opts.reduceOp);
   }
 
   // Without splits one collective; with them, as in the form with lists, each rank knows the sizes
   // of its own parts only, and they go as messages.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
                         std::vector<std::int64_t>& out_splits, std::vector<std::int64_t>& in_splits,
-                        const c10d::AllToAllOptions&) override {
+                        const c10d::AllToAllOptions& opts) override {
     const char* const call = "all_to_all_single";
     check_tensors(call, {output, input});
     if (!out_splits.empty() || !in_splits.empty()) {
-      return exchange(call, split(call, output, out_splits), split(call, input, in_splits));
+      return exchange(call, opts.timeout, split(call, output, out_splits),
+                      split(call, input, in_splits));
     }
     if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
       refuse(call, "input and output differ in size, or do not divide by the number of ranks");
@@ -315,21 +320,21 @@ class Group final : public GroupBase {
     const Moved in(given[0]), out(given[1]);
     const auto count = in.count / static_cast<std::size_t>(getSize());
     return start(
-        c10d::OpType::ALLTOALL_BASE, {output}, given,
+        {c10d::OpType::ALLTOALL_BASE, opts.timeout}, {output}, given,
         [&](dl_comm* comm, CollectiveWork& work) {
           return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
         },
         put_all_back({given[1]}, {output}));
   }
 
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) override {
-    return exchange("all_to_all", outputs, inputs);
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override {
+    return exchange("all_to_all", opts.timeout, outputs, inputs);
   }
 
-  WorkPtr barrier(const c10d::BarrierOptions&) override {
-    return start(c10d::OpType::BARRIER, {}, {}, [](dl_comm* comm, CollectiveWork& work) {
-      return dl_ibarrier(comm, work.part());
-    });
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override {
+    return start(
+        {c10d::OpType::BARRIER, opts.timeout}, {}, {},
+        [](dl_comm* comm, CollectiveWork& work) { return dl_ibarrier(comm, work.part()); });
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override {
@@ -371,7 +376,7 @@ class Group final : public GroupBase {
   };
 
   // One all_gather for each pair.
-  WorkPtr gather_each(const char* call, c10d::OpType type, const Tensors& outputs,
+  WorkPtr gather_each(const char* call, const Kind& kind, const Tensors& outputs,
                       const Tensors& inputs) {
     check_pairs(call, outputs, inputs);
     Tensors ins, outs;
@@ -381,7 +386,7 @@ class Group final : public GroupBase {
       outs.push_back(packed_result(call, outputs[i]));
     }
     return start(
-        type, outputs, joined(ins, outs),
+        kind, outputs, joined(ins, outs),
         [&](dl_comm* comm, CollectiveWork& work) {
           for (std::size_t i = 0; i < ins.size(); ++i) {
             const Moved in(ins[i]), out(outs[i]);
@@ -395,7 +400,7 @@ class Group final : public GroupBase {
   }
 
   // One reduce_scatter for each pair.
-  WorkPtr scatter_each(const char* call, c10d::OpType type, const Tensors& outputs,
+  WorkPtr scatter_each(const char* call, const Kind& kind, const Tensors& outputs,
                        const Tensors& inputs, const c10d::ReduceOp& reduction) {
     check_pairs(call, outputs, inputs);
     Tensors ins, outs;
@@ -407,7 +412,7 @@ class Group final : public GroupBase {
       outs.push_back(reducible_result(call, outputs[i]));
     }
     return start(
-        type, outputs, joined(ins, outs),
+        kind, outputs, joined(ins, outs),
         [&](dl_comm* comm, CollectiveWork& work) {
           for (std::size_t i = 0; i < ins.size(); ++i) {
             const Moved in(ins[i]), out(outs[i]);
@@ -435,7 +440,7 @@ class Group final : public GroupBase {
     }
     const Tensors outs = {reducible_result(call, outputs[0])};
     return start(
-        c10d::OpType::REDUCE_SCATTER, outputs, joined(ins, outs),
+        {c10d::OpType::REDUCE_SCATTER, opts.timeout}, outputs, joined(ins, outs),
         [&](dl_comm* comm, CollectiveWork& work) {
           for (int root = 0; root < getSize(); ++root) {
             const Moved in(ins[static_cast<std::size_t>(root)]);
@@ -502,7 +507,8 @@ class Group final : public GroupBase {
     return parts;
   }
 
-  WorkPtr exchange(const char* call, const Tensors& outputs, const Tensors& inputs) {
+  WorkPtr exchange(const char* call, std::chrono::milliseconds limit, const Tensors& outputs,
+                   const Tensors& inputs) {
     check_per_rank(call, outputs, getSize(), false);
     check_per_rank(call, inputs, getSize(), false);
     const auto own = static_cast<std::size_t>(getRank());
@@ -538,7 +544,7 @@ class Group final : public GroupBase {
     };
     Tensors used = given;
     used.insert(used.end(), results.begin(), results.end());
-    return start(c10d::OpType::ALLTOALL, outputs, used, begin, after);
+    return start({c10d::OpType::ALLTOALL, limit}, outputs, used, begin, after);
   }
 };
 

@@ -7,7 +7,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +74,10 @@ class GroupBase : public Base {
     }
     close()();
   }
+  // Overrides one of newer versions: torch.distributed.set_timeout(), for what begins after it.
+  void setTimeout(std::chrono::milliseconds limit) {
+    limit_s_ = std::max(std::chrono::duration<double>(limit).count(), 0.001);
+  }
   // Before Python ends: a thread that would free a tensor after that would end the process.
   static void close_all() {
     std::vector<std::function<void()>> ends;
@@ -83,15 +89,22 @@ class GroupBase : public Base {
   }
 
  protected:
+  // A collective, and the caller's time limit for it; not above 0: the group's.
+  struct Kind {
+    c10d::OpType type;
+    std::chrono::milliseconds limit;
+  };
+
   template <class Begin>
-  WorkPtr start(c10d::OpType type, Tensors outputs, Tensors used, Begin begin,
+  WorkPtr start(const Kind& kind, Tensors outputs, Tensors used, Begin begin,
                 std::function<void()> after = nullptr) {
     const at::Tensor first = !used.empty() ? used[0] : outputs.empty() ? at::Tensor() : outputs[0];
     const std::lock_guard lock(comm_->starting);
     check_round();
-    auto work = c10::make_intrusive<CollectiveWork>(comm_, type, ++number_, std::move(outputs),
+    auto work = c10::make_intrusive<CollectiveWork>(comm_, kind.type, ++number_, std::move(outputs),
                                                     std::move(used), std::move(after));
     if (first.defined()) follow_stream(*comm_, first);
+    const Limit limit(*this, kind.limit);
     const auto begun = begin(comm_->get(), *work);
     if (begun != DL_OK) {
       const auto error = comm_->exception(begun);
@@ -111,15 +124,17 @@ class GroupBase : public Base {
     const std::lock_guard lock(comm_->starting);
     check_round();
     follow_stream(*comm_, tensor);
+    const Limit limit(*this);
     comm_->check(begin(comm_->get(), work->pending()));
     return work;
   }
 
   // What blocks before an operation can begin.
   template <class Do>
-  void before_start(Do what) {
+  void before_start(Do what, std::chrono::milliseconds given = {}) {
     const std::lock_guard lock(comm_->starting);
     check_round();
+    const Limit limit(*this, given);
     what();
   }
 
@@ -159,6 +174,28 @@ class GroupBase : public Base {
   }
 
  private:
+  // Of what begins as long as this exists; under the lock `starting`.
+  class Limit {
+   public:
+    explicit Limit(const GroupBase& group, std::chrono::milliseconds given = {})
+        : comm_(*group.comm_) {
+      const std::chrono::duration<double> own = given;
+      const double limit_s = own.count() > 0 ? own.count() : group.limit_s_.load();
+      if (limit_s < 0) return;
+      comm_.check(dl_set_op_timeout(comm_.get(), limit_s));
+      changed_ = true;
+    }
+    ~Limit() {
+      if (changed_) (void)dl_set_op_timeout(comm_.get(), -1);
+    }
+    Limit(const Limit&) = delete;
+    Limit& operator=(const Limit&) = delete;
+
+   private:
+    Comm& comm_;
+    bool changed_ = false;
+  };
+
   // As in libdlring: leaving with something under way is an abort.
   std::function<void()> close() {
     if (!completer_.idle() && comm_->round() == round_) dl_abort(comm_->get());
@@ -168,7 +205,8 @@ class GroupBase : public Base {
   const std::shared_ptr<Comm> comm_;
   const std::uint64_t round_ = comm_->round();
   std::atomic<std::uint64_t> number_{0};
-  Completer completer_;  // ends before the group lets go of the communicator
+  std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: that of the communicator
+  Completer completer_;              // ends before the group lets go of the communicator
 
   static inline std::mutex all_mutex;
   static inline std::set<GroupBase*> all;

@@ -304,6 +304,33 @@ def debugging():
     assert everyone == [{"rank": r} for r in range(size)]
 
 
+def limits():
+    """The time limits of one call and of a group: the group ends, and the others go on."""
+    def begin(group):
+        given = dist.AllreduceOptions()
+        given.timeout = datetime.timedelta(milliseconds=300)
+        return group.allreduce([torch.ones(1)], given)
+    def begin_after_set(group):
+        dist.set_timeout(datetime.timedelta(milliseconds=300), group)
+        return group.allreduce([torch.ones(1)])
+    for call in [begin, begin_after_set] if hasattr(dist, "set_timeout") else [begin]:
+        group = dist.new_group()
+        dist.barrier(group)
+        text = ""
+        if rank != 2:
+            started = time.monotonic()
+            try:
+                call(group).wait()
+            except RuntimeError as e:
+                text = str(e)
+            assert text and time.monotonic() - started < 60
+        said = [None] * size  # where another rank's time was up first, that rank has told this one
+        dist.all_gather_object(said, text)
+        assert any("Timed out" in one and "rank 2" in one for one in said), said
+        refused("rank", lambda: group.barrier().wait())  # it has ended, also for whoever comes too late
+        dist.barrier()
+
+
 def splits():
     """split_group: the ranks of a part make it by themselves, in the order of its list."""
     if torch.__version__ < "2.15" or device != "cpu":  # earlier ones split for NCCL alone
@@ -368,7 +395,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"
 tested = len(sys.argv) > 2
 if tested:
-    for part in calls, narrow_types, sparse_sums, coalesced, debugging, splits:
+    for part in calls, narrow_types, sparse_sums, coalesced, debugging, limits, splits:
         part()
 weights, model = train()
 if tested:

@@ -404,6 +404,15 @@ DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 DL_API dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
                           dl_comm** group);
 
+/* The time limit of each operation of comm that this rank begins after this call, and of groups
+ * that it makes after this call with op_timeout_s < 0. timeout_s: <0: the limit that comm was made
+ * with; 0: for ever. An operation keeps the limit that it was begun with, and its time counts from
+ * when those before it are done. The other ranks need not set the same. Stays after dl_rejoin().
+ * When a limit has passed the call returns DL_ERR_TIMEOUT and dl_last_error() names the ranks that
+ * did not come; comm has ended, on each rank, as after every other error of a collective. Comm's
+ * groups, and what comm is a group of, go on. By the communicator's thread. */
+DL_API dl_result dl_set_op_timeout(dl_comm* comm, double timeout_s);
+
 /* What the calling thread's last failed call on this communicator was about; "" if nothing failed.
  * comm NULL: the last failed dl_init. Valid until the thread's next call. */
 DL_API const char* dl_last_error(const dl_comm* comm);

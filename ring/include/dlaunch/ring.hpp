@@ -357,6 +357,8 @@ class Communicator {
     check(dl_group(get(), ranks.data(), static_cast<int>(ranks.size()), tag, op_timeout_s, &made));
     return Communicator(made);
   }
+  // See dl_set_op_timeout().
+  void set_op_timeout(double timeout_s) { check(dl_set_op_timeout(get(), timeout_s)); }
   bool valid() const { return comm_ != nullptr; }
   // See dl_gpu_transport().
   std::string gpu_transport() const { return dl_gpu_transport(comm_.get()); }

@@ -1,4 +1,5 @@
 // The C API between real processes that meet in a folder.
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -340,6 +341,43 @@ TEST_CASE("api: an operation's deadline names who has not arrived, and reaches e
     }
     for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
   }
+}
+
+TEST_CASE("api: a time limit holds for what begins after it, and for groups made after it") {
+  all_well({.ranks = 3}, [](int rank, dl_comm*& comm) {
+    const int all[] = {0, 1, 2};
+    dl_comm* own = nullptr;
+    dl_comm* inherits = nullptr;
+    EXPECT(dl_group(comm, all, 3, 1, -1, &own) == DL_OK);
+    EXPECT(dl_set_op_timeout(comm, 0.2) == DL_OK);
+    EXPECT(dl_group(comm, all, 3, 2, -1, &inherits) == DL_OK);
+    EXPECT(dl_set_op_timeout(comm, std::nan("")) == DL_ERR_INVALID);
+    EXPECT(dl_set_op_timeout(comm, -1) == DL_OK);
+    EXPECT(dl_set_op_timeout(own, 0.2) == DL_OK);
+    for (dl_comm* const group : {own, inherits}) {
+      EXPECT(dl_barrier(comm) == DL_OK);
+      if (rank != 2) {
+        const auto begun = std::chrono::steady_clock::now();
+        const auto result = dl_barrier(group);
+        EXPECT((result == DL_ERR_TIMEOUT || result == DL_ERR_PEER_LOST));
+        if (result == DL_ERR_TIMEOUT) EXPECT(std::strstr(dl_last_error(group), "rank 2"));
+        EXPECT(dl_barrier(group) == result);
+        EXPECT(std::chrono::steady_clock::now() - begun < std::chrono::seconds(15));
+      }
+      EXPECT(dl_barrier(comm) == DL_OK);
+      EXPECT((rank != 2 || dl_barrier(group) != DL_OK));
+    }
+    // An operation under way keeps the limit that it was begun with.
+    dl_request* request = nullptr;
+    if (rank != 2) EXPECT(dl_ibarrier(comm, &request) == DL_OK);
+    EXPECT(dl_set_op_timeout(comm, 0.05) == DL_OK);
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank == 2 ? 300 : 0));
+    EXPECT(dl_set_op_timeout(comm, 20) == DL_OK);
+    if (rank == 2) EXPECT(dl_ibarrier(comm, &request) == DL_OK);
+    EXPECT(dl_wait(&request) == DL_OK);
+    for (dl_comm* const group : {own, inherits}) dl_finalize(group);
+    return 0;
+  });
 }
 
 TEST_CASE("api: a world of one needs nobody") {
