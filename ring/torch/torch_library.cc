@@ -16,6 +16,14 @@
 #include "ring/torch/torch_rounds.h"
 #include "ring/torch/torch_store.h"
 
+// As the C++ library of GCC 11 has it, too, which is the newest that systems with the oldest glibc
+// of a wheel have. Nothing else here asks for a newer one.
+#ifdef __GLIBCXX__
+__asm__(
+    ".symver _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE, "
+    "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE@GLIBCXX_3.4.11");
+#endif
+
 namespace dlring_torch {
 namespace {
 

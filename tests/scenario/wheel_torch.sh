@@ -34,9 +34,12 @@ for folder in "${folders[@]}"; do
   ! root || umount /mnt
 done
 [ ! -e .cache/dlaunch ] || fail "a library was compiled"
-if [ "$is_packaged" = True ]; then
-  for file in "$site"/dlaunch/torch/*.so; do hardened "$file"; done
-fi
+for file in "$site"/dlaunch/torch/*.so; do
+  hardened "$file"
+  # What the systems with the oldest glibc that a wheel serves have, those of GCC 11.
+  newest=$(readelf -VW "$file" | grep -oE 'GLIBCXX_3\.4\.[0-9]+' | sort -V | tail -n 1)
+  [ "${newest##*.}" -le 29 ] || fail "$file needs $newest of the C++ library"
+done
 
 # One that came later, or is broken, is nothing to who does not import dlaunch.torch.
 as_user rm "$site/others.pth"
