@@ -11,10 +11,12 @@ With DEVICE=cuda the model is on the GPU of the local rank; ranks may share one.
 
 import argparse
 import os
+import random
 import signal
 import sys
 import time
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -45,9 +47,12 @@ class Data(torch.utils.data.Dataset):
 
 
 torch.manual_seed(os.getpid())  # what begins differently is rank 0's
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(),
+                            torch.nn.Dropout(0.1), torch.nn.Linear(16, 1))
 if os.environ.get("FIRST_WEIGHTS"):
     torch.manual_seed(7)
+    random.seed(7)
+    numpy.random.seed(7)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
 model.to(device)
@@ -55,7 +60,8 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.9)
 loader = elastic.DataLoader(Data(), global_batch=33, seed=1, num_workers=1)
 state = elastic.TorchState(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
-                           seen=torch.zeros(330, dtype=torch.int64, device=device), steps=0, last_rank=0)
+                           seen=torch.zeros(330, dtype=torch.int64, device=device), steps=0, last_rank=0,
+                           drawn=0)
 if options.snapshots:
     state.snapshots(options.snapshots, every=10, keep=2)
 rounds = [0]
@@ -112,6 +118,7 @@ def rounds_steps(state):
             asked = torch.tensor(float(more()), device=device)
             dist.all_reduce(asked, dist.ReduceOp.MIN)
             state.last_rank = dist.get_rank()
+            state.drawn = hash((state.drawn, random.random(), numpy.random.random()))
             state.commit()
             assert state.last_rank == 0, "not what rank 0 had committed"
             log.write(f"step {state.steps} epoch {epoch} samples {int(share.sum())}\n")
@@ -129,4 +136,5 @@ assert int(state.seen.max()) - int(state.seen.min()) <= 1, state.seen
 if dist.get_rank() == 0:
     print("steps", state.steps, "commits", state.commits, "again", len(rounds) - 1, flush=True)
     if options.weights:
-        torch.save((model.state_dict(), optimizer.state_dict(), scheduler.state_dict()), options.weights)
+        torch.save((model.state_dict(), optimizer.state_dict(), scheduler.state_dict(), state.drawn),
+                   options.weights)

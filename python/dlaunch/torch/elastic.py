@@ -39,8 +39,38 @@ Everywhere else but under dlaunch (torchrun, python alone) the same program runs
 ends it.
 
 What differs from rank to rank at a commit is taken from rank 0: buffers, as those of BatchNorm, and
-plain values. So is everything at the start. Random numbers are not part of the state: seed what
-shall come out the same by loader.epoch and loader.position.
+plain values. So is everything at the start. Random numbers are each rank's own: a commit keeps the
+state of Python's random, of torch, of NumPy where it has been imported and of the current GPU where it
+is in use, and who takes a lost rank's place goes on with the lost one's. A rank that is new in a larger
+round goes on with its own. TorchState(random_state=False) leaves them alone.
+
+What is sharded, as by FSDP2, HSDP and tensor parallel (parameters that are DTensors), is made within
+train(), since a mesh of ranks is of one round, and given to a state that keeps shards:
+
+    state = elastic.TorchState(loader=loader, shard_replicas=1)
+
+    @elastic.run
+    def train(state):
+        model = Net()
+        for layer in model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        state.sharded(model=model, optimizer=optimizer)  # what the last commit had, cut for these ranks
+        while loader.epoch < 10:
+            ...
+
+Each commit copies a rank's part once more in the host's memory, and sends it to the next
+shard_replicas ranks, who keep it beside their own: so many ranks next to each other may be lost at
+once. The ranks need three parts each (the registered one and two commits), and twice as much more for
+every replica. When the number of ranks changes, each rank holds the parts of all for a moment; then
+they go around one by one. Where more neighbours are lost than there are replicas, as with a
+host that has several ranks, the job begins from its snapshots or checkpoints.
+
+state.save(folder) and state.checkpoints(folder, every) write folders of torch.distributed.checkpoint,
+and state.load(folder) reads them, also such as were written without dlaunch. They have
+{"model": ..., "optimizer": ..., "loader": ...} by the names of the parts, modules and optimizers as in
+torch.distributed.checkpoint.state_dict.get_state_dict().
 """
 
 import copy
@@ -57,8 +87,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
 from .._errors import PeerLost
-from .._parts import Parts, RoundOver
+from .._parts import RoundOver
 from . import communicator, join_rounds
+from ._own import Own
 
 __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
@@ -114,6 +145,7 @@ class _Place:
 
 class _Tensor:
     def __init__(self, name, tensor):
+        self.part = tensor
         self.buffers = self.places = [_Place(name, tensor)]
 
     def adopt(self):
@@ -132,7 +164,8 @@ class _Tensor:
 
 class _Module(_Tensor):
     def __init__(self, name, module):
-        self.module, self.buffers, self.places = module, [], []
+        self.part = self.module = module
+        self.buffers, self.places = [], []
         seen = set()
         for key, parameter in module.named_parameters():
             self.places.append(_Place(f"{name}.{key}", parameter))
@@ -162,7 +195,7 @@ class _Optimizer:
     shows what that will be."""
 
     def __init__(self, name, optimizer):
-        self.name, self.optimizer = name, optimizer
+        self.name, self.part, self.optimizer = name, optimizer, optimizer
         self.buffers, self.parameters = [], []
         self.kept = []  # for each parameter: the places of its tensors by key
         for group in optimizer.param_groups:
@@ -234,7 +267,8 @@ class _Dict:
     buffers = places = ()
 
     def __init__(self, name, thing):
-        self.thing, self.values = thing, thing.state_dict
+        self.part = self.thing = thing
+        self.values = thing.state_dict
 
     def set_values(self, values):
         getattr(self.thing, "_per_optimizer_states", {}).clear()  # a GradScaler's, of a step that was broken off
@@ -244,23 +278,27 @@ class _Dict:
         pass
 
 
-class TorchState(Parts):
+class TorchState(Own):
     """What training consists of: modules, optimizers, tensors, whatever has state_dict() and
     load_state_dict(), and plain values that can be pickled. All are attributes by their names;
     plain values may be set (state.epoch += 1).
 
     To be made when modules and tensors are on their device, on all ranks alike. Their memory is
     part of the state as it is, and so is that of what optimizers make for each parameter.
-    room: bytes that everything but tensors may take when pickled."""
+    room: bytes that everything but tensors may take when pickled.
+    shard_replicas: how many ranks keep a copy of each other rank's shards, for a state with sharded(); None: there
+    is nothing sharded.
+    random_state: whether each rank's random numbers are part of the state."""
 
     _HELD, _IN_PLACE = "tensors", "{name}.copy_() or {name}.load_state_dict()"
     _begun = False  # one of this process's
 
-    def __init__(self, *, room=1 << 18, **parts):
+    def __init__(self, *, room=1 << 18, shard_replicas=None, random_state=True, **parts):
         values = torch.zeros(room, dtype=torch.uint8)
         own = {"_parts": parts, "_plain": {}, "_valued": {}, "_callbacks": [], "_folder": None, "_kept": None,
                "_comm": None, "_on_gpu": None, "_values": values,
                "_bytes": memoryview((ctypes.c_char * room).from_address(values.data_ptr())).cast("B")}
+        own.update(self._own(shard_replicas, random_state))
         self.__dict__.update(own)
         for name, part in parts.items():
             if hasattr(type(self), name) or name in own:
@@ -295,12 +333,13 @@ class TorchState(Parts):
     def _begin(self, comm):
         TorchState._begun = True
         memory = (place.memory for kind in self._valued.values() for place in kind.places)
-        self.__dict__.update(_comm=comm, _kept=_core.new_state(_borrowed(comm)),
+        self.__dict__.update(_comm=comm, _kept=_core.new_state(_borrowed(comm), 1, self._shard_replicas()),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._valued.values():
             for place in kind.places:
                 self._register(place.name, place.memory)
         self._register("_values", self._values)
+        self._begin_own()
         if self._folder is not None:
             self._kept.snapshots(*self._folder)
 
@@ -410,6 +449,7 @@ def run(train):
                     state._sync()
                 if not dist.is_initialized():
                     dist.init_process_group("dlring", store=comm.store(), rank=comm.rank, world_size=comm.size)
+                state._resume()
                 if recovers:
                     for callback in state._callbacks:
                         callback()
@@ -509,7 +549,8 @@ class DataLoader(torch.utils.data.DataLoader):
     def __init__(self, dataset, global_batch, *, shuffle=True, seed=0, drop_last=False, **options):
         _check_loader(dataset, global_batch, shuffle, options)
         self.order = _Order(len(dataset), global_batch, shuffle, seed, drop_last)
-        super().__init__(dataset, batch_sampler=self.order, **options)
+        self._seeds = torch.Generator()  # of its own: passing over the data uses none of the program's random numbers
+        super().__init__(dataset, batch_sampler=self.order, generator=self._seeds, **options)
 
     @property
     def epoch(self):
@@ -520,6 +561,7 @@ class DataLoader(torch.utils.data.DataLoader):
         return self.order.position
 
     def __iter__(self):
+        self._seeds.manual_seed(((self.order.seed << 32) + self.order.epoch) % (1 << 64))
         for batch in super().__iter__():
             self.order.advance()
             yield batch

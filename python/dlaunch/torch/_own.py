@@ -1,0 +1,175 @@
+"""What a state of PyTorch has beside the memory that is the same on all ranks: see _sharded and _folders."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from .._parts import Parts
+from . import _folders, _sharded
+
+_EVERYBODY = 1 << 20  # ranks that keep a copy
+
+
+class Own(Parts):
+    """Base of TorchState. In its __dict__ also: _replicas (None: nothing is sharded), _with_random, _block,
+    _shards (_sharded.Parts or None), _folders (None, or where, how often and how many), _resumed (a folder)."""
+
+    _RESUMED = "_resumed_commits"  # among the plain values: of the folder that the job began with
+
+    def _own(self, shard_replicas, random_state):
+        if shard_replicas is not None and (isinstance(shard_replicas, bool) or not isinstance(shard_replicas, int)
+                                           or shard_replicas < 0):
+            raise ValueError(f"shard_replicas is how many ranks keep a copy of each rank's shards, and not "
+                             f"{shard_replicas!r}")
+        return {"_replicas": shard_replicas, "_with_random": bool(random_state), "_block": _sharded.Block(),
+                "_shards": None, "_checkpoints": None, "_resumed": None}
+
+    def sharded(self, **parts):
+        """Collective, within train(), once in each round: modules whose parameters are DTensors, as fully_shard() and
+        parallelize_module() make them, the optimizers of these, and schedulers of those. What the last commit holds
+        of them goes into them, cut for the ranks of this round; where nothing was committed they stay as they are.
+        They are attributes of the state, too."""
+        self._for_train("sharded")
+        if self._replicas is None:
+            raise RuntimeError("sharded() needs a state that keeps shards: TorchState(shard_replicas=1, ...)")
+        for name in parts:
+            if hasattr(type(self), name) or name in self._plain or name in self._valued:
+                raise ValueError(f"'{name}' is something else of a state: take another name")
+        shards = _sharded.Parts(parts)
+        loaded = self._load_shards(shards)
+        self._parts.update(parts)
+        self.__dict__["_shards"] = shards
+        if not loaded and self._resumed is not None:
+            _folders.load(self._resumed, shards, self, {}, False)
+        if loaded or self._resumed is not None:
+            self._load_random()  # making the model has used some
+
+    def checkpoints(self, folder, every, keep=1):
+        """Every so many commits are also saved to FOLDER/commit-N, as save() does; a job that is started anew begins
+        from the newest that is complete, with any number of ranks. `keep` older ones are left beside it. All
+        ranks wait until it is written. Before run()."""
+        if self._in_train():
+            raise RuntimeError("checkpoints() comes before run()")
+        if every < 1 or keep < 0:
+            raise ValueError("checkpoints: every is at least 1, and keep at least 0")
+        _folders.check()
+        self.__dict__["_checkpoints"] = os.fspath(folder), every, keep
+        self._plain[self._RESUMED] = 0
+
+    def save(self, folder):
+        """Collective, within train(): all that the state holds now, as a folder of torch.distributed.checkpoint, which
+        loads it without dlaunch, too: modules and optimizers under the keys of get_state_dict() behind their names, as
+        in {"model": ..., "optimizer": ...}; values by their names. All ranks see the same folder."""
+        self._for_train("save")
+        _folders.save(os.fspath(folder), self._all_parts(), self)
+
+    def load(self, folder):
+        """Collective, within train(): what save() or torch.distributed.checkpoint.save() has written becomes the
+        state, cut for the ranks of this round. Parts that are not in the folder stay as they are. Folders hold
+        pickled values: only load what you trust."""
+        self._for_train("load")
+        _folders.load(os.fspath(folder), self._all_parts(), self, self._tensors(), True)
+
+    # -- For run().
+
+    def _begin_own(self):
+        if self._keeps_own():
+            self._block.write(self._comm.rank, None, self._with_random)
+            self._kept.keep_own(self._block.memory.numpy())
+
+    def _shard_replicas(self):
+        return _EVERYBODY if self._replicas is None else self._replicas
+
+    def _keeps_own(self):
+        return self._with_random or self._replicas is not None
+
+    def _resume(self):
+        """From the newest folder, where no commit is held."""
+        if self._checkpoints is None or self.commits > 0:
+            return
+        found = _folders.newest(self._checkpoints[0])
+        self.__dict__["_resumed"] = found
+        if found is not None:
+            _folders.load(found, self._in_place(), self, self._tensors(), True)
+            self._plain[self._RESUMED] = _folders.number(found)
+
+    def _save(self):
+        self._for_train("commit")
+        if self._keeps_own():
+            self._block.write(self._comm.rank, self._shards, self._with_random)
+            self._kept.set_own(self._block.memory.numpy())
+        super()._save()
+        if self._checkpoints is not None:
+            self._save_if_due()
+
+    def _save_if_due(self):
+        folder, every, keep = self._checkpoints
+        if self.commits % every == 0:
+            _folders.save_next(folder, self._plain[self._RESUMED] + self.commits, keep, self._all_parts(), self)
+
+    def _load(self):
+        super()._load()
+        self._load_random()
+        if self._shards is not None:  # restore(): of this rank, in this round
+            blocks = self._blocks()
+            if len(blocks) != 1 or not self._is_mine(blocks[0][0], self._shards):
+                raise RuntimeError("restore(): the number of ranks has changed since the last commit")
+            self._fill(self._shards, blocks)
+
+    def _recover(self):
+        self.__dict__["_shards"] = None  # of the round before
+        self.__dict__["_resumed"] = None
+        super()._recover()
+
+    def _blocks(self):
+        return _sharded.blocks_of(_sharded.as_memory(self._kept.own)) if self._keeps_own() else []
+
+    def _load_random(self):
+        if not self._with_random:
+            return
+        for head, _ in self._blocks():
+            if head["rank"] == self._comm.rank and head["random"] is not None:
+                _sharded.set_random_state(head["random"])
+
+    def _is_mine(self, head, shards):
+        return head["rank"] == self._comm.rank and _sharded.covers(shards.tensors(), head)
+
+    @staticmethod
+    def _fill(shards, blocks):
+        _sharded.fill(shards.make(_sharded.described(blocks)), blocks)
+        shards.set_values(blocks[0][0]["values"])
+
+    def _load_shards(self, shards):
+        """Collective. False: nothing of them was committed."""
+        memory = _sharded.as_memory(self._kept.own)
+        blocks = _sharded.blocks_of(memory)
+        there = any(head["tensors"] for head, _ in blocks)
+        if there:
+            shards.make(_sharded.described(blocks))
+        mine = there and len(blocks) == 1 and self._is_mine(blocks[0][0], shards)
+        asked = torch.tensor([int(there), int(not mine)])
+        dist.all_reduce(asked, dist.ReduceOp.MAX)
+        if not asked[0]:
+            return False
+        if not asked[1]:
+            self._fill(shards, blocks)
+            return True
+        first = [(_sharded.described(blocks), blocks[0][0]["values"])] if there else [None]
+        dist.broadcast_object_list(first, 0)
+        tensors = shards.make(first[0][0])
+        for of_rank in _sharded.blocks_by_rank(memory):
+            _sharded.fill(tensors, reversed(of_rank))
+        shards.set_values(first[0][1])
+        return True
+
+    # -- All parts, for folders.
+
+    def _in_place(self):
+        return _sharded.Parts({name: kind.part for name, kind in self._valued.items() if name not in self._tensors()})
+
+    def _all_parts(self):
+        return self._in_place() if self._shards is None else self._in_place().with_others(self._shards)
+
+    def _tensors(self):
+        return {name: kind.part for name, kind in self._valued.items() if torch.is_tensor(kind.part)}

@@ -1,0 +1,35 @@
+"""Folders of torch.distributed.checkpoint in one process, without dlaunch. usage: pytorch_fsdp_alone.py FOLDER OTHER:
+both hold the same, bit for bit; and the model of the first is good."""
+import gzip
+import sys
+
+import torch
+import torch.distributed.checkpoint as checkpoint
+
+
+def content(folder):
+    found = {}
+    for key, it in checkpoint.FileSystemReader(folder).read_metadata().state_dict_metadata.items():
+        if hasattr(it, "size"):
+            found[key] = torch.full(it.size, -1.0, dtype=it.properties.dtype)
+    checkpoint.load(found, checkpoint_id=folder)
+    return found
+
+
+def items(name, header):
+    with gzip.open(f"/usr/share/datasets/fashion-mnist/t10k-{name}-ubyte.gz") as file:
+        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
+
+
+one, other = content(sys.argv[1]), content(sys.argv[2])
+assert len(one) == 4 + 4 * 3 and one.keys() == other.keys(), one.keys()  # parameters, and Adam's three for each
+for key, tensor in one.items():
+    assert torch.equal(tensor, other[key]), f"{key} differs"
+model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
+weights = {"model": model.state_dict()}
+checkpoint.load(weights, checkpoint_id=sys.argv[1])
+model.load_state_dict(weights["model"])
+pixels, labels = (items("images-idx3", 16).reshape(-1, 784) - 73.0) / 90.0, items("labels-idx1", 8)
+right = (model(pixels).argmax(1) == labels).float().mean().item()
+assert "dlaunch" not in sys.modules
+print(f"the same, with accuracy {right:.3f}")
