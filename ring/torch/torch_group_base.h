@@ -78,6 +78,14 @@ class GroupBase : public Base {
   void setTimeout(std::chrono::milliseconds limit) {
     limit_s_ = std::max(std::chrono::duration<double>(limit).count(), 0.001);
   }
+#if DLRING_TORCH_FROM(2, 15)
+  // See torch_hooks.h. A message is known to be done when somebody asks for it.
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t id, c10d::CompletionHook hook) override {
+    hooks_->completion.add(id, std::move(hook));
+  }
+  void unregisterCompletionHook(std::int64_t id) override { hooks_->completion.remove(id); }
+#endif
   // Before Python ends: a thread that would free a tensor after that would end the process.
   static void close_all() {
     std::vector<std::function<void()>> ends;
@@ -101,8 +109,8 @@ class GroupBase : public Base {
     const at::Tensor first = !used.empty() ? used[0] : outputs.empty() ? at::Tensor() : outputs[0];
     const std::lock_guard lock(comm_->starting);
     check_round();
-    auto work = c10::make_intrusive<CollectiveWork>(comm_, kind.type, ++number_, std::move(outputs),
-                                                    std::move(used), std::move(after));
+    auto work = c10::make_intrusive<CollectiveWork>(
+        comm_, hooks_, kind.type, ++number_, std::move(outputs), std::move(used), std::move(after));
     if (first.defined()) follow_stream(*comm_, first);
     const Limit limit(*this, kind.limit);
     const auto begun = begin(comm_->get(), *work);
@@ -118,7 +126,7 @@ class GroupBase : public Base {
   template <class Begin>
   WorkPtr message(c10d::OpType type, const at::Tensor& tensor, const at::Tensor& result, int peer,
                   Begin begin) {
-    auto work = c10::make_intrusive<MessageWork>(comm_, type, tensor);
+    auto work = c10::make_intrusive<MessageWork>(comm_, hooks_, type, tensor);
     work->pending().result = result;
     work->pending().source = peer;
     const std::lock_guard lock(comm_->starting);
@@ -203,6 +211,7 @@ class GroupBase : public Base {
   }
 
   const std::shared_ptr<Comm> comm_;
+  const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   const std::uint64_t round_ = comm_->round();
   std::atomic<std::uint64_t> number_{0};
   std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: that of the communicator

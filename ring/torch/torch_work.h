@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/torch/torch_hooks.h"
 #include "ring/torch/torch_python.h"
 #include "ring/torch/torch_tensors.h"
 
@@ -141,10 +142,11 @@ class CollectiveWork : public c10d::Work {
  public:
   // after: what is left to do when the data are there, as sorting them into a list of tensors.
   // number: among the collectives of its group.
-  CollectiveWork(std::shared_ptr<Comm> comm, c10d::OpType type, std::uint64_t number,
-                 Tensors outputs, Tensors used, std::function<void()> after)
+  CollectiveWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type,
+                 std::uint64_t number, Tensors outputs, Tensors used, std::function<void()> after)
       : Work(dl_rank(comm->get()), type),
         comm_(std::move(comm)),
+        hooks_(std::move(hooks)),
         number_(number),
         outputs_(std::move(outputs)),
         used_(std::move(used)),
@@ -157,9 +159,12 @@ class CollectiveWork : public c10d::Work {
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   std::vector<at::Tensor> result() override { return outputs_; }
-  // These two override what newer versions have.
+  // These three override what newer versions have.
+  std::uint64_t getCompletionKey() const { return key_; }
   std::uint64_t getSequencenumber() const { return number_; }
   float getDuration() const { return milliseconds_; }
+  // Already while the hooks hear of it: whoever registers for it after that looks here.
+  bool isCompleted() override { return done_ || Work::isCompleted(); }
 
   // While it is being started: one more part of it.
   dl_request** part() { return &requests_.emplace_back(nullptr); }
@@ -179,17 +184,13 @@ class CollectiveWork : public c10d::Work {
     }
     milliseconds_ =
         std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - began_).count();
-    if (error) future_->setErrorIfNeeded(error);
-    finish(error);
-    be_over();
+    end(error);
   }
 
   // It could not be started, or not all of it.
   void fail(const std::exception_ptr& error) {
     (void)wait_parts();
-    future_->setErrorIfNeeded(error);
-    finish(error);
-    be_over();
+    end(error);
   }
 
  private:
@@ -202,6 +203,18 @@ class CollectiveWork : public c10d::Work {
     return error;
   }
 
+  // Who waits goes on when the hooks have heard of it.
+  void end(const std::exception_ptr& error) {
+    if (error) {
+      future_->setErrorIfNeeded(error);
+    } else {
+      done_ = true;
+      hooks_->done(key_, milliseconds_);
+    }
+    finish(error);
+    be_over();
+  }
+
   void be_over() {
     if (!over_.exchange(true)) comm_->end_work();
   }
@@ -212,6 +225,8 @@ class CollectiveWork : public c10d::Work {
   }
 
   const std::shared_ptr<Comm> comm_;
+  const std::shared_ptr<const Hooks> hooks_;
+  const std::uint64_t key_ = new_completion_key();
   const std::uint64_t number_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<float> milliseconds_{0};
@@ -220,14 +235,16 @@ class CollectiveWork : public c10d::Work {
   Tensors used_;  // inputs, and memory in between
   std::exception_ptr error_;
   std::function<void()> after_;
+  std::atomic<bool> done_{false};
   std::atomic<bool> over_{false};
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 class MessageWork : public c10d::Work {
  public:
-  MessageWork(std::shared_ptr<Comm> comm, c10d::OpType type, at::Tensor tensor)
-      : Work(dl_rank(comm->get()), type), comm_(std::move(comm)) {
+  MessageWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type,
+              at::Tensor tensor)
+      : Work(dl_rank(comm->get()), type), comm_(std::move(comm)), hooks_(std::move(hooks)) {
     pending_->tensor = std::move(tensor);
   }
   ~MessageWork() override {
@@ -235,6 +252,8 @@ class MessageWork : public c10d::Work {
   }
 
   Pending& pending() { return *pending_; }
+  // Overrides one of newer versions.
+  std::uint64_t getCompletionKey() const { return key_; }
   int sourceRank() const override { return source_; }
   bool isCompleted() override {
     const std::unique_lock lock(waiting_, std::try_to_lock);  // else somebody waits
@@ -269,11 +288,15 @@ class MessageWork : public c10d::Work {
     if (result == DL_OK && pending_->result.defined()) {
       put_back(pending_->tensor, pending_->result);
     }
-    finish(result == DL_OK ? nullptr : comm_->exception(result));
+    const auto error = result == DL_OK ? nullptr : comm_->exception(result);
+    finish(error);
     pending_.reset();
+    if (!error) hooks_->done(key_, std::nullopt);
   }
 
   const std::shared_ptr<Comm> comm_;
+  const std::shared_ptr<const Hooks> hooks_;
+  const std::uint64_t key_ = new_completion_key();
   std::mutex waiting_;
   std::unique_ptr<Pending> pending_ = std::make_unique<Pending>();
   int source_ = -1;

@@ -7,6 +7,7 @@ With DEVICE=cuda all tensors are on the GPU of the local rank; ranks may share o
 
 import datetime
 import os
+import pickle
 import signal
 import sys
 import time
@@ -331,6 +332,32 @@ def limits():
         dist.barrier()
 
 
+def recorded():
+    """PyTorch's Flight Recorder knows what is done when the program does, and what never ended."""
+    if not hasattr(dist.ProcessGroup, "supports_completion_hooks"):  # before 2.15
+        return
+    def last():
+        trace = torch._C._distributed_c10d._dump_fr_trace(backend="dlring")
+        return pickle.loads(trace)["entries"][-1]
+    for _ in range(20):
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        work.wait()
+        entry = last()
+        assert entry["state"] == "completed" and entry["retired"], entry
+    if rank < 2:
+        (dist.send if rank == 0 else dist.recv)(torch.ones(2), 1 - rank)
+        entry = last()
+        assert entry["is_p2p"] and entry["state"] == "completed", entry
+    group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
+    if rank == 0:
+        try:
+            dist.all_reduce(torch.ones(3), group=group)
+            raise AssertionError("three ranks were missing")
+        except RuntimeError:
+            assert last()["state"] == "scheduled", last()
+    dist.barrier()
+
+
 def splits():
     """split_group: the ranks of a part make it by themselves, in the order of its list."""
     if torch.__version__ < "2.15" or device != "cpu":  # earlier ones split for NCCL alone
@@ -395,7 +422,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"
 tested = len(sys.argv) > 2
 if tested:
-    for part in calls, narrow_types, sparse_sums, coalesced, debugging, limits, splits:
+    for part in calls, narrow_types, sparse_sums, coalesced, debugging, limits, recorded, splits:
         part()
 weights, model = train()
 if tested:
