@@ -28,7 +28,6 @@ struct Operation {
   int lost = -1;
 };
 
-// A state of <dlaunch/elastic.h>, with its samplers and the memory that it knows.
 // A rank's own bytes of a state: those of an array, or what a sync has put together.
 struct OwnBytes {
   std::list<View> array;  // one or none
@@ -37,6 +36,7 @@ struct OwnBytes {
   std::size_t bytes = 0;
 };
 
+// A state of <dlaunch/elastic.h>, with its samplers and the memory that it knows.
 struct StateParts {
   dl_state* state = nullptr;
   OwnBytes own;
