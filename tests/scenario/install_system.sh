@@ -17,6 +17,11 @@ grep -E 'PYTHONPATH|not in PATH' out && fail "the installation asks for a variab
 mkdir no-build && mount --bind no-build "$BUILD" || fail "the build folder is not hidden"
 expect_installed_well /usr/local
 
+# What dlaunch.torch compiles for a PyTorch that it has no library for is there as a whole.
+python3 "$SOURCE/ring/torch/build_release.py" --copy-source whole || fail "the source was not copied"
+diff -r --exclude ring_folders whole /usr/local/lib/python3*/*-packages/dlaunch/torch/dlring_torch_source ||
+  fail "the installed source of dlaunch.torch lacks something"
+
 readme_programs
 run clean bash -euxc "$(cat commands)"; programs_said
 # Linked without pkg-config's flags: the loader knows the folder.
