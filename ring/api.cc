@@ -187,8 +187,7 @@ dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dty
 
 dl_result dl_set_op_timeout(dl_comm* comm, double timeout_s) {
   return with(comm, [&](Communicator& impl) -> Result<void> {
-    const auto limit = dlaunch::operation_limit(
-        timeout_s, [](const std::string&) { return std::nullopt; }, comm->job.op_timeout);
+    const auto limit = dlaunch::operation_limit(timeout_s, comm->job.op_timeout);
     if (!limit) return limit.error();
     comm->op_limit = *limit;
     impl.set_op_timeout(*limit);

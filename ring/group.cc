@@ -126,8 +126,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   // What an earlier one of the same ranks has left in the store is not theirs.
   const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
   JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));
-  const auto limit = operation_limit(
-      op_timeout_s, [](const std::string&) { return std::nullopt; }, op_timeout());
+  const auto limit = operation_limit(op_timeout_s, op_timeout());
   if (!limit) return limit.error();
   view.op_timeout = *limit;
   auto joined = make_group(view, ranks);

@@ -203,6 +203,11 @@ Result<Duration> operation_limit(double option_s, const Environment& env, Durati
   return limit && *limit == Duration::zero() ? Duration(-1) : limit;
 }
 
+Result<Duration> operation_limit(double option_s, Duration otherwise) {
+  return operation_limit(
+      option_s, [](const std::string&) { return std::nullopt; }, otherwise);
+}
+
 Result<JobView> resolve_job(const char* url, const dl_options* given, const Environment& env) {
   dl_options options;
   dl_options_init(&options);

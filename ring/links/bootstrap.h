@@ -57,6 +57,8 @@ Result<JobView> resolve_job(const char* url, const dl_options* options, const En
 // How long an operation may take: the option if >= 0 (0: for ever, which is negative), else
 // DLAUNCH_OP_TIMEOUT, else `otherwise`.
 Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise);
+// The same without an environment.
+Result<Duration> operation_limit(double option_s, Duration otherwise);
 
 // The process's own environment, in which an empty variable counts as not set.
 Environment process_environment();

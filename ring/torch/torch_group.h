@@ -14,6 +14,7 @@
 #include <climits>
 
 #include "ring/torch/torch_group_base.h"
+#include "ring/torch/torch_lists.h"
 #include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_monitored.h"
 #include "ring/torch/torch_sparse.h"
@@ -147,7 +148,7 @@ class Group final : public GroupBase {
                     const c10d::AllgatherOptions& opts) override {
     const char* const call = "all_gather";
     const at::Tensor input = packed(only(call, inputs));
-    const Tensors& parts = list_of(call, outputs, false);
+    const Tensors& parts = list_of(call, getSize(), outputs, false);
     check_tensors(call, with(parts, input));
     if (parts[static_cast<std::size_t>(getRank())].numel() != input.numel()) {
       refuse(call, "the own output differs in size from the input");
@@ -214,7 +215,7 @@ class Group final : public GroupBase {
     Tensors parts;
     at::Tensor flat;
     if (getRank() == root) {
-      parts = list_of(call, outputs, true);
+      parts = list_of(call, getSize(), outputs, true);
       check_tensors(call, with(parts, input));
       if (parts[0].numel() != input.numel()) refuse(call, "outputs and input differ in size");
       for (const auto& part : parts) check_writable(call, part);
@@ -239,7 +240,7 @@ class Group final : public GroupBase {
     Tensors given = {packed(only(call, {input}))};
     if (getRank() == root) {
       check_tensors(call, {output, input});
-      check_times_ranks(call, output, input, "output", "input");
+      check_times_ranks(call, getSize(), output, input, "output", "input");
       given.push_back(packed_result(call, output));
     }
     const Moved in(given[0]);
@@ -259,7 +260,7 @@ class Group final : public GroupBase {
     const int root = static_cast<int>(opts.rootRank);
     at::Tensor flat;
     if (getRank() == root) {
-      const Tensors& parts = list_of(call, inputs, true);
+      const Tensors& parts = list_of(call, getSize(), inputs, true);
       check_tensors(call, with(parts, output));
       if (parts[0].numel() != output.numel()) refuse(call, "inputs and output differ in size");
       flat = flattened(parts);
@@ -279,7 +280,7 @@ class Group final : public GroupBase {
                          const c10d::ReduceScatterOptions& opts) override {
     const char* const call = "reduce_scatter";
     at::Tensor output = only(call, outputs);
-    const Tensors& parts = list_of(call, inputs, false);
+    const Tensors& parts = list_of(call, getSize(), inputs, false);
     check_tensors(call, with(parts, output));
     for (const auto& part : parts) {
       if (part.numel() != parts[0].numel()) return reduce_each(outputs, parts, opts);
@@ -310,8 +311,8 @@ class Group final : public GroupBase {
     const char* const call = "all_to_all_single";
     check_tensors(call, {output, input});
     if (!out_splits.empty() || !in_splits.empty()) {
-      return exchange(call, opts.timeout, split(call, output, out_splits),
-                      split(call, input, in_splits));
+      return exchange(call, opts.timeout, split_rows(call, getSize(), output, out_splits),
+                      split_rows(call, getSize(), input, in_splits));
     }
     if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
       refuse(call, "input and output differ in size, or do not divide by the number of ranks");
@@ -381,7 +382,7 @@ class Group final : public GroupBase {
     check_pairs(call, outputs, inputs);
     Tensors ins, outs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      check_times_ranks(call, outputs[i], inputs[i], "output", "input");
+      check_times_ranks(call, getSize(), outputs[i], inputs[i], "output", "input");
       ins.push_back(packed(inputs[i]));
       outs.push_back(packed_result(call, outputs[i]));
     }
@@ -406,7 +407,7 @@ class Group final : public GroupBase {
     Tensors ins, outs;
     std::vector<dl_op> ops;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      check_times_ranks(call, inputs[i], outputs[i], "input", "output");
+      check_times_ranks(call, getSize(), inputs[i], outputs[i], "input", "output");
       ops.push_back(op_of(call, reduction, inputs[i]));
       ins.push_back(multiplied(call, reduction, reducible(call, inputs[i])));
       outs.push_back(reducible_result(call, outputs[i]));
@@ -452,59 +453,6 @@ class Group final : public GroupBase {
           return DL_OK;
         },
         put_all_back(outs, outputs));
-  }
-
-  static void check_pairs(const char* call, const Tensors& outputs, const Tensors& inputs) {
-    check_list(call, joined(outputs, inputs));
-    if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
-    for (std::size_t i = 0; i < inputs.size(); ++i) check_tensors(call, {outputs[i], inputs[i]});
-  }
-
-  void check_times_ranks(const char* call, const at::Tensor& large, const at::Tensor& small,
-                         const std::string& large_name, const std::string& small_name) const {
-    if (large.numel() == small.numel() * getSize()) return;
-    refuse(call, "the " + large_name + " has not the size of the " + small_name +
-                     " times the number of ranks");
-  }
-
-  // One rank's outputs of a list of inputs; of this rank's own also the sizes are known.
-  static void check_alike(const char* call, const Tensors& outputs, const Tensors& inputs,
-                          bool own) {
-    if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      check_tensors(call, {outputs[i], inputs[i]});
-      check_writable(call, outputs[i]);
-      if (own && outputs[i].numel() != inputs[i].numel()) {
-        refuse(call, "an own output differs in size from its input");
-      }
-    }
-  }
-
-  // The one list in `lists`.
-  const Tensors& list_of(const char* call, const TensorLists& lists, bool alike) const {
-    if (lists.size() != 1) refuse(call, "one list of tensors is wanted");
-    check_per_rank(call, lists[0], getSize(), alike);
-    return lists[0];
-  }
-
-  // The first dimension in as many parts; no sizes: equal ones.
-  Tensors split(const char* call, const at::Tensor& tensor,
-                const std::vector<std::int64_t>& sizes) const {
-    const std::int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-    if (sizes.empty()) {
-      if (rows % getSize() != 0) refuse(call, "the rows do not divide by the number of ranks");
-      return split(call, tensor,
-                   std::vector(static_cast<std::size_t>(getSize()), rows / getSize()));
-    }
-    Tensors parts;
-    std::int64_t at = 0;
-    for (const auto size : sizes) {
-      if (size < 0 || at + size > rows) refuse(call, "the splits are not those of the tensor");
-      parts.push_back(tensor.narrow(0, at, size));
-      at += size;
-    }
-    if (at != rows) refuse(call, "the splits are not those of the tensor");
-    return parts;
   }
 
   WorkPtr exchange(const char* call, std::chrono::milliseconds limit, const Tensors& outputs,

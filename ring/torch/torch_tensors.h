@@ -281,16 +281,4 @@ inline at::Tensor flattened(const Tensors& tensors) {
   return flat;
 }
 
-// The lists that c10d's calls take have one entry for each rank.
-inline void check_per_rank(const char* call, const Tensors& tensors, int size, bool alike) {
-  check_tensors(call, tensors);
-  if (static_cast<int>(tensors.size()) != size) {
-    refuse(call,
-           std::to_string(tensors.size()) + " tensors for " + std::to_string(size) + " ranks");
-  }
-  for (const auto& tensor : tensors) {
-    if (alike && tensor.numel() != tensors[0].numel()) refuse(call, "the tensors differ in size");
-  }
-}
-
 }  // namespace dlring_torch

@@ -138,15 +138,32 @@ class Comm {
   std::condition_variable idle_;
 };
 
-class CollectiveWork : public c10d::Work {
+// What the two kinds have in common: the communicator, and the hooks of their group, which know
+// each by its key.
+class HookedWork : public c10d::Work {
+ public:
+  HookedWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type)
+      : Work(dl_rank(comm->get()), type), comm_(std::move(comm)), hooks_(std::move(hooks)) {}
+  // Overrides one of newer versions.
+  std::uint64_t getCompletionKey() const { return key_; }
+
+ protected:
+  void tell_hooks(std::optional<float> milliseconds) { hooks_->done(key_, milliseconds); }
+
+  const std::shared_ptr<Comm> comm_;
+
+ private:
+  const std::shared_ptr<const Hooks> hooks_;
+  const std::uint64_t key_ = new_completion_key();
+};
+
+class CollectiveWork : public HookedWork {
  public:
   // after: what is left to do when the data are there, as sorting them into a list of tensors.
   // number: among the collectives of its group.
   CollectiveWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type,
                  std::uint64_t number, Tensors outputs, Tensors used, std::function<void()> after)
-      : Work(dl_rank(comm->get()), type),
-        comm_(std::move(comm)),
-        hooks_(std::move(hooks)),
+      : HookedWork(std::move(comm), std::move(hooks), type),
         number_(number),
         outputs_(std::move(outputs)),
         used_(std::move(used)),
@@ -159,8 +176,7 @@ class CollectiveWork : public c10d::Work {
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   std::vector<at::Tensor> result() override { return outputs_; }
-  // These three override what newer versions have.
-  std::uint64_t getCompletionKey() const { return key_; }
+  // These two override what newer versions have.
   std::uint64_t getSequencenumber() const { return number_; }
   float getDuration() const { return milliseconds_; }
   // Already while the hooks hear of it: whoever registers for it after that looks here.
@@ -209,7 +225,7 @@ class CollectiveWork : public c10d::Work {
       future_->setErrorIfNeeded(error);
     } else {
       done_ = true;
-      hooks_->done(key_, milliseconds_);
+      tell_hooks(milliseconds_);
     }
     finish(error);
     be_over();
@@ -224,9 +240,6 @@ class CollectiveWork : public c10d::Work {
     return {outputs_[0].device()};
   }
 
-  const std::shared_ptr<Comm> comm_;
-  const std::shared_ptr<const Hooks> hooks_;
-  const std::uint64_t key_ = new_completion_key();
   const std::uint64_t number_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<float> milliseconds_{0};
@@ -240,11 +253,11 @@ class CollectiveWork : public c10d::Work {
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-class MessageWork : public c10d::Work {
+class MessageWork : public HookedWork {
  public:
   MessageWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type,
               at::Tensor tensor)
-      : Work(dl_rank(comm->get()), type), comm_(std::move(comm)), hooks_(std::move(hooks)) {
+      : HookedWork(std::move(comm), std::move(hooks), type) {
     pending_->tensor = std::move(tensor);
   }
   ~MessageWork() override {
@@ -252,8 +265,6 @@ class MessageWork : public c10d::Work {
   }
 
   Pending& pending() { return *pending_; }
-  // Overrides one of newer versions.
-  std::uint64_t getCompletionKey() const { return key_; }
   int sourceRank() const override { return source_; }
   bool isCompleted() override {
     const std::unique_lock lock(waiting_, std::try_to_lock);  // else somebody waits
@@ -291,12 +302,9 @@ class MessageWork : public c10d::Work {
     const auto error = result == DL_OK ? nullptr : comm_->exception(result);
     finish(error);
     pending_.reset();
-    if (!error) hooks_->done(key_, std::nullopt);
+    if (!error) tell_hooks(std::nullopt);
   }
 
-  const std::shared_ptr<Comm> comm_;
-  const std::shared_ptr<const Hooks> hooks_;
-  const std::uint64_t key_ = new_completion_key();
   std::mutex waiting_;
   std::unique_ptr<Pending> pending_ = std::make_unique<Pending>();
   int source_ = -1;

@@ -1,0 +1,78 @@
+// Lists of tensors that a call gets: what each must have, and one tensor cut into a list.
+// ranks: of the group.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ring/torch/torch_tensors.h"
+
+namespace dlring_torch {
+
+// The lists that c10d's calls take have one entry for each rank.
+inline void check_per_rank(const char* call, const Tensors& tensors, int size, bool alike) {
+  check_tensors(call, tensors);
+  if (static_cast<int>(tensors.size()) != size) {
+    refuse(call,
+           std::to_string(tensors.size()) + " tensors for " + std::to_string(size) + " ranks");
+  }
+  for (const auto& tensor : tensors) {
+    if (alike && tensor.numel() != tensors[0].numel()) refuse(call, "the tensors differ in size");
+  }
+}
+
+inline void check_pairs(const char* call, const Tensors& outputs, const Tensors& inputs) {
+  check_list(call, joined(outputs, inputs));
+  if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_tensors(call, {outputs[i], inputs[i]});
+}
+
+inline void check_times_ranks(const char* call, int ranks, const at::Tensor& large,
+                              const at::Tensor& small, const std::string& large_name,
+                              const std::string& small_name) {
+  if (large.numel() == small.numel() * ranks) return;
+  refuse(call, "the " + large_name + " has not the size of the " + small_name +
+                   " times the number of ranks");
+}
+
+// One rank's outputs of a list of inputs; of this rank's own also the sizes are known.
+inline void check_alike(const char* call, const Tensors& outputs, const Tensors& inputs, bool own) {
+  if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_tensors(call, {outputs[i], inputs[i]});
+    check_writable(call, outputs[i]);
+    if (own && outputs[i].numel() != inputs[i].numel()) {
+      refuse(call, "an own output differs in size from its input");
+    }
+  }
+}
+
+// The one list in `lists`.
+inline const Tensors& list_of(const char* call, int ranks, const TensorLists& lists, bool alike) {
+  if (lists.size() != 1) refuse(call, "one list of tensors is wanted");
+  check_per_rank(call, lists[0], ranks, alike);
+  return lists[0];
+}
+
+// The first dimension in as many parts; no sizes: equal ones.
+inline Tensors split_rows(const char* call, int ranks, const at::Tensor& tensor,
+                          const std::vector<std::int64_t>& sizes) {
+  const std::int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  if (sizes.empty()) {
+    if (rows % ranks != 0) refuse(call, "the rows do not divide by the number of ranks");
+    return split_rows(call, ranks, tensor,
+                      std::vector(static_cast<std::size_t>(ranks), rows / ranks));
+  }
+  Tensors parts;
+  std::int64_t at = 0;
+  for (const auto size : sizes) {
+    if (size < 0 || at + size > rows) refuse(call, "the splits are not those of the tensor");
+    parts.push_back(tensor.narrow(0, at, size));
+    at += size;
+  }
+  if (at != rows) refuse(call, "the splits are not those of the tensor");
+  return parts;
+}
+
+}  // namespace dlring_torch
