@@ -2,13 +2,38 @@
 have in common.
 """
 
+import os
 import pickle
 import struct
+
+from ._errors import PeerLost
 
 
 class RoundOver(BaseException):
     """Out of commit(), on all ranks: the job grows, shrinks or loses a host in good order, and train() is
     called again in the next round. For run(); not an error, so that no handler of errors takes it for one."""
+
+
+def in_elastic_job():
+    """Whether dlaunch started this process, which then forms another round when a rank is lost."""
+    return "DLAUNCH_AGENT" in os.environ
+
+
+def run_rounds(one_round, lost, into_next=lambda: None):
+    """What run() does: returns the result of one_round(recovers), which is called in each round. It is called again,
+    after into_next(), when the round is over or a rank is lost: by PeerLost, or by another error while lost() is
+    true. Other errors pass through, and so does each outside of an elastic job."""
+    recovers = False
+    while True:
+        try:
+            return one_round(recovers)
+        except RoundOver:
+            pass
+        except Exception as error:
+            if not in_elastic_job() or not (isinstance(error, PeerLost) or lost()):
+                raise
+        into_next()
+        recovers = True
 
 
 class Parts:
@@ -70,6 +95,10 @@ class Parts:
         return self._kept.commits if self._kept is not None else 0
 
     # -- For run().
+
+    def _call_back(self):
+        for callback in self._callbacks:
+            callback()
 
     def _sync(self):
         self._kept.sync()

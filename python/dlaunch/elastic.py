@@ -40,7 +40,7 @@ import os
 
 from . import _core
 from ._errors import PeerLost
-from ._parts import Parts, RoundOver
+from ._parts import Parts, RoundOver, run_rounds
 
 __all__ = ["ElasticSampler", "PeerLost", "RoundOver", "State", "run"]
 
@@ -147,8 +147,7 @@ class State(Parts):
 
     def _recover(self):
         super()._recover()
-        for callback in self._callbacks:
-            callback()
+        self._call_back()
 
     def _share(self):
         self._comm.broadcast(self._bytes[:self._HEAD])
@@ -166,25 +165,19 @@ def run(train):
         if not isinstance(state, State):
             raise TypeError("train() is given a dlaunch.elastic.State first; a method of something is called by "
                             "run(something.train)(state)")
-        recovers = False
+
+        def one_round(recovers):
+            if recovers:
+                state._recover()
+            else:
+                state._sync()
+            result = train(state, *args, **kwargs)
+            state._finish()
+            return result
+
         state.__dict__["_running"] = True
         try:
-            while True:
-                try:
-                    if recovers:
-                        state._recover()
-                    else:
-                        state._sync()
-                    result = train(state, *args, **kwargs)
-                    state._finish()
-                    return result
-                except RoundOver:
-                    pass
-                except Exception as error:
-                    lost = isinstance(error, PeerLost) or state._comm.peer_lost is not None
-                    if not lost or "DLAUNCH_AGENT" not in os.environ:
-                        raise
-                recovers = True
+            return run_rounds(one_round, lambda: state._comm.peer_lost is not None)
         finally:
             state.__dict__["_running"] = False
 

@@ -13,7 +13,8 @@ _EVERYBODY = 1 << 20  # ranks that keep a copy
 
 class Own(Parts):
     """Base of TorchState. In its __dict__ also: _replicas (None: nothing is sharded), _with_random, _block,
-    _shards (_sharded.Parts or None), _folders (None, or where, how often and how many), _resumed (a folder)."""
+    _shards (_sharded.ShardedParts or None), _checkpoints (None, or where, how often and how many), and _resumed (a
+    folder)."""
 
     _RESUMED = "_resumed_commits"  # among the plain values: of the folder that the job began with
 
@@ -36,7 +37,7 @@ class Own(Parts):
         for name in parts:
             if hasattr(type(self), name) or name in self._plain or name in self._valued:
                 raise ValueError(f"'{name}' is something else of a state: take another name")
-        shards = _sharded.Parts(parts)
+        shards = _sharded.ShardedParts(parts)
         loaded = self._load_shards(shards)
         self._parts.update(parts)
         self.__dict__["_shards"] = shards
@@ -115,7 +116,7 @@ class Own(Parts):
             blocks = self._blocks()
             if len(blocks) != 1 or not self._is_mine(blocks[0][0], self._shards):
                 raise RuntimeError("restore(): the number of ranks has changed since the last commit")
-            self._fill(self._shards, blocks)
+            self._fill(self._shards, self._shards.make(_sharded.described(blocks)), blocks)
 
     def _recover(self):
         self.__dict__["_shards"] = None  # of the round before
@@ -136,8 +137,8 @@ class Own(Parts):
         return head["rank"] == self._comm.rank and _sharded.covers(shards.tensors(), head)
 
     @staticmethod
-    def _fill(shards, blocks):
-        _sharded.fill(shards.make(_sharded.described(blocks)), blocks)
+    def _fill(shards, tensors, blocks):
+        _sharded.fill(tensors, blocks)
         shards.set_values(blocks[0][0]["values"])
 
     def _load_shards(self, shards):
@@ -145,15 +146,14 @@ class Own(Parts):
         memory = _sharded.as_memory(self._kept.own)
         blocks = _sharded.blocks_of(memory)
         there = any(head["tensors"] for head, _ in blocks)
-        if there:
-            shards.make(_sharded.described(blocks))
+        tensors = shards.make(_sharded.described(blocks)) if there else None
         mine = there and len(blocks) == 1 and self._is_mine(blocks[0][0], shards)
         asked = torch.tensor([int(there), int(not mine)])
         dist.all_reduce(asked, dist.ReduceOp.MAX)
         if not asked[0]:
             return False
         if not asked[1]:
-            self._fill(shards, blocks)
+            self._fill(shards, tensors, blocks)
             return True
         first = [(_sharded.described(blocks), blocks[0][0]["values"])] if there else [None]
         dist.broadcast_object_list(first, 0)
@@ -166,7 +166,8 @@ class Own(Parts):
     # -- All parts, for folders.
 
     def _in_place(self):
-        return _sharded.Parts({name: kind.part for name, kind in self._valued.items() if name not in self._tensors()})
+        return _sharded.ShardedParts({name: kind.part for name, kind in self._valued.items()
+                                      if not torch.is_tensor(kind.part)})
 
     def _all_parts(self):
         return self._in_place() if self._shards is None else self._in_place().with_others(self._shards)

@@ -11,6 +11,7 @@ says of each piece where in the whole tensor it belongs, so that any other cut c
 A rank may have several blocks, when there are fewer ranks than there were.
 """
 
+import copy
 import pickle
 import random
 import struct
@@ -78,7 +79,7 @@ def dtype_of(name):
     return getattr(torch, name.rpartition(".")[2])
 
 
-class Parts:
+class ShardedParts:
     """Modules, optimizers and whatever has state_dict(), by name: what state.sharded() was given."""
 
     def __init__(self, parts):
@@ -103,11 +104,11 @@ class Parts:
             self._check(name, optimizer)
 
     def with_others(self, others):
-        return Parts({**self._all(), **others._all()})
+        return ShardedParts({**self._all(), **others._all()})
 
     def those_in(self, names):
         """The parts of these names. Parameters keep the names that they have."""
-        some = Parts({name: module for name, module in self.modules.items()})
+        some = copy.copy(self)
         some.modules = {name: part for name, part in self.modules.items() if name in names}
         some.optimizers = {name: part for name, part in self.optimizers.items() if name in names}
         some.others = {name: part for name, part in self.others.items() if name in names}
@@ -172,8 +173,8 @@ class Parts:
         wanted = self.tensors()
         missing = sorted(key for key in here if key not in described and key in wanted)
         if missing:
-            raise ValueError(f"what is to be loaded lacks {missing[0]} and {len(missing) - 1} more"
-                             if len(missing) > 1 else f"what is to be loaded lacks {missing[0]}")
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise ValueError(f"what is to be loaded lacks {missing[0]}{more}")
         for key, tensor in wanted.items():
             dtype, shape = described[key]
             if tuple(tensor.shape) != tuple(shape) or str(tensor.dtype) != dtype:

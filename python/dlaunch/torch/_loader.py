@@ -1,0 +1,110 @@
+"""Data for an elastic training with PyTorch: a DataLoader whose place in the data is part of the state."""
+
+import torch
+import torch.distributed as dist
+import torch.utils.data
+
+
+class _Order:
+    """The batches of this rank: the samples of an epoch in an order of their own, cut into global
+    batches, of which each rank has its share."""
+
+    def __init__(self, samples, global_batch, shuffle, seed, drop_last):
+        if not 1 <= global_batch:
+            raise ValueError("a global batch has at least 1 sample")
+        if samples < (global_batch if drop_last else 1):
+            raise ValueError(f"{samples} samples make no batch")
+        self.samples, self.global_batch, self.shuffle, self.seed = samples, global_batch, shuffle, seed
+        self.end = samples - samples % global_batch if drop_last else samples
+        self.epoch = self.position = 0
+
+    def advance(self):
+        self.position += self.global_batch
+        if self.position >= self.end:
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def __len__(self):
+        return -(-(self.end - self.position) // self.global_batch)
+
+    def __iter__(self):
+        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(((self.seed << 32) + self.epoch) % (1 << 64))
+            order = torch.randperm(self.samples, generator=generator).tolist()
+        else:
+            order = range(self.samples)
+        for first in range(self.position, self.end, self.global_batch):
+            batch = order[first:min(first + self.global_batch, self.end)]
+            if len(batch) < size:  # nobody goes without
+                yield [batch[rank % len(batch)]]
+            else:
+                yield list(batch[len(batch) * rank // size:len(batch) * (rank + 1) // size])
+
+
+def _check_loader(dataset, global_batch, shuffle, options):
+    """Raises TypeError for what torch's DataLoader takes and ours cannot."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise TypeError(
+            "elastic.DataLoader: an IterableDataset is not supported, because its place cannot be part of the "
+            "state. Use a data set with __len__ and __getitem__, or torch's DataLoader and a value of the state "
+            "that says how far the program has come")
+    if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
+        raise TypeError(f"elastic.DataLoader: the data set needs __len__ and __getitem__, and "
+                        f"{type(dataset).__name__} lacks one of them")
+    instead = {"sampler": "the order comes from shuffle and seed",
+               "batch_sampler": "the batches come from global_batch, shuffle and seed",
+               "batch_size": "global_batch counts the samples of all ranks together",
+               "generator": "the order comes from seed"}
+    for option, reason in instead.items():
+        if options.get(option) is not None:
+            raise TypeError(f"elastic.DataLoader: {option} is not supported: {reason}")
+        options.pop(option, None)
+    if options.get("persistent_workers"):
+        raise TypeError("elastic.DataLoader: persistent_workers is not supported: each pass over the loader may "
+                        "begin in another round, with other workers")
+    if isinstance(global_batch, bool) or not isinstance(global_batch, int):
+        raise TypeError(f"elastic.DataLoader: global_batch is the number of samples in one step of all ranks, and "
+                        f"not {global_batch!r}")
+    if shuffle not in (True, False, None):
+        raise TypeError(f"elastic.DataLoader: shuffle is True or False, and not {shuffle!r}")
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """torch's, which goes through a data set epoch by epoch, one global batch of all ranks a step,
+    and whose place in it is part of the state: whoever dies, each sample of an epoch is in one
+    committed step. Iterating goes through what is left of the epoch. The order depends on seed and
+    epoch alone, so a job of any size sees the same batches; where their size does not divide by
+    that of the job some ranks have a sample more, and a last batch of fewer samples than ranks has
+    some twice.
+
+    epoch, position: where the next batch begins. options: as torch's, but for sampler, batch_sampler
+    and batch_size. The data set has __len__ and __getitem__, as a torch.utils.data.Dataset has: what
+    is not supported raises TypeError with a sentence that says so."""
+
+    def __init__(self, dataset, global_batch, *, shuffle=True, seed=0, drop_last=False, **options):
+        _check_loader(dataset, global_batch, shuffle, options)
+        self.order = _Order(len(dataset), global_batch, shuffle, seed, drop_last)
+        self._seeds = torch.Generator()  # of its own: passing over the data uses none of the program's random numbers
+        super().__init__(dataset, batch_sampler=self.order, generator=self._seeds, **options)
+
+    @property
+    def epoch(self):
+        return self.order.epoch
+
+    @property
+    def position(self):
+        return self.order.position
+
+    def __iter__(self):
+        self._seeds.manual_seed(((self.order.seed << 32) + self.order.epoch) % (1 << 64))
+        for batch in super().__iter__():
+            self.order.advance()
+            yield batch
+
+    def state_dict(self):
+        return {"epoch": self.order.epoch, "position": self.order.position}
+
+    def load_state_dict(self, place):
+        self.order.epoch, self.order.position = place["epoch"], place["position"]
+        if self.order.position >= self.order.end:  # of a snapshot, when there were more samples
+            self.order.epoch, self.order.position = self.order.epoch + 1, 0
