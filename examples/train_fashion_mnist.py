@@ -7,14 +7,13 @@ dlaunch.torch.elastic has the manual. From a build folder: PYTHONPATH=build/pyth
 """
 
 import argparse
-import gzip
-import sys
 
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+import fashion_mnist
 from dlaunch.torch import elastic
 
 parser = argparse.ArgumentParser()
@@ -26,16 +25,6 @@ parser.add_argument("--snapshots", help="a folder, to go on from when the job is
 options = parser.parse_args()
 
 
-def load(which):
-    def items(name, header):
-        try:
-            with gzip.open(f"{options.data}/{which}-{name}-ubyte.gz") as file:
-                return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-        except OSError as error:
-            sys.exit(f"{error}: install Debian's dataset-fashion-mnist, or name its folder with --data")
-    return items("images-idx3", 16).reshape(-1, 784), items("labels-idx1", 8)
-
-
 class Pictures(torch.utils.data.TensorDataset):
     def __getitem__(self, index):
         pixels, label = super().__getitem__(index)
@@ -45,14 +34,14 @@ class Pictures(torch.utils.data.TensorDataset):
 torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=options.rate)
-loader = elastic.DataLoader(Pictures(*load("train")), global_batch=options.batch, seed=1)
+loader = elastic.DataLoader(Pictures(*fashion_mnist.load(options.data, "train")), global_batch=options.batch, seed=1)
 state = elastic.TorchState(model=model, optimizer=optimizer, loader=loader, done=0, loss=0.0)
 if options.snapshots:
     state.snapshots(options.snapshots, every=100)
 
 
 def accuracy():
-    pixels, labels = load("t10k")
+    pixels, labels = fashion_mnist.load(options.data, "t10k")
     mine = slice(dist.get_rank(), None, dist.get_world_size())
     with torch.no_grad():
         right = (model((pixels[mine] - 73.0) / 90.0).argmax(1) == labels[mine]).sum()

@@ -8,14 +8,13 @@ From a build folder: PYTHONPATH=build/python. It needs PyTorch 2.6 or newer.
 """
 
 import argparse
-import gzip
-import sys
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 
+import fashion_mnist
 from dlaunch.torch import elastic
 
 parser = argparse.ArgumentParser()
@@ -27,19 +26,9 @@ parser.add_argument("--checkpoints", help="a folder for torch.distributed.checkp
 parser.add_argument("--losses", help="a file: rank 0 writes the loss of each step there at the end")
 options = parser.parse_args()
 
-
-def load(which):
-    def items(name, header):
-        try:
-            with gzip.open(f"{options.data}/{which}-{name}-ubyte.gz") as file:
-                return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-        except OSError as error:
-            sys.exit(f"{error}: install Debian's dataset-fashion-mnist, or name its folder with --data")
-    pixels = (items("images-idx3", 16).reshape(-1, 784)[:options.samples] - 73.0) / 90.0
-    return torch.utils.data.TensorDataset(pixels, items("labels-idx1", 8).long()[:options.samples])
-
-
-loader = elastic.DataLoader(load("train"), global_batch=options.batch, seed=1)
+pixels, labels = (part[:options.samples] for part in fashion_mnist.load(options.data, "train"))
+dataset = torch.utils.data.TensorDataset((pixels - 73.0) / 90.0, labels.long())
+loader = elastic.DataLoader(dataset, global_batch=options.batch, seed=1)
 # What is the same on all ranks is here from the start. So many other ranks keep a copy of each rank's part.
 state = elastic.TorchState(loader=loader, losses=[], room=1 << 20, shard_replicas=1)
 if options.checkpoints:

@@ -24,4 +24,5 @@ class Paced(elastic.DataLoader):
 
 elastic.DataLoader = Paced
 sys.argv = [example, *sys.argv[3:]]
+sys.path.insert(0, os.path.dirname(example))
 runpy.run_path(example, run_name="__main__")

@@ -23,7 +23,7 @@ wait_until 150 replaced || fail "nobody was killed and replaced"
 touch killed
 wait "$job"; code=$?; expect_code 0
 cmp quiet.txt chaos.txt || fail "killed workers changed the losses"
-run "$python" "$SOURCE/tests/scenario/pytorch_fsdp_alone.py" quiet/end chaos/end
+run "$python" "$SOURCE/tests/scenario/pytorch_fsdp_alone.py" quiet/end chaos/end "$SOURCE/examples"
 expect_code 0; expect_out '^the same, with accuracy 0\.[78]'
 
 # Folders that PyTorch alone has written, HSDP, random numbers.

@@ -1,6 +1,5 @@
-"""Folders of torch.distributed.checkpoint in one process, without dlaunch. usage: pytorch_fsdp_alone.py FOLDER OTHER:
-both hold the same, bit for bit; and the model of the first is good."""
-import gzip
+"""Folders of torch.distributed.checkpoint in one process, without dlaunch. usage: pytorch_fsdp_alone.py FOLDER OTHER
+EXAMPLES: both hold the same, bit for bit; and the model of the first is good."""
 import sys
 
 import torch
@@ -16,11 +15,6 @@ def content(folder):
     return found
 
 
-def items(name, header):
-    with gzip.open(f"/usr/share/datasets/fashion-mnist/t10k-{name}-ubyte.gz") as file:
-        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-
-
 one, other = content(sys.argv[1]), content(sys.argv[2])
 assert len(one) == 4 + 4 * 3 and one.keys() == other.keys(), one.keys()  # parameters, and Adam's three for each
 for key, tensor in one.items():
@@ -29,7 +23,9 @@ model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn
 weights = {"model": model.state_dict()}
 checkpoint.load(weights, checkpoint_id=sys.argv[1])
 model.load_state_dict(weights["model"])
-pixels, labels = (items("images-idx3", 16).reshape(-1, 784) - 73.0) / 90.0, items("labels-idx1", 8)
-right = (model(pixels).argmax(1) == labels).float().mean().item()
+sys.path.insert(0, sys.argv[3])
+from fashion_mnist import load  # noqa: E402
+pixels, labels = load("/usr/share/datasets/fashion-mnist", "t10k")
+right = (model((pixels - 73.0) / 90.0).argmax(1) == labels).float().mean().item()
 assert "dlaunch" not in sys.modules
 print(f"the same, with accuracy {right:.3f}")
