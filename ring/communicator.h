@@ -1,9 +1,9 @@
 // Communicator: what a dl_comm is. It joins the job, checks and numbers calls, picks the plane that
 // moves the data, and turns the first failure into the error of every later call.
 //
-// One thread at a time; abort() from any thread. Operations in the background are carried out by
-// two threads of the process's pool, one for collectives and one for messages, which the
-// communicator holds while it has any.
+// One thread at a time; abort() from any thread, and messages beside a collective that another
+// thread carries out. Operations in the background are carried out by two threads of the process's
+// pool, one for collectives and one for messages, which the communicator holds while it has any.
 //
 // A group of ranks that share memory on one host costs its share of one segment of at most some
 // 64 KiB: its links are a channel of its parent's, it stages large calls in the process's memory

@@ -63,9 +63,9 @@ class Group final : public GroupBase {
     const auto given = reducible_results(call, opts.reduceOp, tensors);
     const Moved x(given[0]);
     return start(
-        {c10d::OpType::ALLREDUCE, opts.timeout}, tensors, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_iall_reduce(comm, x.data, x.data, x.count, x.dtype, op, work.part());
+        kind_of(c10d::OpType::ALLREDUCE, opts), tensors, given,
+        [&](const Calls& calls) {
+          return calls(dl_all_reduce, dl_iall_reduce, x.data, x.data, x.count, x.dtype, op);
         },
         put_all_back(given, tensors));
   }
@@ -75,12 +75,8 @@ class Group final : public GroupBase {
     const auto sum = std::make_shared<SparseSum>("all_reduce", tensors, opts.reduceOp);
     before_start([&] { sum->meet(*comm()); }, opts.timeout);
     return start(
-        {c10d::OpType::ALLREDUCE, opts.timeout}, tensors, sum->used(),
-        [&](dl_comm* comm, CollectiveWork& work) {
-          auto* const indices = work.part();
-          return sum->begin(comm, indices, work.part());
-        },
-        [sum] { sum->finish(); });
+        kind_of(c10d::OpType::ALLREDUCE, opts), tensors, sum->used(),
+        [&](const Calls& calls) { return sum->begin(calls); }, [sum] { sum->finish(); });
   }
 
   // One list for each type.
@@ -97,12 +93,12 @@ class Group final : public GroupBase {
       list.counts.push_back(x.count);
     }
     return start(
-        {c10d::OpType::ALLREDUCE_COALESCED, opts.timeout}, tensors, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
+        kind_of(c10d::OpType::ALLREDUCE_COALESCED, opts), tensors, given,
+        [&](const Calls& calls) {
           for (auto& [kind, list] : lists) {
             const auto result =
-                dl_iall_reduce_list(comm, list.data.size(), list.data.data(), list.data.data(),
-                                    list.counts.data(), kind.first, kind.second, work.part());
+                calls(dl_all_reduce_list, dl_iall_reduce_list, list.data.size(), list.data.data(),
+                      list.data.data(), list.counts.data(), kind.first, kind.second);
             if (result != DL_OK) return result;
           }
           return DL_OK;
@@ -118,9 +114,9 @@ class Group final : public GroupBase {
     const auto given = writes ? packed_results(call, tensors) : Tensors{packed(tensors[0])};
     const Moved x(given[0]);
     return start(
-        {c10d::OpType::BROADCAST, opts.timeout}, tensors, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_ibroadcast(comm, x.data, x.count, x.dtype, root, work.part());
+        kind_of(c10d::OpType::BROADCAST, opts), tensors, given,
+        [&](const Calls& calls) {
+          return calls(dl_broadcast, dl_ibroadcast, x.data, x.count, x.dtype, root);
         },
         writes ? put_all_back(given, tensors) : nullptr);
   }
@@ -135,10 +131,10 @@ class Group final : public GroupBase {
     const Tensors given = {multiplied(call, opts.reduceOp, reducible(call, tensor))};
     const Moved x(given[0]);
     return start(
-        {c10d::OpType::REDUCE, opts.timeout}, tensors, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_ireduce(comm, x.data, writes ? x.data : nullptr, x.count, x.dtype, op, root,
-                            work.part());
+        kind_of(c10d::OpType::REDUCE, opts), tensors, given,
+        [&](const Calls& calls) {
+          return calls(dl_reduce, dl_ireduce, x.data, writes ? x.data : nullptr, x.count, x.dtype,
+                       op, root);
         },
         writes ? put_all_back(given, tensors) : nullptr);
   }
@@ -161,16 +157,17 @@ class Group final : public GroupBase {
     }
     const Moved in(input), out(flat);
     return start(
-        {c10d::OpType::ALLGATHER, opts.timeout}, parts, {input, flat},
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
+        kind_of(c10d::OpType::ALLGATHER, opts), parts, {input, flat},
+        [&](const Calls& calls) {
+          return calls(dl_all_gather_v, dl_iall_gather_v, in.data, out.data, counts.data(),
+                       in.dtype);
         },
         spread(flat, parts));
   }
 
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& opts) override {
-    return gather_each("all_gather_into_tensor", {c10d::OpType::_ALLGATHER_BASE, opts.timeout},
+    return gather_each("all_gather_into_tensor", kind_of(c10d::OpType::_ALLGATHER_BASE, opts),
                        {output}, {input});
   }
 
@@ -178,7 +175,7 @@ class Group final : public GroupBase {
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& opts) {
     return gather_each("all_gather_into_tensor_coalesced",
-                       {c10d::OpType::_ALLGATHER_BASE, opts.timeout}, outputs, inputs);
+                       kind_of(c10d::OpType::_ALLGATHER_BASE, opts), outputs, inputs);
   }
 
   // outputs[r][i] is rank r's inputs[i].
@@ -201,9 +198,10 @@ class Group final : public GroupBase {
     const at::Tensor own = flattened(inputs), flat = flat_like(parts);
     const Moved in(own), out(flat);
     return start(
-        {c10d::OpType::ALLGATHER_COALESCED, opts.timeout}, parts, {own, flat},
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_iall_gather_v(comm, in.data, out.data, counts.data(), in.dtype, work.part());
+        kind_of(c10d::OpType::ALLGATHER_COALESCED, opts), parts, {own, flat},
+        [&](const Calls& calls) {
+          return calls(dl_all_gather_v, dl_iall_gather_v, in.data, out.data, counts.data(),
+                       in.dtype);
         },
         spread(flat, parts));
   }
@@ -224,10 +222,10 @@ class Group final : public GroupBase {
     const Moved in(input);
     void* const out = flat.defined() ? flat.data_ptr() : nullptr;
     return start(
-        {c10d::OpType::GATHER, opts.timeout}, parts,
+        kind_of(c10d::OpType::GATHER, opts), parts,
         flat.defined() ? Tensors{input, flat} : Tensors{input},
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
+        [&](const Calls& calls) {
+          return calls(dl_gather, dl_igather, in.data, out, in.count, in.dtype, root);
         },
         spread(flat, parts));
   }
@@ -246,9 +244,9 @@ class Group final : public GroupBase {
     const Moved in(given[0]);
     void* const out = getRank() == root ? given[1].data_ptr() : nullptr;
     return start(
-        {c10d::OpType::GATHER, opts.timeout}, {output}, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_igather(comm, in.data, out, in.count, in.dtype, root, work.part());
+        kind_of(c10d::OpType::GATHER, opts), {output}, given,
+        [&](const Calls& calls) {
+          return calls(dl_gather, dl_igather, in.data, out, in.count, in.dtype, root);
         },
         getRank() == root ? put_all_back({given[1]}, {output}) : nullptr);
   }
@@ -269,9 +267,9 @@ class Group final : public GroupBase {
     const Moved out(given[0]);
     const void* const in = flat.defined() ? flat.data_ptr() : nullptr;
     return start(
-        {c10d::OpType::SCATTER, opts.timeout}, outputs, flat.defined() ? with(given, flat) : given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_iscatter(comm, in, out.data, out.count, out.dtype, root, work.part());
+        kind_of(c10d::OpType::SCATTER, opts), outputs, flat.defined() ? with(given, flat) : given,
+        [&](const Calls& calls) {
+          return calls(dl_scatter, dl_iscatter, in, out.data, out.count, out.dtype, root);
         },
         put_all_back(given, outputs));
   }
@@ -291,7 +289,7 @@ class Group final : public GroupBase {
 
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& opts) override {
-    return scatter_each("reduce_scatter", {c10d::OpType::_REDUCE_SCATTER_BASE, opts.timeout},
+    return scatter_each("reduce_scatter", kind_of(c10d::OpType::_REDUCE_SCATTER_BASE, opts),
                         {output}, {input}, opts.reduceOp);
   }
 
@@ -299,7 +297,7 @@ class Group final : public GroupBase {
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) {
     return scatter_each("reduce_scatter_tensor_coalesced",
-                        {c10d::OpType::_REDUCE_SCATTER_BASE, opts.timeout}, outputs, inputs,
+                        kind_of(c10d::OpType::_REDUCE_SCATTER_BASE, opts), outputs, inputs,
                         opts.reduceOp);
   }
 
@@ -311,7 +309,7 @@ class Group final : public GroupBase {
     const char* const call = "all_to_all_single";
     check_tensors(call, {output, input});
     if (!out_splits.empty() || !in_splits.empty()) {
-      return exchange(call, opts.timeout, split_rows(call, getSize(), output, out_splits),
+      return exchange(call, opts, split_rows(call, getSize(), output, out_splits),
                       split_rows(call, getSize(), input, in_splits));
     }
     if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
@@ -321,21 +319,20 @@ class Group final : public GroupBase {
     const Moved in(given[0]), out(given[1]);
     const auto count = in.count / static_cast<std::size_t>(getSize());
     return start(
-        {c10d::OpType::ALLTOALL_BASE, opts.timeout}, {output}, given,
-        [&](dl_comm* comm, CollectiveWork& work) {
-          return dl_iall_to_all(comm, in.data, out.data, count, in.dtype, work.part());
+        kind_of(c10d::OpType::ALLTOALL_BASE, opts), {output}, given,
+        [&](const Calls& calls) {
+          return calls(dl_all_to_all, dl_iall_to_all, in.data, out.data, count, in.dtype);
         },
         put_all_back({given[1]}, {output}));
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override {
-    return exchange("all_to_all", opts.timeout, outputs, inputs);
+    return exchange("all_to_all", opts, outputs, inputs);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
-    return start(
-        {c10d::OpType::BARRIER, opts.timeout}, {}, {},
-        [](dl_comm* comm, CollectiveWork& work) { return dl_ibarrier(comm, work.part()); });
+    return start(kind_of(c10d::OpType::BARRIER, opts), {}, {},
+                 [](const Calls& calls) { return calls(dl_barrier, dl_ibarrier); });
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override {
@@ -388,11 +385,11 @@ class Group final : public GroupBase {
     }
     return start(
         kind, outputs, joined(ins, outs),
-        [&](dl_comm* comm, CollectiveWork& work) {
+        [&](const Calls& calls) {
           for (std::size_t i = 0; i < ins.size(); ++i) {
             const Moved in(ins[i]), out(outs[i]);
             const auto result =
-                dl_iall_gather(comm, in.data, out.data, in.count, in.dtype, work.part());
+                calls(dl_all_gather, dl_iall_gather, in.data, out.data, in.count, in.dtype);
             if (result != DL_OK) return result;
           }
           return DL_OK;
@@ -414,11 +411,11 @@ class Group final : public GroupBase {
     }
     return start(
         kind, outputs, joined(ins, outs),
-        [&](dl_comm* comm, CollectiveWork& work) {
+        [&](const Calls& calls) {
           for (std::size_t i = 0; i < ins.size(); ++i) {
             const Moved in(ins[i]), out(outs[i]);
-            const auto result = dl_ireduce_scatter(comm, in.data, out.data, out.count, out.dtype,
-                                                   ops[i], work.part());
+            const auto result = calls(dl_reduce_scatter, dl_ireduce_scatter, in.data, out.data,
+                                      out.count, out.dtype, ops[i]);
             if (result != DL_OK) return result;
           }
           return DL_OK;
@@ -441,13 +438,13 @@ class Group final : public GroupBase {
     }
     const Tensors outs = {reducible_result(call, outputs[0])};
     return start(
-        {c10d::OpType::REDUCE_SCATTER, opts.timeout}, outputs, joined(ins, outs),
-        [&](dl_comm* comm, CollectiveWork& work) {
+        kind_of(c10d::OpType::REDUCE_SCATTER, opts), outputs, joined(ins, outs),
+        [&](const Calls& calls) {
           for (int root = 0; root < getSize(); ++root) {
             const Moved in(ins[static_cast<std::size_t>(root)]);
             void* const out = root == getRank() ? outs[0].data_ptr() : nullptr;
             const auto result =
-                dl_ireduce(comm, in.data, out, in.count, in.dtype, op, root, work.part());
+                calls(dl_reduce, dl_ireduce, in.data, out, in.count, in.dtype, op, root);
             if (result != DL_OK) return result;
           }
           return DL_OK;
@@ -455,7 +452,7 @@ class Group final : public GroupBase {
         put_all_back(outs, outputs));
   }
 
-  WorkPtr exchange(const char* call, std::chrono::milliseconds limit, const Tensors& outputs,
+  WorkPtr exchange(const char* call, const c10d::AllToAllOptions& opts, const Tensors& outputs,
                    const Tensors& inputs) {
     check_per_rank(call, outputs, getSize(), false);
     check_per_rank(call, inputs, getSize(), false);
@@ -467,7 +464,7 @@ class Group final : public GroupBase {
     const auto results = packed_results(call, outputs);
     Tensors given;
     for (const auto& input : inputs) given.push_back(packed(input));
-    const auto begin = [&](dl_comm* comm, CollectiveWork& work) {
+    const auto begin = [&](const Calls& calls) {
       for (int step = 1; step < getSize(); ++step) {
         const int to = (getRank() + step) % getSize(),
                   from = (getRank() - step + getSize()) % getSize();
@@ -475,10 +472,9 @@ class Group final : public GroupBase {
         const Moved out(results[static_cast<std::size_t>(from)]);
         // Empty ones, too: ranks that do not agree on who has nothing to say are told so, and not
         // given the next call's data.
-        auto result =
-            dl_irecv(comm, out.data, out.count, out.dtype, from, kExchangeTag, work.part());
+        auto result = calls.start(dl_irecv, out.data, out.count, out.dtype, from, kExchangeTag);
         if (result == DL_OK) {
-          result = dl_isend(comm, in.data, in.count, in.dtype, to, kExchangeTag, work.part());
+          result = calls.start(dl_isend, in.data, in.count, in.dtype, to, kExchangeTag);
         }
         if (result != DL_OK) return result;
       }
@@ -492,7 +488,7 @@ class Group final : public GroupBase {
     };
     Tensors used = given;
     used.insert(used.end(), results.begin(), results.end());
-    return start({c10d::OpType::ALLTOALL, limit}, outputs, used, begin, after);
+    return start({c10d::OpType::ALLTOALL, opts.timeout}, outputs, used, begin, after);
   }
 };
 

@@ -101,24 +101,33 @@ class GroupBase : public Base {
   struct Kind {
     c10d::OpType type;
     std::chrono::milliseconds limit;
+    bool blocks = false;  // the caller waits for it at once
   };
+  template <class Options>
+  static Kind kind_of(c10d::OpType type, const Options& options) {
+    Kind kind{type, options.timeout};
+    if constexpr (requires { options.asyncOp; }) kind.blocks = !options.asyncOp;
+    return kind;
+  }
 
+  // begin(calls) makes its calls.
   template <class Begin>
   WorkPtr start(const Kind& kind, Tensors outputs, Tensors used, Begin begin,
                 std::function<void()> after = nullptr) {
     const at::Tensor first = !used.empty() ? used[0] : outputs.empty() ? at::Tensor() : outputs[0];
-    const std::lock_guard lock(comm_->starting);
+    const std::lock_guard order(comm_->collectives);
+    std::unique_lock lock(comm_->starting);
     check_round();
     auto work = c10::make_intrusive<CollectiveWork>(
         comm_, hooks_, kind.type, ++number_, std::move(outputs), std::move(used), std::move(after));
+    if (runs_at_once(kind, first)) {
+      lock.unlock();
+      run(*work, begin);
+      return work;
+    }
     if (first.defined()) follow_stream(*comm_, first);
     const Limit limit(*this, kind.limit);
-    const auto begun = begin(comm_->get(), *work);
-    if (begun != DL_OK) {
-      const auto error = comm_->exception(begun);
-      work->fail(error);
-      std::rethrow_exception(error);
-    }
+    check(begin(Calls(*comm_, *work, false)), *work);
     completer_.push(work);
     return work;
   }
@@ -140,7 +149,7 @@ class GroupBase : public Base {
   // What blocks before an operation can begin.
   template <class Do>
   void before_start(Do what, std::chrono::milliseconds given = {}) {
-    const std::lock_guard lock(comm_->starting);
+    const std::scoped_lock lock(comm_->collectives, comm_->starting);
     check_round();
     const Limit limit(*this, given);
     what();
@@ -204,9 +213,31 @@ class GroupBase : public Base {
     bool changed_ = false;
   };
 
+  // On the calling thread. Not where it would overtake another collective, nor with a time limit
+  // of its own, which messages that begin meanwhile would get, too.
+  bool runs_at_once(const Kind& kind, const at::Tensor& first) {
+    return kind.blocks && kind.limit.count() <= 0 && limit_s_ < 0 && completer_.idle() &&
+           (!first.defined() || first.device().is_cpu());
+  }
+  template <class Begin>
+  void run(CollectiveWork& work, Begin begin) {
+    const WithoutGil others_run;
+    runs_ = true;
+    const auto done = begin(Calls(*comm_, work, true));
+    runs_ = false;
+    check(done, work);
+    work.complete();
+  }
+  void check(dl_result begun, CollectiveWork& work) {
+    if (begun == DL_OK) return;
+    const auto error = comm_->exception(begun);
+    work.fail(error);
+    std::rethrow_exception(error);
+  }
+
   // As in libdlring: leaving with something under way is an abort.
   std::function<void()> close() {
-    if (!completer_.idle() && comm_->round() == round_) dl_abort(comm_->get());
+    if ((!completer_.idle() || runs_) && comm_->round() == round_) dl_abort(comm_->get());
     return completer_.close();
   }
 
@@ -214,6 +245,7 @@ class GroupBase : public Base {
   const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   const std::uint64_t round_ = comm_->round();
   std::atomic<std::uint64_t> number_{0};
+  std::atomic<bool> runs_{false};    // a collective, on its caller's thread
   std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: that of the communicator
   Completer completer_;              // ends before the group lets go of the communicator
 

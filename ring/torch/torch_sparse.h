@@ -53,15 +53,16 @@ class SparseSum {
     all_values_ = at::empty(shape, values_.options());
   }
 
-  dl_result begin(dl_comm* comm, dl_request** indices, dl_request** values) const {
+  dl_result begin(const Calls& calls) const {
     const Moved from(indices_), to(all_indices_);
-    const auto result = dl_iall_gather_v(
-        comm, from.data, to.data, elements(tensor_.sparse_dim()).data(), from.dtype, indices);
+    const auto result = calls(dl_all_gather_v, dl_iall_gather_v, from.data, to.data,
+                              elements(tensor_.sparse_dim()).data(), from.dtype);
     if (result != DL_OK) return result;
     const Moved own(values_), all(all_values_);
     const auto rows = all_values_.size(0);
     const auto each = rows == 0 ? 0 : static_cast<std::int64_t>(all.count) / rows;
-    return dl_iall_gather_v(comm, own.data, all.data, elements(each).data(), own.dtype, values);
+    return calls(dl_all_gather_v, dl_iall_gather_v, own.data, all.data, elements(each).data(),
+                 own.dtype);
   }
 
   // All are there.

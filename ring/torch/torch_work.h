@@ -81,6 +81,9 @@ class Comm {
   std::uint64_t round() const { return dl_round(comm_); }
   // Held by whoever starts something: that is for one thread at a time.
   std::mutex starting;
+  // Locked before `starting` by whoever starts a collective, and held to its end by a thread that
+  // carries it out itself. Messages begin meanwhile.
+  std::mutex collectives;
   // Of an elastic process: it is taken from round to round, and each default group is for one.
   bool elastic = false;
 
@@ -167,14 +170,21 @@ class CollectiveWork : public HookedWork {
         number_(number),
         outputs_(std::move(outputs)),
         used_(std::move(used)),
-        after_(std::move(after)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()), devices())) {
+        after_(std::move(after)) {
     comm_->begin_work();
   }
   ~CollectiveWork() override { be_over(); }
 
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  // Made when somebody asks for it: few do.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    const std::lock_guard lock(future_mutex_);
+    if (!future_) {
+      future_ = c10::make_intrusive<c10::ivalue::Future>(
+          c10::ListType::create(c10::TensorType::get()), devices());
+      if (ended_) settle(*future_, failed_);
+    }
+    return future_;
+  }
   std::vector<at::Tensor> result() override { return outputs_; }
   // These two override what newer versions have.
   std::uint64_t getSequencenumber() const { return number_; }
@@ -194,7 +204,7 @@ class CollectiveWork : public HookedWork {
       if (!error && after_) after_();
       after_ = nullptr;
       used_.clear();
-      if (!error) future_->markCompleted(at::IValue(outputs_));
+      settle_future(error);
     } catch (...) {
       error = std::current_exception();
     }
@@ -222,13 +232,29 @@ class CollectiveWork : public HookedWork {
   // Who waits goes on when the hooks have heard of it.
   void end(const std::exception_ptr& error) {
     if (error) {
-      future_->setErrorIfNeeded(error);
+      settle_future(error);
     } else {
       done_ = true;
       tell_hooks(milliseconds_);
     }
     finish(error);
     be_over();
+  }
+
+  void settle(c10::ivalue::Future& future, const std::exception_ptr& error) const {
+    if (error) {
+      future.setErrorIfNeeded(error);
+    } else {
+      future.markCompleted(at::IValue(outputs_));
+    }
+  }
+  void settle_future(const std::exception_ptr& error) {
+    std::unique_lock lock(future_mutex_);
+    ended_ = true;
+    failed_ = error;
+    const auto future = future_;
+    lock.unlock();  // what was put upon it runs now
+    if (future) settle(*future, error);
   }
 
   void be_over() {
@@ -250,7 +276,33 @@ class CollectiveWork : public HookedWork {
   std::function<void()> after_;
   std::atomic<bool> done_{false};
   std::atomic<bool> over_{false};
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // null: nobody has asked for it
+  bool ended_ = false;                              // and whether with failed_
+  std::exception_ptr failed_;
+};
+
+// Makes libdlring's calls of one collective: each as a part of its Work, in the background, or,
+// where its caller waits for it anyway, on this thread, which spares three changes of threads.
+class Calls {
+ public:
+  Calls(Comm& comm, CollectiveWork& work, bool at_once)
+      : comm_(comm.get()), work_(work), at_once_(at_once) {}
+
+  // now: the form that blocks; later: its twin in the background.
+  template <class Now, class Later, class... Given>
+  dl_result operator()(Now now, Later later, Given... given) const {
+    return at_once_ ? now(comm_, given...) : start(later, given...);
+  }
+  template <class Later, class... Given>
+  dl_result start(Later later, Given... given) const {
+    return later(comm_, given..., work_.part());
+  }
+
+ private:
+  dl_comm* const comm_;
+  CollectiveWork& work_;
+  const bool at_once_;
 };
 
 class MessageWork : public HookedWork {

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -344,6 +345,9 @@ def recorded():
         work.wait()
         entry = last()
         assert entry["state"] == "completed" and entry["retired"], entry
+        dist.all_reduce(torch.ones(3))
+        entry = last()
+        assert entry["state"] == "completed" and entry["retired"], entry
     if rank < 2:
         (dist.send if rank == 0 else dist.recv)(torch.ones(2), 1 - rank)
         entry = last()
@@ -370,6 +374,45 @@ def splits():
         equal(x, torch.tensor([4]))
     assert (part is dist.GroupMember.NON_GROUP_MEMBER) == (rank == 0)
     dist.barrier()
+
+
+def at_once():
+    """Calls that block: in the order of those before them, with a future as the others have, and beside messages
+    of other threads."""
+    group = dist.new_group()
+    for _ in range(20):
+        large = torch.full((300_000,), 1.0)
+        before = dist.all_reduce(large, group=group, async_op=True)
+        x = torch.ones(2)
+        dist.all_reduce(x, group=group)
+        equal(x, torch.full((2,), 4.0))
+        equal(large, torch.full((300_000,), 4.0))
+        before.wait()
+    if not hasattr(dist.AllreduceOptions(), "asyncOp"):
+        return
+    given = dist.AllreduceOptions()
+    given.asyncOp = False
+    x = torch.ones(2)
+    work = group.allreduce([x], given)
+    assert work.is_completed() and work.wait()
+    equal(x, torch.full((2,), 4.0))
+    equal(work.get_future().wait()[0], x)
+    assert work.get_future().then(lambda of: of.value()[0].sum().item()).wait() == 8
+    count = group._get_backend(torch.device(device))._get_sequence_number_for_group
+    began = count()
+    if rank == 0:  # the others come to the sum when they have the message of this rank
+        one = threading.Thread(target=dist.all_reduce, args=(x, ), kwargs={"group": group})
+        one.start()
+        while count() == began:
+            time.sleep(0.001)
+        for to in 1, 2, 3:
+            dist.send(torch.ones(3), to, group=group)
+        one.join()
+    else:
+        dist.recv(torch.zeros(3), 0, group=group)
+        dist.all_reduce(x, group=group)
+    equal(x, torch.full((2,), 16.0))
+    dist.destroy_process_group(group)
 
 
 def late_barrier(group, short):
@@ -422,7 +465,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 assert size == 4 and dist.get_backend() == "dlring"
 tested = len(sys.argv) > 2
 if tested:
-    for part in calls, narrow_types, sparse_sums, coalesced, debugging, limits, recorded, splits:
+    for part in calls, narrow_types, sparse_sums, coalesced, debugging, limits, recorded, splits, at_once:
         part()
 weights, model = train()
 if tested:

@@ -103,3 +103,13 @@ for call in ("first", "second"):
 P
 run dlaunch --nproc 2 "$python" splits.py
 expect_code 0; expect_out '\] first: dlring: .*rank 0 sent count 3, float; rank 1 receives count 0, float'
+
+# The benchmark prints a line for each of its parts.
+if compgen -G "$BUILD/python/dlaunch/torch/libdlring_torch-*.so" >/dev/null; then
+  run dlaunch --nproc 2 "$python" -m dlaunch.torch.bench --rounds 2
+  expect_code 0
+  for part in 'call 8 B' 'layer 8 KiB' 'layer 64 KiB' 'ddp 25 MB'; do
+    expect_out "^\[0\] $part +dlring +[0-9.]+ gloo +[0-9.]+ .* dlring/gloo [0-9.]+$"
+  done
+  run dlaunch --nproc 1 "$python" -m dlaunch.torch.bench nonsense; expect_code 2; expect_err "invalid choice: 'nonsense'"
+fi

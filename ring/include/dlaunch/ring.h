@@ -3,8 +3,9 @@
  * Every rank makes a communicator with dl_init() and then calls the same collectives in the same
  * order. Calls block until the result is there; the calling thread does the work, beside a thread
  * that exchanges large sums with other hosts. Their twins with an i (dl_iall_reduce) return at once
- * and go on in the background. One communicator is for one thread at a time (dl_abort() excepted:
- * any thread may call it at any time).
+ * and go on in the background. One communicator is for one thread at a time, with two exceptions:
+ * any thread may call dl_abort() at any time, and while one thread is in a collective that blocks
+ * another one may send and receive messages.
  *
  * A call returns DL_OK or an error code; dl_last_error() then gives the sentence for people. After
  * any error of a collective other than DL_ERR_INVALID and DL_ERR_UNSUPPORTED the communicator is

@@ -126,6 +126,36 @@ TEST_CASE("async: messages and collectives do not wait for one another") {
   }
 }
 
+TEST_CASE("async: messages of another thread go beside a collective that blocks") {
+  for (const char* transport : kTransports) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      // Rank 1 comes to each sum after a message of rank 0, whose own thread may wait in it by
+      // then.
+      constexpr int kRounds = 200;
+      std::vector<int> sums(kRounds, rank + 1);
+      bool sums_well = true, messages_well = true;
+      const auto sum = [&](int i) {
+        int* const x = &sums[static_cast<std::size_t>(i)];
+        sums_well &= dl_all_reduce(comm, x, x, 1, DL_INT32, DL_SUM) == DL_OK && *x == 3;
+      };
+      std::thread other([&] {
+        for (int i = 0; rank == 0 && i < kRounds; ++i) sum(i);
+      });
+      for (int i = 0; i < kRounds; ++i) {
+        int number = i;
+        dl_request* request = nullptr;
+        const auto begun = rank == 0 ? dl_isend(comm, &number, 1, DL_INT32, 1, i, &request)
+                                     : dl_irecv(comm, &number, 1, DL_INT32, 0, i, &request);
+        messages_well &= begun == DL_OK && dl_wait(&request) == DL_OK && number == i;
+        if (rank == 1) sum(i);
+      }
+      other.join();
+      EXPECT(sums_well && messages_well);
+      return 0;
+    });
+  }
+}
+
 TEST_CASE("async: one thread waits for operations of several communicators") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     dl_comm* group = nullptr;
