@@ -17,5 +17,7 @@ sed -i 's|pkg-config \(.*\) dlring|dlaunch \1|' commands
 run as_user bash -euxc ". venv/bin/activate; $(cat commands)"; programs_said
 run as_user venv/bin/python -c 'from dlaunch.torch import elastic; print(elastic.__file__)'
 expect_code 0; expect_out "^$tmp/home/venv/lib/python3[.0-9]*/site-packages/dlaunch/torch/elastic.py\$"
+run as_user venv/bin/dlaunch --nproc 1 venv/bin/python -c 'import sys; print("dlaunch_start" in sys.modules)'
+expect_code 0; expect_out '^\[0\] True$'
 run as_user bash -euc '. venv/bin/activate; ninja -C build uninstall'; expect_code 0
 diff ../before <(cd venv && find . | sort) || fail "left behind"

@@ -16,6 +16,8 @@ run as_pip_user sh -c "$command"; expect_code 0
 for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4: 6$"; done
 run as_pip_user dlaunch --nproc 2 dlaunch-bench all_reduce -b 8; expect_code 0
 run as_pip_user dlaunchctl --version; expect_code 0
+run as_pip_user dlaunch --nproc 1 python -c 'import sys; print("dlaunch_start" in sys.modules)'; expect_code 0
+expect_out '^\[0\] True$'
 run as_pip_user python -c 'import dlaunch.elastic, importlib.metadata as m; assert dlaunch.__version__ == m.version("dlaunch")'
 expect_code 0
 for file in share/man/man1/dlaunch.1 include/dlaunch/ring.h share/bash-completion/completions/dlaunch share/dlaunch/sbom.cdx.json; do

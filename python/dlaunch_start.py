@@ -1,0 +1,82 @@
+"""What a worker of dlaunch does when its Python starts: dlaunch.pth, beside this file, imports it there.
+
+It imports nothing itself. When the program imports JAX, JAX learns of the job, so that jax.distributed.initialize()
+needs no arguments. A Python that dlaunch did not start never comes here.
+"""
+
+import os
+import sys
+
+
+class AfterImport:
+    """Of sys.meta_path. Calls after(module) once a module of that name has been executed."""
+
+    def __init__(self, name, after):
+        self.name, self.after = name, after
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)  # once is enough
+        from importlib.util import find_spec
+        spec = find_spec(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                try:
+                    self.after(module)
+                except (AttributeError, TypeError, ValueError) as error:  # the program runs without it
+                    import warnings
+                    warnings.warn(f"dlaunch could not prepare {name} for this job: {error!r}", RuntimeWarning)
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _local_device():
+    """Which of the host's devices is this rank's; None: all that it sees."""
+    ranks = int(os.environ["LOCAL_WORLD_SIZE"])
+    if ranks == 1:
+        return None
+    for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        if name in os.environ and len(os.environ[name].split(",")) < ranks:
+            return None  # each rank sees its own
+    return int(os.environ["LOCAL_RANK"])
+
+
+def add_jax_cluster(cluster):
+    """cluster: jax._src.clusters.cluster, or what has its ClusterEnv."""
+
+    class DlaunchCluster(cluster.ClusterEnv):
+        name = "dlaunch"
+
+        @classmethod
+        def is_env_present(cls):
+            return all(name in os.environ for name in ("DLAUNCH_JOB_ID", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+        @classmethod
+        def get_coordinator_address(cls, timeout_secs=None, override_coordinator_port=None):
+            host = os.environ["MASTER_ADDR"]
+            port = override_coordinator_port or os.environ["MASTER_PORT"]
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+        @classmethod
+        def get_process_count(cls):
+            return int(os.environ["WORLD_SIZE"])
+
+        @classmethod
+        def get_process_id(cls):
+            return int(os.environ["RANK"])
+
+        @classmethod
+        def get_local_process_id(cls):
+            return _local_device()
+
+    # JAX takes the first that is there, and under srun or mpirun dlaunch's ranks are not theirs.
+    known = cluster.ClusterEnv._cluster_types
+    known.remove(DlaunchCluster)
+    known.insert(0, DlaunchCluster)
+
+
+sys.meta_path.insert(0, AfterImport("jax._src.clusters.cluster", add_jax_cluster))
