@@ -29,16 +29,15 @@ template <class Hook>
 class HookTable {
  public:
   void add(std::int64_t id, Hook hook) {
-    const std::lock_guard lock(mutex_);
-    hooks_[id] = std::move(hook);
+    change([&](Table& hooks) { hooks[id] = std::move(hook); });
   }
   void remove(std::int64_t id) {
-    const std::lock_guard lock(mutex_);
-    hooks_.erase(id);
+    change([id](Table& hooks) { hooks.erase(id); });
   }
   template <class... Given>
   void call(const Given&... given) const {
-    for (const auto& entry : present()) {
+    const auto hooks = present();
+    for (const auto& entry : *hooks) {
       try {
         entry.second(given...);
       } catch (const std::exception& error) {  // the operation has ended as it has
@@ -48,13 +47,22 @@ class HookTable {
   }
 
  private:
-  std::map<std::int64_t, Hook> present() const {
+  using Table = std::map<std::int64_t, Hook>;
+
+  template <class Change>
+  void change(Change of) {
+    const std::lock_guard lock(mutex_);
+    auto hooks = std::make_shared<Table>(*hooks_);
+    of(*hooks);
+    hooks_ = std::move(hooks);
+  }
+  std::shared_ptr<const Table> present() const {
     const std::lock_guard lock(mutex_);
     return hooks_;
   }
 
   mutable std::mutex mutex_;
-  std::map<std::int64_t, Hook> hooks_;
+  std::shared_ptr<const Table> hooks_ = std::make_shared<Table>();  // never changed: replaced
 };
 
 // Of a group, and of each Work of it that is still there.

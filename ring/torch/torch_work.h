@@ -192,7 +192,7 @@ class CollectiveWork : public HookedWork {
   // Already while the hooks hear of it: whoever registers for it after that looks here.
   bool isCompleted() override { return done_ || Work::isCompleted(); }
 
-  // While it is being started: one more part of it.
+  // While it is being started: one more part of it, until the next one.
   dl_request** part() { return &requests_.emplace_back(nullptr); }
 
   // Blocks until the ranks are done with it.
@@ -269,7 +269,7 @@ class CollectiveWork : public HookedWork {
   const std::uint64_t number_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<float> milliseconds_{0};
-  std::deque<dl_request*> requests_;
+  std::vector<dl_request*> requests_;
   const Tensors outputs_;
   Tensors used_;  // inputs, and memory in between
   std::exception_ptr error_;
@@ -393,12 +393,8 @@ class Completer {
     if (state_->serves == std::this_thread::get_id()) State::start(state_);
     state_->changed.notify_all();
   }
-  // The ranks are done with all of them.
-  bool idle() {
-    if (state_->process != ::getpid()) return true;
-    const std::lock_guard lock(state_->mutex);
-    return state_->under_way == 0;
-  }
+  // The ranks are done with all of them. In a forked child: with those of before.
+  bool idle() const { return state_->under_way == 0; }
 
  private:
   struct State {
@@ -406,7 +402,7 @@ class Completer {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<Item> queue;
-    std::size_t under_way = 0;
+    std::atomic<std::size_t> under_way{0};
     int threads = 0;
     bool ready = false;      // the first has its place in Python
     std::thread::id serves;  // the queue
