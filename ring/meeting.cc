@@ -279,7 +279,7 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) 
 
   // One communicator after another meets under the same keys: by the time anybody is back, those of
   // the one before are gone.
-  const std::string prefix = "ring/r" + std::to_string(job.round) + job.group;
+  const std::string prefix = "ring/" + job.key_space();
   return Meeting(job, **store, prefix, abort, deadline).hold(*secret, parent);
 }
 

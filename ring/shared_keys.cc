@@ -35,7 +35,7 @@ Result<std::string> SharedKeys::place_of(std::string_view key) const {
   if (key.empty() || key.size() > kLongest) {
     return Error{.code = Errc::usage, .what = "a key has 1 to 500 bytes"};
   }
-  return fmt::format("ring/keys/r{}{}/{}", job_.round, job_.group, key);
+  return fmt::format("ring/keys/{}/{}", job_.key_space(), key);
 }
 
 Result<Store*> SharedKeys::store() {

@@ -25,7 +25,8 @@ def init(url: Optional[str] = None, *, rank: Optional[int] = None, size: Optiona
     """Joins the job and waits until all ranks have. Collective.
 
     url: None or "env://": what the launcher has put in the environment (dlaunch, torchrun and others; without a
-    launcher the world has one rank). "tcp://host:port", "file:///folder": with rank and size. Times are in
+    launcher the world has one rank). "tcp://host:port", "tcp://host:port/meeting" (apart from other meetings at that
+    port), "file:///folder": with rank and size. Times are in
     seconds; op_timeout=0 sets no limit. elastic: this process goes on when others are lost (dlaunch.elastic).
     """
 

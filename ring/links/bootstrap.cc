@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 
@@ -14,6 +15,7 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxSockets = 64;  // to one rank
+constexpr std::size_t kMaxMeeting = 64;
 
 Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
@@ -166,6 +168,23 @@ std::string several_alone(const Environment& env) {
   return "";
 }
 
+// "tcp://host:port/meeting" has two parts. The launcher knows the ranks of its own meeting only.
+Result<void> split_meeting(JobView& job) {
+  const auto slash = job.store_url.find('/', std::string_view("tcp://").size());
+  if (slash == std::string::npos) return {};
+  job.meeting = job.store_url.substr(slash + 1);
+  const bool plain = std::all_of(job.meeting.begin(), job.meeting.end(), [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.');
+  });
+  if (job.meeting.empty() || job.meeting.size() > kMaxMeeting || !plain) {
+    return bad("'" + job.store_url + "': the name of a meeting, behind host:port/, has 1 to " +
+               std::to_string(kMaxMeeting) + " letters, digits or one of -_.");
+  }
+  job.store_url.resize(slash);
+  job.round_dir.clear();
+  return {};
+}
+
 // Who this is, and where it meets the others.
 Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
                    JobView& job) {
@@ -192,8 +211,9 @@ Result<void> place(const std::string& where, const dl_options& options, const En
   }
   if (auto ok = who_am_i(options, env, job); !ok) return ok.error();
   job.store_url = where;
-  job.hosts_store = where.starts_with("tcp://") && job.rank == 0;
-  return {};
+  if (!is("tcp://")) return {};
+  job.hosts_store = job.rank == 0;
+  return split_meeting(job);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct JobView {
   bool tls = false;          // connections by TCP are encrypted
   std::string store_url;     // "": a world of one needs none
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
+  std::string meeting;       // what follows tcp://host:port/; "": nothing
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
@@ -49,6 +50,12 @@ struct JobView {
     const bool known = r >= 0 && static_cast<std::size_t>(r) < world_ranks.size();
     return known ? world_ranks[static_cast<std::size_t>(r)] : r;
   }
+  // What its keys in the store begin with, so that no other communicator there has the same.
+  std::string key_space() const {
+    return "r" + std::to_string(round) + (meeting.empty() ? "" : "@" + meeting) + group;
+  }
+  // What both ends of a connection have in common beside the round.
+  std::string link_id() const { return job_id + (meeting.empty() ? "" : "@" + meeting) + group; }
 };
 
 // url and options as of dl_init; both may be null. Errc::usage with the name of what is wrong.

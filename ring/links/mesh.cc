@@ -144,7 +144,7 @@ class MeshBuilder {
   bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
   void stop_with_parent(const std::atomic<bool>& accepted) const;
   HandshakeIdentity identity(Purpose purpose, int to) const {
-    return {purpose, job_.job_id + job_.group, job_.round, job_.rank, to, self().who};
+    return {purpose, job_.link_id(), job_.round, job_.rank, to, self().who};
   }
   Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
   const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }

@@ -18,7 +18,7 @@ namespace dlring_torch {
 namespace {
 
 c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given) {
-  return c10::make_intrusive<Group>(communicator(given));
+  return group_for(given, false);
 }
 
 // What takes an elastic process from round to round: for dlaunch.torch.elastic.

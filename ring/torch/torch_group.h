@@ -17,6 +17,7 @@
 #include "ring/torch/torch_lists.h"
 #include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_monitored.h"
+#include "ring/torch/torch_reconfigure.h"
 #include "ring/torch/torch_sparse.h"
 
 namespace dlring_torch {
@@ -24,13 +25,15 @@ namespace dlring_torch {
 // Of messages that are part of a collective; users' tags are below.
 constexpr int kExchangeTag = INT_MAX;
 
-class Group final : public GroupBase {
+class Group final : public RecoveringGroup {
  public:
-  using GroupBase::GroupBase;
+  using RecoveringGroup::RecoveringGroup;
 
   const std::string getBackendName() const override { return "dlring"; }
   // Overrides one of newer versions.
-  void abort() { dl_abort(comm()->get()); }
+  void abort() {
+    if (const auto at = present()) dl_abort(at->comm->get());
+  }
   // Each rank counts for itself, from the first.
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return number(); }
@@ -43,14 +46,14 @@ class Group final : public GroupBase {
     return c10::make_intrusive<Base::Options>("dlring");
   }
   // By its members alone.
-  c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>&,
+  c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>& store,
                                  const std::vector<int>& ranks,
                                  const c10::intrusive_ptr<Base::Options>& options) {
     if (std::find(ranks.begin(), ranks.end(), getRank()) == ranks.end()) return {};
+    const double limit_s = limit_of(options->timeout);
     std::shared_ptr<Comm> part;
-    before_start(
-        [&] { part = part_of(comm(), ranks, options->group_name, limit_of(options->timeout)); });
-    return c10::make_intrusive<Group>(part);
+    before_start([&] { part = part_of(comm(), ranks, options->group_name, limit_s); });
+    return c10::make_intrusive<Group>(part, GroupOrigin{store, limit_s});
   }
 #endif
 
@@ -491,5 +494,19 @@ class Group final : public GroupBase {
     return start({c10d::OpType::ALLTOALL, opts.timeout}, outputs, used, begin, after);
   }
 };
+
+// reconfigured_first: it is on no communicator until reconfigure() makes one. An elastic process
+// has that of its round.
+inline c10::intrusive_ptr<Group> group_for(const c10d::DistributedBackendOptions& given,
+                                           bool reconfigured_first) {
+  GroupOrigin origin{given.store, limit_of(given.timeout), given.global_ranks_in_group.empty()};
+  const auto whole = world.lock();
+  if (reconfigured_first && !(whole && whole->elastic)) {
+    return c10::make_intrusive<Group>(given.group_rank, given.group_size, std::move(origin));
+  }
+  auto comm = communicator(given);
+  origin.is_world = comm == world.lock();
+  return c10::make_intrusive<Group>(std::move(comm), std::move(origin));
+}
 
 }  // namespace dlring_torch

@@ -1,5 +1,5 @@
-// What each group of c10d's is here: how an operation begins, in which order they end, and how it
-// is left.
+// What each group of c10d's is here: which communicator it is on, how an operation begins, in which
+// order they end, and how it is left.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,6 +25,7 @@
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
+#include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_tensors.h"
 #include "ring/torch/torch_work.h"
 
@@ -59,10 +60,34 @@ inline void follow_stream(Comm&, const at::Tensor& tensor) {
 inline void finish_copies(const at::Tensor&) {}
 #endif
 
+// What a group was made with, for the communicators that it makes later.
+struct GroupOrigin {
+  c10::intrusive_ptr<c10d::Store> store;
+  double limit_s = -1;    // of an operation; <0: libdlring's
+  bool is_world = false;  // of all ranks: other groups are made out of it
+};
+
+// A communicator that a group is on, and the round of it that the group is for.
+struct Membership {
+  explicit Membership(std::shared_ptr<Comm> given) : comm(std::move(given)), round(comm->round()) {}
+  const std::shared_ptr<Comm> comm;
+  const std::uint64_t round;
+};
+
 class GroupBase : public Base {
  public:
-  explicit GroupBase(std::shared_ptr<Comm> comm)
-      : Base(dl_rank(comm->get()), dl_size(comm->get())), comm_(std::move(comm)) {
+  explicit GroupBase(std::shared_ptr<Comm> comm, GroupOrigin origin = {})
+      : Base(dl_rank(comm->get()), dl_size(comm->get())),
+        origin_(std::move(origin)),
+        member_(std::make_shared<const Membership>(std::move(comm))) {
+    const std::lock_guard lock(all_mutex);
+    all.insert(this);
+  }
+  // On no communicator yet, with these for rank and size until it is.
+  GroupBase(int rank, int size, GroupOrigin origin)
+      : Base(rank, size),
+        origin_(std::move(origin)),
+        why_none_("it was made with enable_reconfigure=True: call reconfigure() first") {
     const std::lock_guard lock(all_mutex);
     all.insert(this);
   }
@@ -75,9 +100,7 @@ class GroupBase : public Base {
     close()();
   }
   // Overrides one of newer versions: torch.distributed.set_timeout(), for what begins after it.
-  void setTimeout(std::chrono::milliseconds limit) {
-    limit_s_ = std::max(std::chrono::duration<double>(limit).count(), 0.001);
-  }
+  void setTimeout(std::chrono::milliseconds limit) { limit_s_ = limit_or_least(limit); }
 #if DLRING_TORCH_FROM(2, 15)
   // See torch_hooks.h. A message is known to be done when somebody asks for it.
   bool supportsCompletionHooks() const override { return true; }
@@ -115,19 +138,21 @@ class GroupBase : public Base {
   WorkPtr start(const Kind& kind, Tensors outputs, Tensors used, Begin begin,
                 std::function<void()> after = nullptr) {
     const at::Tensor first = !used.empty() ? used[0] : outputs.empty() ? at::Tensor() : outputs[0];
-    const std::lock_guard order(comm_->collectives);
-    std::unique_lock lock(comm_->starting);
-    check_round();
-    auto work = c10::make_intrusive<CollectiveWork>(
-        comm_, hooks_, kind.type, ++number_, std::move(outputs), std::move(used), std::move(after));
+    const auto at = member();
+    const std::lock_guard order(at->comm->collectives);
+    std::unique_lock lock(at->comm->starting);
+    check_round(*at);
+    auto work =
+        c10::make_intrusive<CollectiveWork>(at->comm, hooks_, kind.type, ++number_,
+                                            std::move(outputs), std::move(used), std::move(after));
     if (runs_at_once(kind, first)) {
       lock.unlock();
-      run(*work, begin);
+      run(*at->comm, *work, begin);
       return work;
     }
-    if (first.defined()) follow_stream(*comm_, first);
-    const Limit limit(*this, kind.limit);
-    check(begin(Calls(*comm_, *work, false)), *work);
+    if (first.defined()) follow_stream(*at->comm, first);
+    const Limit limit(*this, *at->comm, kind.limit);
+    check(*at->comm, begin(Calls(*at->comm, *work, false)), *work);
     completer_.push(work);
     return work;
   }
@@ -135,36 +160,76 @@ class GroupBase : public Base {
   template <class Begin>
   WorkPtr message(c10d::OpType type, const at::Tensor& tensor, const at::Tensor& result, int peer,
                   Begin begin) {
-    auto work = c10::make_intrusive<MessageWork>(comm_, hooks_, type, tensor);
+    const auto at = member();
+    auto work = c10::make_intrusive<MessageWork>(at->comm, hooks_, type, tensor);
     work->pending().result = result;
     work->pending().source = peer;
-    const std::lock_guard lock(comm_->starting);
-    check_round();
-    follow_stream(*comm_, tensor);
-    const Limit limit(*this);
-    comm_->check(begin(comm_->get(), work->pending()));
+    const std::lock_guard lock(at->comm->starting);
+    check_round(*at);
+    follow_stream(*at->comm, tensor);
+    const Limit limit(*this, *at->comm);
+    at->comm->check(begin(at->comm->get(), work->pending()));
     return work;
   }
 
   // What blocks before an operation can begin.
   template <class Do>
   void before_start(Do what, std::chrono::milliseconds given = {}) {
-    const std::scoped_lock lock(comm_->collectives, comm_->starting);
-    check_round();
-    const Limit limit(*this, given);
+    const auto at = member();
+    const std::scoped_lock lock(at->comm->collectives, at->comm->starting);
+    check_round(*at);
+    const Limit limit(*this, *at->comm, given);
     what();
   }
 
   // A group that something still knows, as a DistributedDataParallel of an earlier round.
-  void check_round() const {
+  void check_round(const Membership& at) const {
     if (completer_.closed()) throw std::runtime_error("dlring: this process is about to end");
-    if (comm_->round() == round_) return;
-    throw std::runtime_error("dlring: this group is of round " + std::to_string(round_) +
-                             ", and the job is in round " + std::to_string(comm_->round()) +
+    if (at.comm->round() == at.round) return;
+    throw std::runtime_error("dlring: this group is of round " + std::to_string(at.round) +
+                             ", and the job is in round " + std::to_string(at.comm->round()) +
                              ": make what uses it anew in each round");
   }
 
-  const std::shared_ptr<Comm>& comm() const { return comm_; }
+  // Null: the group is on no communicator.
+  std::shared_ptr<const Membership> present() const {
+    const std::lock_guard lock(member_mutex_);
+    return member_;
+  }
+  std::shared_ptr<Comm> comm() const { return member()->comm; }
+  const GroupOrigin& origin() const { return origin_; }
+
+  // Gives its communicator up: what is under way there ends with an error, and has ended when this
+  // returns. why: the group is on none until enter().
+  void leave(const std::string& why) {
+    std::shared_ptr<const Membership> left;
+    {
+      const std::lock_guard lock(member_mutex_);
+      left = std::move(member_);
+      member_.reset();
+      why_none_ = why;
+    }
+    if (origin_.is_world) world.reset();
+    if (!left) return;
+    dl_abort(left->comm->get());
+    completer_.await_idle();
+    const std::lock_guard over(left->comm->collectives);  // of one on its caller's thread
+  }
+  void enter(std::shared_ptr<Comm> comm) {
+    if (origin_.is_world) world = comm;
+    number_ = 0;
+    const std::lock_guard lock(member_mutex_);
+    member_ = std::make_shared<const Membership>(std::move(comm));
+  }
+
+  static double limit_or_least(std::chrono::milliseconds limit) {
+    return std::max(std::chrono::duration<double>(limit).count(), 0.001);
+  }
+  // What setTimeout() said, else what the group was made with.
+  double default_limit() const {
+    const double set = limit_s_;
+    return set < 0 ? origin_.limit_s : set;
+  }
   // Of collectives that have begun, on all ranks alike.
   std::uint64_t number() const { return number_; }
 
@@ -194,8 +259,7 @@ class GroupBase : public Base {
   // Of what begins as long as this exists; under the lock `starting`.
   class Limit {
    public:
-    explicit Limit(const GroupBase& group, std::chrono::milliseconds given = {})
-        : comm_(*group.comm_) {
+    Limit(const GroupBase& group, Comm& comm, std::chrono::milliseconds given = {}) : comm_(comm) {
       const std::chrono::duration<double> own = given;
       const double limit_s = own.count() > 0 ? own.count() : group.limit_s_.load();
       if (limit_s < 0) return;
@@ -220,34 +284,44 @@ class GroupBase : public Base {
            (!first.defined() || first.device().is_cpu());
   }
   template <class Begin>
-  void run(CollectiveWork& work, Begin begin) {
+  void run(Comm& comm, CollectiveWork& work, Begin begin) {
     const WithoutGil others_run;
     runs_ = true;
-    const auto done = begin(Calls(*comm_, work, true));
+    const auto done = begin(Calls(comm, work, true));
     runs_ = false;
-    check(done, work);
+    check(comm, done, work);
     work.complete();
   }
-  void check(dl_result begun, CollectiveWork& work) {
+  static void check(Comm& comm, dl_result begun, CollectiveWork& work) {
     if (begun == DL_OK) return;
-    const auto error = comm_->exception(begun);
+    const auto error = comm.exception(begun);
     work.fail(error);
     std::rethrow_exception(error);
   }
 
   // As in libdlring: leaving with something under way is an abort.
   std::function<void()> close() {
-    if ((!completer_.idle() || runs_) && comm_->round() == round_) dl_abort(comm_->get());
+    const auto at = present();
+    const bool under_way = !completer_.idle() || runs_;
+    if (at && under_way && at->comm->round() == at->round) dl_abort(at->comm->get());
     return completer_.close();
   }
 
-  const std::shared_ptr<Comm> comm_;
+  std::shared_ptr<const Membership> member() const {
+    const std::lock_guard lock(member_mutex_);
+    if (member_) return member_;
+    throw std::runtime_error("dlring: this group has no communicator: " + why_none_);
+  }
+
+  const GroupOrigin origin_;
+  mutable std::mutex member_mutex_;
+  std::shared_ptr<const Membership> member_;  // null: none
+  std::string why_none_;
   const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
-  const std::uint64_t round_ = comm_->round();
   std::atomic<std::uint64_t> number_{0};
   std::atomic<bool> runs_{false};    // a collective, on its caller's thread
   std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: that of the communicator
-  Completer completer_;              // ends before the group lets go of the communicator
+  Completer completer_;              // ends before the group lets go of its communicator
 
   static inline std::mutex all_mutex;
   static inline std::set<GroupBase*> all;

@@ -38,8 +38,8 @@ using CommunicatorPtr = c10::intrusive_ptr<Communicator>;
 // c10d's groups are what Python can take out of a box: this one is for its back end.
 // where: a group whose store is the one to meet by.
 ProcessGroupPtr make_group(const ProcessGroupPtr& where, std::int64_t rank, std::int64_t size,
-                           double timeout_s, const std::string& id,
-                           std::vector<std::int64_t> ranks) {
+                           double timeout_s, const std::string& id, std::vector<std::int64_t> ranks,
+                           bool reconfigured_first) {
   const WithoutGil others_run;
   c10d::DistributedBackendOptions given;
   given.store = where->getStore();
@@ -48,7 +48,7 @@ ProcessGroupPtr make_group(const ProcessGroupPtr& where, std::int64_t rank, std:
   given.timeout = std::chrono::duration<float>(timeout_s);
   given.group_id = id;
   given.global_ranks_in_group = std::move(ranks);
-  const auto group = c10::make_intrusive<Group>(communicator(given));
+  const auto group = group_for(given, reconfigured_first);
   auto holder = c10::make_intrusive<c10d::ProcessGroup>(group->getRank(), group->getSize());
   holder->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, group);
   return holder;

@@ -128,6 +128,15 @@ inline int hold_port(const std::string& address, Socket& holder) {
   return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
 }
 
+// Of this host, for members that find each other by handles: the one by which the store is reached.
+// A store that was named as loopback's has users on this host alone.
+inline std::string address_for_members(const c10::intrusive_ptr<c10d::Store>& store) {
+  const std::string host = store_host(store);
+  const std::string address = own_address(host);
+  const bool stays = host == "localhost" || is_loopback(host) || !is_loopback(address);
+  return stays ? address : address_for_others();
+}
+
 // On rank 0. One port serves all default groups that this process ever makes.
 inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int size,
                               Socket& holder) {

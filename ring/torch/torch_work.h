@@ -35,11 +35,13 @@ struct PeerLost final : torch::PyTorchError {
   PythonClass* python_type() override { return class_of_peer_lost(); }
 };
 
-// The calling thread's last failure on comm (null: of dl_init) as an exception.
-inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result) {
+// The calling thread's last failure on comm (null: of dl_init) as an exception, whose text ends
+// with `more`.
+inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result,
+                                       const std::string& more = "") {
   // Users look for "Timed out", which PyTorch's own back ends say.
   const std::string text = (result == DL_ERR_TIMEOUT ? "dlring: Timed out waiting: " : "dlring: ") +
-                           std::string(dl_last_error(comm));
+                           std::string(dl_last_error(comm)) + more;
   if (result == DL_ERR_PEER_LOST) return std::make_exception_ptr(PeerLost(text));
   if (result == DL_ERR_INVALID) return std::make_exception_ptr(std::invalid_argument(text));
   return std::make_exception_ptr(std::runtime_error(text));
@@ -64,9 +66,10 @@ struct Pending {
 // Owns the communicator, for the group and for each Work of it that is still there.
 class Comm {
  public:
-  // whole: of which this is a group.
-  explicit Comm(dl_comm* comm, std::shared_ptr<Comm> whole = nullptr)
-      : comm_(comm), whole_(std::move(whole)) {}
+  // whole: of which this is a group. needed: what has to live as long as it does.
+  explicit Comm(dl_comm* comm, std::shared_ptr<Comm> whole = nullptr,
+                std::shared_ptr<const void> needed = nullptr)
+      : comm_(comm), whole_(std::move(whole)), needed_(std::move(needed)) {}
   ~Comm() {
     const WithoutGil others_run;
     drop_ended();
@@ -134,6 +137,7 @@ class Comm {
 
   dl_comm* const comm_;
   const std::shared_ptr<Comm> whole_;
+  const std::shared_ptr<const void> needed_;
   std::atomic<std::uint64_t> lost_in_{0};  // the round; 0: none
   std::mutex left_mutex_;
   std::vector<std::unique_ptr<Pending>> left_;
@@ -390,17 +394,30 @@ class Completer {
     const std::lock_guard lock(state_->mutex);
     state_->queue.push_back(std::move(item));
     ++state_->under_way;
-    if (state_->serves == std::this_thread::get_id()) State::start(state_);
+    others_serve();
     state_->changed.notify_all();
   }
   // The ranks are done with all of them. In a forked child: with those of before.
   bool idle() const { return state_->under_way == 0; }
+  // Until that is so.
+  void await_idle() {
+    if (state_->process != ::getpid()) return;
+    std::unique_lock lock(state_->mutex);
+    others_serve();
+    state_->idle.wait(lock, [this] { return idle(); });
+  }
 
  private:
+  // Under the mutex, by whoever may be what was put upon a future.
+  void others_serve() {
+    if (state_->serves == std::this_thread::get_id()) State::start(state_);
+  }
+
   struct State {
     const pid_t process = ::getpid();
     std::mutex mutex;
     std::condition_variable changed;
+    std::condition_variable idle;
     std::deque<Item> queue;
     std::atomic<std::size_t> under_way{0};
     int threads = 0;
@@ -444,7 +461,7 @@ class Completer {
         lock.unlock();
         item->await();
         lock.lock();
-        --under_way;
+        if (--under_way == 0) idle.notify_all();
         lock.unlock();
         item->complete();
         item.reset();  // may be the last that knew it: frees tensors

@@ -134,7 +134,8 @@ def _create(options, own):
         raise ValueError("dlring: there are no options of its own")
     where = ProcessGroup(options.store, options.group_rank, options.group_size)
     group = _ops.make_group(where.boxed(), options.group_rank, options.group_size, options.timeout.total_seconds(),
-                            options.group_id, list(options.global_ranks_in_group))
+                            options.group_id, list(options.global_ranks_in_group),
+                            getattr(options, "enable_reconfigure", False))
     return ProcessGroup.unbox(group)._get_backend(torch.device("cpu"))
 
 

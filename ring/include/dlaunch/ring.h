@@ -105,6 +105,9 @@ DL_API void dl_options_init(dl_options* options);
  *                       0 then listens on MASTER_PORT). Without RANK and WORLD_SIZE: a world of
  *                       one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
+ *   "tcp://host:port/meeting"  the same, apart from whoever meets there under another name: as
+ *                       often as rank 0 likes, one after the other or at the same time. 1 to 64
+ *                       letters, digits or one of -_.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
  *   "etcd://host:port,host:port/prefix"  through etcd; "etcds://" by TLS. A user, a password and
  *                       files of TLS come from etcdctl's variables (ETCDCTL_USER ...).

@@ -112,6 +112,34 @@ TEST_CASE("a time limit is a number of seconds") {
   CHECK(resolve_job(nullptr, &given, env(torchrun()))->op_timeout == 300ms);
 }
 
+TEST_CASE("tcp://host:port/meeting: the name keeps keys and connections apart") {
+  const auto job = resolve_job("tcp://h:1/a-B_0.9", nullptr, env(torchrun()));
+  REQUIRE(job);
+  CHECK(job->store_url == "tcp://h:1");
+  CHECK(job->key_space() == "r1@a-B_0.9");
+  CHECK(job->link_id() == "default@a-B_0.9");
+  CHECK(resolve_job("tcp://[::1]:1/x", nullptr, env(torchrun()))->store_url == "tcp://[::1]:1");
+  const auto plain = resolve_job("tcp://h:1", nullptr, env(torchrun()));
+  CHECK(plain->key_space() == "r1");
+  CHECK(plain->link_id() == "default");
+
+  for (const std::string& wrong : {std::string(), std::string("a/b"), std::string("a b"),
+                                   std::string("\xc3\xa4"), std::string(65, 'a')}) {
+    CAPTURE(wrong);
+    const auto refused = resolve_job(("tcp://h:1/" + wrong).c_str(), nullptr, env(torchrun()));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Errc::usage);
+    CHECK(refused.error().what.find("the name of a meeting") != std::string::npos);
+  }
+}
+
+TEST_CASE("the launcher is told of lost peers by their ranks in its own meeting only") {
+  auto variables = torchrun();
+  variables["DLAUNCH_ROUND_DIR"] = "/folder";
+  CHECK(resolve_job("tcp://h:1", nullptr, env(variables))->round_dir == "/folder");
+  CHECK(resolve_job("tcp://h:1/x", nullptr, env(variables))->round_dir.empty());
+}
+
 TEST_CASE("started alone it is a world of one") {
   const auto job = resolve_job(nullptr, nullptr, env({}));
   REQUIRE(job);

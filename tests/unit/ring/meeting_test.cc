@@ -90,6 +90,29 @@ TEST_CASE("meeting: one communicator after another, and two at once at different
   });
 }
 
+TEST_CASE("meeting: several names at one port, also of a meeting to which not all have come") {
+  const HeldPort port;
+  const std::string place = "tcp://127.0.0.1:" + port.number;
+  all_well({2}, [&](int rank, dl_comm*& comm) {
+    World impatient{2};
+    impatient.init_timeout_s = 0.3;
+    dl_comm *alone = nullptr, *one = nullptr, *two = nullptr;
+    const std::string other = rank == 0 ? "/mine" : "/yours";
+    EXPECT(join(place + other, impatient, rank, alone) == DL_ERR_TIMEOUT);
+    EXPECT(join(place + "/one", {2}, rank, one) == DL_OK);
+    EXPECT(sums(rank, one, 2) == 0);
+    EXPECT(join(place + "/two", {2}, rank, two) == DL_OK);
+    EXPECT(sums(rank, one, 2) == 0);
+    std::size_t bytes = 0;
+    EXPECT(dl_key_set(one, "key", "x", 1) == DL_OK);
+    EXPECT(dl_key_get(two, "key", 0, nullptr, 0, &bytes) == DL_ERR_TIMEOUT);
+    dl_finalize(one);
+    EXPECT(sums(rank, two, 2) == 0);
+    dl_finalize(two);
+    return 0;
+  });
+}
+
 TEST_CASE("meeting: one program after another in the same place") {
   const TempFolder folder;
   // No rank waits for the others' first programs to end.
