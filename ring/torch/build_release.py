@@ -62,6 +62,11 @@ def hardening():
     return words + (["-fcf-protection=full"] if platform.machine() == "x86_64" else [])
 
 
+def shadow_stack():
+    """The linker does not mark by itself what is fit for one, where the system's start files are not marked."""
+    return ["-Wl,-z,shstk"] if platform.machine() == "x86_64" else []
+
+
 def command(torch, out, ring, rpath, old_abi, debug=False):
     headers = pathlib.Path(torch) / "include"
     words = shlex.split(os.environ.get("CXX", "c++"))
@@ -72,7 +77,7 @@ def command(torch, out, ring, rpath, old_abi, debug=False):
         words += ["-isystem", str(folder)]
     words += [str(SOURCE), "-o", str(out), f"-L{pathlib.Path(torch) / 'lib'}", "-lc10", "-ltorch_cpu"]
     words += [f"-L{ring}"] if ring else []
-    words += ["-ldlring", "-pthread", "-Wl,-z,defs,-z,relro,-z,now", *(f"-Wl,-rpath,{way}" for way in rpath.split(":"))]
+    words += ["-ldlring", "-pthread", "-Wl,-z,defs,-z,relro,-z,now", *shadow_stack(), *(f"-Wl,-rpath,{way}" for way in rpath.split(":"))]
     return words + shlex.split(os.environ.get("CXXFLAGS", ""))
 
 

@@ -60,6 +60,13 @@ def run(*command):
     subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr)
 
 
+def tell_left_out(built):
+    """What this machine had not installed is not in the wheel."""
+    left_out = (built / "script" / "packaging" / "left-out").read_text().strip()
+    if left_out:
+        print(f"This wheel leaves out:\n{left_out}", file=sys.stderr)
+
+
 def add_torch(prefix, given, folder):
     """The libraries of dlaunch.torch, in place of what the build has for one PyTorch of one Python."""
     modules = wheel.package_in(prefix) / "torch"
@@ -77,6 +84,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             run("meson", "setup", built, SOURCE, *OPTIONS, f"-Dtorch_python={sys.executable}",
                 *words(config_settings, "setup-args"))
             run("meson", "compile", "-C", built)
+        tell_left_out(built)
         tree = pathlib.Path(folder, "tree")
         run("meson", "install", "-C", built, "--no-rebuild", "--quiet", "--destdir", tree)
         prefix = next(pathlib.Path(root) for root, folders, _ in os.walk(tree) if "bin" in folders)

@@ -34,12 +34,16 @@ fi
 
 if [ "$is_packaged" = True ]; then
   [[ $wheel =~ manylinux_2_([0-9]+)_ ]] && [ "${BASH_REMATCH[1]}" -le 34 ] || fail "$wheel is for too new a glibc"
-  for file in venv/bin/dlaunch venv/bin/dlaunchctl venv/bin/dlaunch-bench venv/lib/libdl*.so.0 \
-    venv/lib/python*/site-packages/dlaunch/_core.abi3.so; do
+  mkdir ../unpacked && python3 -m zipfile -e "$wheel" ../unpacked && elf_files ../unpacked >../elf || fail "not unpacked"
+  [ "$(grep -cv dlring_torch ../elf)" = 6 ] || fail "not 3 programs, 2 libraries and 1 module: $(cat ../elf)"
+  while read -r file; do
     hardened "$file"
-    readelf -dW "$file" | grep NEEDED | grep -vE '\[(lib(c|m|z|gcc_s|dlring|dlelastic)\.so\.[0-9]+|ld-linux.*)\]$' &&
+    case $file in *dlring_torch*) also='|lib(stdc\+\+|c10|torch_cpu)\.so.*' ;; *) also= ;; esac
+    readelf -dW "$file" | grep NEEDED | grep -vE "\[(lib(c|m|z|gcc_s|dlring|dlelastic)\.so\.[0-9]+|ld-linux.*$also)\]\$" &&
       fail "$file needs a library that a system may lack"
-  done
+    readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -vE '\[\$ORIGIN[^:]*(:\$ORIGIN[^:]*)*\]$' &&
+      fail "$file looks for libraries in a folder of another machine"
+  done <../elf
   marks_targets venv/lib/libdlring.so.0 dl_init
   marks_targets venv/lib/libdlelastic.so.0 dl_state_new
   marks_targets "$(echo venv/lib/python*/site-packages/dlaunch/_core.abi3.so)" PyInit__core

@@ -1,0 +1,29 @@
+# For script/check-wheel, which says what is done here to WHEEL with the PyTorch of RELEASE.
+source "$SOURCE/tests/scenario/installed.sh" || exit 1
+has_torch=1 has_numpy=1
+wheel_up
+# show COMMAND: as the user types it, and what it prints.
+show() { echo "\$ $1"; run as_pip_user sh -c "$1"; cat out err; expect_code 0; }
+
+echo "== PyTorch $RELEASE"
+as_pip_user sh -c 'command -v cc c++ gcc g++ clang' && fail "there is a compiler"
+show "pip list"
+show "pip install --quiet $wheel 'torch==$RELEASE.*' numpy"
+show "pip list"
+site=$(echo "$PWD"/venv/lib/python*/site-packages)
+[ -e "$site/dlaunch/torch/libdlring_torch-$RELEASE.so" ] || fail "the wheel has no library for PyTorch $RELEASE"
+for program in hello hello_torch; do
+  command=$(grep "^dlaunch --nproc 4 $program\.py\$" commands) || fail "the README runs $program.py otherwise"
+  show "$command"
+  for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4: 6$"; done
+done
+show "$(readme_lines '^dlaunch .* hello_elastic.py$')"
+[ "$(grep -c 'learned: the weights are 1 within [0-9]e-0[5-9]$' out)" = 4 ] || fail "not every rank has learned"
+[ ! -e .cache/dlaunch ] || fail "a library was compiled"
+
+show "pip uninstall --yes dlaunch"
+left=$(everything | grep -iE 'dlaunch|dlring|dlelastic'); [ -z "$left" ] || fail "left behind: $left"
+as_pip_user pip freeze | sed 's/[= @].*//' >../others
+run as_pip_user pip uninstall --quiet --yes $(cat ../others); expect_code 0
+everything | diff ../before - || fail "left behind"
+echo "== PyTorch $RELEASE: nothing is left of dlaunch, nor of anything else that pip had installed"
