@@ -38,14 +38,19 @@ def choose(prefix):
     return sysconfig.get_path("platlib", "posix_prefix", vars={"base": prefix, "platbase": prefix})
 
 
+def is_the_loaders(folder):
+    """The loader looks there by itself."""
+    return re.fullmatch(r"(/usr)?/lib(32|64)?(/[^/]*-linux-[^/]*)?", folder)
+
+
 def runpath(folder, below, libdir, torch_folders):
     modules = os.path.join(folder, below)
-    words = ["$ORIGIN/" + os.path.relpath(libdir, modules)]
+    words = [] if is_the_loaders(libdir) else ["$ORIGIN/" + os.path.relpath(libdir, modules)]
     for torch in filter(os.path.isdir, torch_folders):
         if torch.startswith(folder + "/"):
             words.append("$ORIGIN/" + os.path.relpath(torch, modules))
-        elif not re.fullmatch(r"(/usr)?/lib(32|64)?(/[^/]*-linux-[^/]*)?", torch):
-            words.append(torch)  # the loader does not look there by itself
+        elif not is_the_loaders(torch):
+            words.append(torch)
     return ":".join(words)
 
 
