@@ -135,14 +135,17 @@ def from_a_future(uuid, names):
 
 
 def groups(uuid, names):
-    """New groups are made out of the new communicator, and end with it."""
+    """New groups are made out of the new communicator, and stay with their members after the next."""
     meet(uuid, names)
     pair = dist.new_group([1, 3])
-    if dist.get_rank() in (1, 3):
-        x = torch.ones(5)
-        dist.all_reduce(x, group=pair)
-        assert x.eq(2).all()
-    dist.barrier()
+    for following in None, names[::-1]:
+        if following:
+            meet(uuid + 1, following)
+        if NAME in (names[1], names[3]):
+            x = torch.ones(5)
+            dist.all_reduce(x, group=pair)
+            assert x.eq(2).all()
+        dist.barrier()  # the group is made, on all of its members
 
 
 def death(uuid):
@@ -232,12 +235,12 @@ def main():
         work_under_way(3, "dcba")
         from_a_future(4, "badc")
         blocked_thread(9, "cabd")
-        groups(5, "abcd")
-        death(6)
+        groups(5, "dcba")
+        death(7)
     all_of("abce", "together")
-    meet(7, "eabc")
+    meet(8, "eabc")
     nobody_comes("abce")
-    strangers(8, "aebc")
+    strangers(10, "aebc")
     often(100, "abce")
     dist.barrier()
     dist.destroy_process_group()
