@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kSmallBytes = 32 << 10;
 // Of all ranks of a host together. Large enough that the hosts' latency does not show, small enough
 // that the first and the last block, which overlap with nothing, do not either.
-constexpr std::size_t kBlockBytes = 4 << 20;
+constexpr std::size_t kLayeredBlock = 4 << 20;
 constexpr std::size_t kBroadcastBytes = 1 << 20;
 
 const char* at(const void* base, std::size_t element, dl_dtype dtype) {
@@ -133,7 +133,7 @@ std::string LayeredPlane::explain(const Call& call) const {
   return hosts + fmt::format(
                      "{} blocks: reduce_scatter on each (shm), all_reduce of slices between "
                      "hosts (tcp{}), all_gather (shm)",
-                     (bytes + kBlockBytes - 1) / kBlockBytes, codec);
+                     (bytes + kLayeredBlock - 1) / kLayeredBlock, codec);
 }
 
 // -- Steps
@@ -211,7 +211,7 @@ Result<void> LayeredPlane::all_reduce_small(const Call& call) {
 Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
   const std::size_t n = locals(), element = dtype_bytes(call.dtype);
   const std::size_t sliced = call.count / n * n;
-  const std::size_t most = std::max<std::size_t>(kBlockBytes / element / n, 1) * n;
+  const std::size_t most = std::max<std::size_t>(kLayeredBlock / element / n, 1) * n;
   // While one is exchanged the next is made ready; those that are encoded cross twice, and are
   // added up in between while another one crosses.
   Block blocks[kBlocks];

@@ -63,9 +63,9 @@ user_copy() {
   python3 - "$SOURCE" "$BUILD" home <<'P' || fail "the build could not be copied"
 import json, os, shutil, sys
 source, build, home = sys.argv[1:]
-def is_build_or_git(folder, names):
-    return [n for n in names if n == ".git" or os.path.exists(f"{folder}/{n}/meson-private")]
-shutil.copytree(source, f"{home}/source", ignore=is_build_or_git, symlinks=True)
+def left_out(folder, names):  # logs and caches, too: they come and go with what runs beside this
+    return [n for n in names if n in (".git", "__pycache__") or n.endswith(".log") or os.path.exists(f"{folder}/{n}/meson-private")]
+shutil.copytree(source, f"{home}/source", ignore=left_out, symlinks=True)
 with open(f"{build}/meson-info/intro-install_plan.json") as file:
     plan = json.load(file)
 for name in ("meson-private", "meson-info"):

@@ -106,6 +106,7 @@ with tqdm(total=3, desc="outer " + rank, mininterval=0) as outer:
                 os.rename(".look", "look")
                 while not os.path.exists("seen"): time.sleep(0.02)
         tqdm.write(f"epoch {epoch} of {rank}", file=sys.stderr)
+        time.sleep(0.1)  # a rate of four digits would not fit into the terminal's 60 columns
         outer.update()
 P
 rm -f seen
