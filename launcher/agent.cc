@@ -331,8 +331,8 @@ void Agent::end(int exit_code, const std::string& why, const std::vector<std::st
   };
   std::set<int> linked;
   for (const int node : crew_.others_here()) linked.insert(node);
-  crew_.finish(exit_code, why);
-  if (!started_) return leave_last();
+  if (!started_) return crew_.finish(exit_code, why, leave_last);
+  crew_.finish(exit_code, why, [] {});
   started_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
 

@@ -103,7 +103,8 @@ class Crew {
   void announce(const JobCore::Announce& announce);
   // A piece of our stdin; "": its end.
   void give_input(int node, const std::string& bytes);
-  void finish(int exit_code, const std::string& why);
+  // Tells all hosts, and then() once they know, or have been silent for a lease.
+  void finish(int exit_code, const std::string& why, std::function<void()> then);
   // Lets a host go on which nothing of the job is left, and tells it why.
   void release(int node, const std::string& why = "");
   // A host of that name is kept out of the job, or not any more.

@@ -112,9 +112,8 @@ Endpoint Crew::master_of(int node) const {
   return node == own() || it == remotes_.end() ? master_ : it->second.master;
 }
 
-void Crew::finish(int exit_code, const std::string& why) {
+void Crew::finish(int exit_code, const std::string& why, std::function<void()> then) {
   finished_ = true;
-  links_.stop();
   roster_timer_.cancel();
   for (int node = 0; node < nodes(); ++node) {
     if (node != own()) order(node, NodeFinish{exit_code, why});
@@ -122,7 +121,7 @@ void Crew::finish(int exit_code, const std::string& why) {
   for (const auto& [link, remote] : remotes_) {
     if (remote.waits) links_.send(link, NodeFinish{exit_code, why});
   }
-  links_.close_all();
+  links_.part_all(std::move(then));
 }
 
 }  // namespace dlaunch

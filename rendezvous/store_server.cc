@@ -36,8 +36,9 @@ struct Session {
   const std::string address;  // of the peer
   Handshake handshake;
   bool proven = false;
-  bool node = false;    // of Purpose::node
-  bool ending = false;  // to be closed once all is sent
+  bool node = false;     // of Purpose::node
+  bool ending = false;   // to be closed once all is sent
+  bool parting = false;  // to be closed by the other end
   bool closed = false;
   const TimePoint since = steady_now();
   FrameBuffer frames;
@@ -65,6 +66,7 @@ struct StoreServer::Impl {
   void send(const SessionPtr& session, const std::string& bytes);
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
+  void part(const SessionPtr& session);
   void complain(const Session& session, const std::string& what);
   void arm_core_timer();
   Crowd crowd() const;
@@ -210,6 +212,7 @@ void StoreServer::Impl::read(const SessionPtr& session) {
 
 // False: the connection is to be closed.
 bool StoreServer::Impl::on_bytes(const SessionPtr& session, std::string_view bytes) {
+  if (session->parting) return true;
   if (!session->proven && !on_handshake(session, bytes)) return false;
   session->frames.append(bytes);
   return !session->proven || on_frames(session);
@@ -307,7 +310,8 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
                       if (alive.expired() || session->closed) return;
                       if (ec) return close(session);
                       if (!session->unsent.empty()) return flush(session);
-                      if (session->ending) close(session);
+                      if (session->ending) return close(session);
+                      if (session->parting) part(session);
                     });
 }
 
@@ -327,6 +331,13 @@ void StoreServer::Impl::close(const SessionPtr& session) {
   if (known && keep->node) options.nodes->closed(keep->id);
   if (known && !keep->node) deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   accept();
+}
+
+// It sees our end after all that was sent.
+void StoreServer::Impl::part(const SessionPtr& session) {
+  session->parting = true;
+  asio::error_code ec;
+  if (session->sending.empty()) session->socket.shutdown(tcp::socket::shutdown_send, ec);
 }
 
 void StoreServer::Impl::complain(const Session& session, const std::string& what) {
@@ -361,6 +372,11 @@ void StoreServer::close(NodeListener::Link link) {
   const SessionPtr session = found->second;
   session->ending = true;
   if (session->sending.empty()) impl_->close(session);
+}
+
+void StoreServer::part(NodeListener::Link link) {
+  const auto found = impl_->sessions.find(link);
+  if (found != impl_->sessions.end()) impl_->part(found->second);
 }
 
 Endpoint StoreServer::endpoint() const { return impl_->options.listen; }

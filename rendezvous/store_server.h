@@ -54,8 +54,12 @@ class StoreServer {
   Endpoint endpoint() const;
   // To a node; a link that has been closed is no error.
   void send(NodeListener::Link link, const std::string& frame);
-  // Once what was sent is out.
+  // Once the kernel has what was sent. Data that come later may make it drop what is still on its
+  // way.
   void close(NodeListener::Link link);
+  // Closes when the other end does, so that it gets all that was sent; drops what it says
+  // meanwhile.
+  void part(NodeListener::Link link);
 
   // Connections that failed the handshake, broke the protocol or did not read.
   std::uint64_t dropped() const;

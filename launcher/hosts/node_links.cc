@@ -27,6 +27,7 @@ NodeListener NodeLinks::for_store() {
               [this](Link link) {
                 links_.erase(link);
                 listener_.closed(link);
+                parted(link);
               }};
 }
 
@@ -35,9 +36,23 @@ void NodeLinks::send(Link link, const NodeMessage& message) {
   if (it != links_.end()) store_->send(link, encode(message, it->second.opened));
 }
 
-void NodeLinks::close_all() {
-  const auto links = links_;
-  for (const auto& [link, connection] : links) store_->close(link);
+void NodeLinks::part_all(std::function<void()> then) {
+  stop();
+  for (const auto& [link, connection] : links_) parting_.insert(link);
+  if (parting_.empty()) return then();
+  then_ = std::move(then);
+  for (const auto& [link, connection] : links_) store_->part(link);
+  timer_.expires_after(lease_);
+  timer_.async_wait([this](asio::error_code error) {
+    if (!error && then_) std::exchange(then_, nullptr)();
+  });
+}
+
+void NodeLinks::parted(Link link) {
+  parting_.erase(link);
+  if (!parting_.empty() || !then_) return;
+  timer_.cancel();
+  std::exchange(then_, nullptr)();
 }
 
 void NodeLinks::message(Link link, std::string_view frame) {

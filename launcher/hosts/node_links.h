@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <asio/io_context.hpp>
@@ -36,9 +37,10 @@ class NodeLinks {
   void stop() { timer_.cancel(); }
 
   void send(Link link, const NodeMessage& message);
-  // Once what was sent is out.
+  // Once the kernel has what was sent.
   void close(Link link) { store_->close(link); }
-  void close_all();
+  // then(): each has closed its end, so it has all that was sent, or a lease has passed. Once.
+  void part_all(std::function<void()> then);
   // It is one of the job's: its clock is asked for from now on, at first several times in a row.
   void watch_clock(Link link);
 
@@ -60,11 +62,14 @@ class NodeLinks {
   void message(Link link, std::string_view frame);
   void on(Link link, const NodePong& pong);
   void beat();
+  void parted(Link link);
 
   const Duration lease_;
   const Listener listener_;
   StoreServer* store_ = nullptr;
   std::map<Link, Connection> links_;
+  std::set<Link> parting_;  // of part_all(), that are still open
+  std::function<void()> then_;
   TimePoint due_ = kNever;  // the next beat
   asio::steady_timer timer_;
 };

@@ -115,6 +115,19 @@ void kill_or_ask(pid_t pid, bool patient) {
   ::kill(pid, SIGCONT);
 }
 
+ProcessState untraced(char state) {
+  switch (state) {
+    case 'R':
+      return ProcessState::running;
+    case 'D':
+      return ProcessState::uninterruptible;
+    case 'T':
+      return ProcessState::stopped;
+    default:
+      return ProcessState::sleeping;
+  }
+}
+
 // A child of ours that reads stacks, or what that one runs for it.
 bool is_our_tracer(pid_t tracer) {
   const pid_t parent = parent_of(tracer);
@@ -156,26 +169,23 @@ void kill_descendants_of(pid_t ancestor) {
 }
 
 std::optional<ProcessState> state_of_process(pid_t pid) {
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/status");
-  const auto field = [&](const char* name) {
-    const auto at = text.find(name);
-    return at == std::string::npos ? "" : text.c_str() + at + std::strlen(name);
-  };
-  const char* const state = field("\nState:\t");
-  if (*state == '\0' || *state == 'Z' || *state == 'X') return std::nullopt;
-  const pid_t tracer = std::atoi(field("\nTracerPid:\t"));
-  if (tracer != 0 && is_our_tracer(tracer)) return std::nullopt;
-  if (tracer != 0 || *state == 't') return ProcessState::traced;
-  switch (*state) {
-    case 'R':
-      return ProcessState::running;
-    case 'D':
-      return ProcessState::uninterruptible;
-    case 'T':
-      return ProcessState::stopped;
-    default:
-      return ProcessState::sleeping;
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries; ++i) {
+    const std::string text = read_proc("/proc/" + std::to_string(pid) + "/status");
+    const auto field = [&](const char* name) {
+      const auto at = text.find(name);
+      return at == std::string::npos ? "" : text.c_str() + at + std::strlen(name);
+    };
+    const char* const state = field("\nState:\t");
+    if (*state == '\0' || *state == 'Z' || *state == 'X') return std::nullopt;
+    const pid_t tracer = std::atoi(field("\nTracerPid:\t"));
+    if (tracer == 0 && *state != 't') return untraced(*state);
+    if (is_our_tracer(tracer)) return std::nullopt;
+    if (!is_ending(tracer) && tracer != ::getpid()) return ProcessState::traced;
+    // The tracer ended while we read, and nothing says any more whether it was ours. While it lets
+    // go the kernel may name the parent in its place, which is us.
   }
+  return std::nullopt;
 }
 
 std::optional<ProcessUse> use_of_process(pid_t pid) {

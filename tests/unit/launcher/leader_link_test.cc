@@ -6,6 +6,7 @@
 #include <asio/post.hpp>
 #include <doctest/doctest.h>
 
+#include "launcher/hosts/node_links.h"
 #include "launcher/hosts/node_message.h"
 #include "rendezvous/store_server.h"
 
@@ -62,6 +63,70 @@ TEST_CASE("leader link: what has come is heard out, without waiting for more") {
   keep.reset();
   serving.stop();
   leader.join();
+}
+
+TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
+  for (const bool leaves : {true, false}) {
+    CAPTURE(leaves);
+    const Secret secret(std::string(32, 's'));
+    asio::io_context loop;
+    NodeLinks::Link host = 0;
+    constexpr auto kLease = milliseconds(400);
+    NodeLinks links(loop, leaves ? seconds(60) : Duration(kLease),
+                    {.opened = [&](NodeLinks::Link link) { host = link; },
+                     .message = [](NodeLinks::Link, const NodeMessage&) {},
+                     .closed = [](NodeLinks::Link) {},
+                     .beat = [] {}});
+    auto server = StoreServer::open(loop, {.listen = {"127.0.0.1", 0},
+                                           .job_id = "job",
+                                           .secret = secret,
+                                           .nodes = links.for_store()});
+    REQUIRE(server);
+    links.serve(**server);
+    bool over = false, over_before = false;
+    int exit_code = -1;
+    asio::io_context other;
+    LeaderLink link(
+        other, (*server)->endpoint(), {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
+        secret, seconds(60),
+        {.opened = [] {},
+         .message =
+             [&](std::string_view frame) {
+               const auto message = decode_node_message(frame, steady_now());
+               const auto* finish = message ? std::get_if<NodeFinish>(&*message) : nullptr;
+               if (finish == nullptr) return;
+               exit_code = finish->exit_code;
+               over_before = over;
+             },
+         .lost = [](const std::string&) {},
+         .failed = [](const LeaderLink::Failure&) {}});
+    link.start();
+    const auto until = steady_now() + seconds(20);
+    const auto run_until = [&](const auto& comes_true) {
+      while (!comes_true() && steady_now() < until) {
+        loop.run_one_for(milliseconds(1));
+        if (leaves || host == 0) other.run_one_for(milliseconds(1));
+      }
+    };
+    run_until([&] { return host != 0; });
+    REQUIRE(host != 0);
+    const auto began = steady_now();
+    links.send(host, NodeFinish{.exit_code = 7});
+    links.part_all([&] { over = true; });
+    CHECK_FALSE(over);
+    run_until([&] { return leaves ? exit_code >= 0 : over; });
+    if (leaves) {
+      CHECK(exit_code == 7);
+      CHECK_FALSE(over_before);
+      link.stop();
+      run_until([&] { return over; });
+    } else {
+      CHECK(steady_now() - began >= kLease);
+    }
+    CHECK(over);
+    if (leaves) links.part_all([&] { over = false; });  // there is nobody left
+    CHECK(over != leaves);
+  }
 }
 
 }  // namespace

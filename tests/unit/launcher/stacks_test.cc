@@ -18,6 +18,7 @@
 #include <doctest/doctest.h>
 
 #include "base/unique_fd.h"
+#include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
 #include "tests/unit/process_state.h"
 #include "tests/unit/temp_folder.h"
@@ -217,6 +218,28 @@ TEST_CASE("no signal gets lost while somebody looks") {
   } while (::waitpid(sender, nullptr, WNOHANG) == 0);
   ::kill(process.pid, SIGTERM);
   CHECK(process.told() == kSignals);
+}
+
+TEST_CASE("a process whose stacks we read is never taken for one in a debugger") {
+  const Process process(target::waits_for_data);
+  constexpr int kReads = 500;
+  const pid_t reader = ::fork();
+  if (reader == 0) {
+    for (int i = 0; i < kReads; ++i) {
+      const pid_t tracer = ::fork();
+      if (tracer == 0) {
+        ::ptrace(PTRACE_SEIZE, process.pid, nullptr, nullptr);
+        ::_exit(0);
+      }
+      ::waitpid(tracer, nullptr, 0);
+    }
+    ::_exit(0);
+  }
+  int taken = 0;
+  do {
+    taken += state_of_process(process.pid) == ProcessState::traced ? 1 : 0;
+  } while (::waitpid(reader, nullptr, WNOHANG) == 0);
+  CHECK(taken == 0);
 }
 
 TEST_CASE("a process that somebody traces is left alone, and who does is told") {
