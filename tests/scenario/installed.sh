@@ -149,5 +149,7 @@ elf_files() { local file; find "$1" -type f | while read -r file; do ! is_elf "$
 # marks_targets FILE FUNCTION: targets of indirect jumps are marked. (A linker notes that a whole file has these marks
 # only where the C library's start files have them, too, which those of Debian 12 lack.)
 marks_targets() {
-  [ "$(uname -m)" != x86_64 ] || objdump -d --disassemble="$2" "$1" | grep -q endbr64 || fail "$1 does not guard its control flow"
+  [ "$(uname -m)" = x86_64 ] || return 0
+  local at; at=$((16#$(readelf --dyn-syms -W "$1" | awk -v name="$2" '{ sub(/@.*/, "", $8) } $8 == name { print $2; exit }')))
+  objdump -d --start-address=$at --stop-address=$((at + 4)) "$1" | grep -q endbr64 || fail "$1 does not guard its control flow"
 }
