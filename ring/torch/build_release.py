@@ -31,7 +31,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE / "torch_library.cc"
-# In dlaunch's source this file is in ring/torch; a copy of it lies above ring and include.
+# In dlaunch's source this file is in ring/torch; a copy of it lies above base, ring and include.
 ROOT = HERE.parent.parent if (HERE / "meson.build").exists() else HERE
 if ROOT == HERE:
     SOURCE = HERE / "ring" / "torch" / "torch_library.cc"
@@ -117,6 +117,7 @@ def sources():
     """What a copy is made of: where it is here, by where it is there."""
     here = {"build_release.py": pathlib.Path(__file__), "ring/torch/torch_library.cc": SOURCE}
     here.update({f"ring/torch/{header.name}": header for header in SOURCE.parent.glob("*.h")})
+    here["base/fnv1a.h"] = ROOT / "base" / "fnv1a.h"
     here["include/dlaunch/ring.h"] = next(f / "dlaunch" / "ring.h" for f in INCLUDES if (f / "dlaunch" / "ring.h").exists())
     return here
 

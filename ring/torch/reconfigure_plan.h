@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fnv1a.h"
+
 namespace dlring_torch {
 
 // As text "dlring:4711@host:2:SECRET:29500:10.0.0.7".
@@ -83,17 +85,12 @@ struct ReconfigurePlan {
   std::string members;  // for messages: "0 is 4711@a, 1 is 4712@b"
 };
 
-// The same on every machine and in every version: 64 bits of FNV-1a.
+// The same on every machine and in every version.
 inline std::uint64_t digest_of(std::int64_t uuid, const std::vector<std::string>& handles) {
-  std::uint64_t digest = 0xcbf29ce484222325;
-  const auto add = [&](const std::string& text) {
-    for (const char c : text + "\n") {
-      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    }
-  };
-  add(std::to_string(uuid));
-  for (const auto& handle : handles) add(handle);
-  return digest;
+  dlaunch::Fnv1a digest;
+  digest.add(std::to_string(uuid) + "\n");
+  for (const auto& handle : handles) digest.add(handle + "\n");
+  return digest.value();
 }
 
 inline std::string hex_of(std::uint64_t number) {

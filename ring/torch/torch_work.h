@@ -185,7 +185,7 @@ class CollectiveWork : public HookedWork {
     if (!future_) {
       future_ = c10::make_intrusive<c10::ivalue::Future>(
           c10::ListType::create(c10::TensorType::get()), devices());
-      if (ended_) settle(*future_, failed_);
+      if (ended_) settle(*future_, error_);
     }
     return future_;
   }
@@ -255,7 +255,7 @@ class CollectiveWork : public HookedWork {
   void settle_future(const std::exception_ptr& error) {
     std::unique_lock lock(future_mutex_);
     ended_ = true;
-    failed_ = error;
+    error_ = error;
     const auto future = future_;
     lock.unlock();  // what was put upon it runs now
     if (future) settle(*future, error);
@@ -275,15 +275,14 @@ class CollectiveWork : public HookedWork {
   std::atomic<float> milliseconds_{0};
   std::vector<dl_request*> requests_;
   const Tensors outputs_;
-  Tensors used_;  // inputs, and memory in between
-  std::exception_ptr error_;
+  Tensors used_;              // inputs, and memory in between
+  std::exception_ptr error_;  // how it ended, once it has
   std::function<void()> after_;
   std::atomic<bool> done_{false};
   std::atomic<bool> over_{false};
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // null: nobody has asked for it
-  bool ended_ = false;                              // and whether with failed_
-  std::exception_ptr failed_;
+  bool ended_ = false;
 };
 
 // Makes libdlring's calls of one collective: each as a part of its Work, in the background, or,

@@ -38,6 +38,13 @@ programs_said() {
   done
 }
 
+# Each of four ranks said what the README's first programs say.
+ranks_said() { local r; for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4: 6$"; done; }
+# So did those of its elastic program.
+ranks_learned() {
+  [ "$(grep -c 'learned: the weights are 1 within [0-9]e-0[5-9]$' out)" = 4 ] || fail "not every rank has learned"
+}
+
 # What was installed below $1 is stripped, finds nothing in the build folder, and has its debug files.
 expect_installed_well() {
   local file files=0

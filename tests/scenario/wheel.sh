@@ -13,7 +13,7 @@ grep -E 'WARNING' err && fail "pip warns"
 as_pip_user sh -c 'command -v cc c++ gcc g++ clang' && fail "there is a compiler"
 command=$(grep '^dlaunch --nproc 4 hello\.py$' ../home/commands) || fail "the README runs hello.py otherwise"
 run as_pip_user sh -c "$command"; expect_code 0
-for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4: 6$"; done
+ranks_said
 run as_pip_user dlaunch --nproc 2 dlaunch-bench all_reduce -b 8; expect_code 0
 run as_pip_user dlaunchctl --version; expect_code 0
 run as_pip_user dlaunch --nproc 1 python -c 'import sys; print("dlaunch_start" in sys.modules)'; expect_code 0
