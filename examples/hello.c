@@ -1,4 +1,12 @@
-/* The smallest program in C: every rank learns the sum of all ranks. */
+/* The smallest program in C: every rank learns the sum of all ranks.
+ *
+ *   $ cc hello.c $(dlaunch --cflags --libs) -o hello-c
+ *   $ dlaunch --nproc 4 ./hello-c
+ *   [0] rank 0 of 4: 6
+ *   [1] rank 1 of 4: 6
+ *   [2] rank 2 of 4: 6
+ *   [3] rank 3 of 4: 6
+ */
 #include <stdio.h>
 
 #include <dlaunch/ring.h>

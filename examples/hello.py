@@ -1,4 +1,12 @@
-# The README's first program.
+"""The smallest program: every rank learns the sum of all ranks.
+
+    $ dlaunch --nproc 4 hello.py
+    [0] rank 0 of 4: 6
+    [1] rank 1 of 4: 6
+    [2] rank 2 of 4: 6
+    [3] rank 3 of 4: 6
+"""
+
 import numpy as np
 import dlaunch
 

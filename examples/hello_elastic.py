@@ -1,4 +1,12 @@
-# The README's program for a training that goes on when workers die.
+"""The smallest training that continues when workers die.
+
+    $ dlaunch --nproc 2 --spares 1 --max-restarts 100 hello_elastic.py
+    [0] learned: the weights are 1 within …
+    [1] learned: the weights are 1 within …
+
+Kill a worker while it runs, or let dlaunch do so: --chaos kill=5s.
+"""
+
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from dlaunch.torch import elastic

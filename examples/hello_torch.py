@@ -1,4 +1,12 @@
-# The README's program for PyTorch.
+"""The smallest program with PyTorch: torch.distributed, with libdlring as its back end.
+
+    $ dlaunch --nproc 4 hello_torch.py
+    [0] rank 0 of 4: 6
+    [1] rank 1 of 4: 6
+    [2] rank 2 of 4: 6
+    [3] rank 3 of 4: 6
+"""
+
 import torch
 import torch.distributed as dist
 import dlaunch.torch

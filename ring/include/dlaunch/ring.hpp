@@ -107,6 +107,12 @@ inline void check(dl_result code, dl_comm* comm) {
 
 }  // namespace detail
 
+}  // namespace dl
+
+#include "dlaunch/ring_ranges.hpp"
+
+namespace dl {
+
 // An operation in the background; its buffers must live until it is done. The destructor waits, and
 // drops the error if there was one. It must not outlive its communicator.
 class Request {
@@ -181,7 +187,10 @@ class Buffer {
   dl_comm* comm_ = nullptr;
 };
 
-class Communicator {
+// Calls take spans, and by detail::RangeCalls containers, too.
+class Communicator : public detail::RangeCalls<Communicator> {
+  using Calls = detail::RangeCalls<Communicator>;
+
  public:
   static Communicator init(const char* url = nullptr, const Options& options = {}) {
     dl_comm* comm = nullptr;
@@ -199,6 +208,26 @@ class Communicator {
   std::string transport() const { return dl_transport(comm_.get()); }
   dl_comm* get() const { return comm_.get(); }
   void abort() { dl_abort(comm_.get()); }
+
+  using Calls::all_gather;
+  using Calls::all_gather_v;
+  using Calls::all_reduce;
+  using Calls::all_to_all;
+  using Calls::broadcast;
+  using Calls::gather;
+  using Calls::gather_v;
+  using Calls::iall_gather;
+  using Calls::iall_reduce;
+  using Calls::ibroadcast;
+  using Calls::irecv;
+  using Calls::ireduce_scatter;
+  using Calls::isend;
+  using Calls::recv;
+  using Calls::recv_any;
+  using Calls::reduce;
+  using Calls::reduce_scatter;
+  using Calls::scatter;
+  using Calls::send;
 
   template <class T>
   void all_reduce(std::span<T> in_out, Op op = Op::sum) {

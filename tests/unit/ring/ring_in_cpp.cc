@@ -44,6 +44,70 @@ TEST_CASE("ring in C++: collectives") {
   comm.barrier();
 }
 
+TEST_CASE("ring in C++: containers and arrays in place of spans") {
+  auto comm = dl::Communicator::init();
+  const std::vector<float> in = {1, 2, 3, 4};
+  std::vector<float> out(4);
+  const std::vector<std::size_t> counts = {4};
+  const auto filled = [&] { return std::exchange(out, std::vector<float>(4)) == in; };
+  comm.all_reduce(in, out, dl::Op::max);
+  CHECK(filled());
+  comm.reduce_scatter(in, out);
+  CHECK(filled());
+  comm.all_gather(in, out);
+  CHECK(filled());
+  comm.all_gather_v(in, out, counts);
+  CHECK(filled());
+  comm.reduce(in, out);
+  CHECK(filled());
+  comm.gather(in, out);
+  CHECK(filled());
+  comm.gather_v(in, out, counts);
+  CHECK(filled());
+  comm.scatter(in, out);
+  CHECK(filled());
+  comm.all_to_all(in, std::span(out));
+  CHECK(filled());
+  comm.ireduce_scatter(in, out).wait();
+  CHECK(filled());
+  comm.iall_gather(in, out).wait();
+  CHECK(filled());
+  int numbers[] = {1, 2, 3};
+  std::array<double, 2> pair = {4, 5};
+  comm.all_reduce(numbers);
+  comm.broadcast(pair);
+  comm.iall_reduce(pair, dl::Op::avg).wait();
+  comm.ibroadcast(std::span(numbers).first(2)).wait();
+  CHECK(numbers[2] == 3);
+  CHECK(pair[1] == 5);
+  CHECK_THROWS_AS(comm.all_gather(in, std::span(out).first(3)), dl::Error);
+  CHECK_THROWS_AS(comm.send(in, 0), dl::Error);
+  CHECK_THROWS_AS(comm.recv(out, 0), dl::Error);
+  CHECK_THROWS_AS((void)comm.recv_any(out), dl::Error);
+  CHECK_THROWS_AS(comm.isend(in, 0), dl::Error);
+  CHECK_THROWS_AS(comm.irecv(out, 0), dl::Error);
+}
+
+// What cannot be: to write to what is const, to mix types, and to go on with a temporary's memory.
+template <class X>
+concept Reducible = requires(dl::Communicator& comm, X&& x) {
+  comm.all_reduce(std::forward<X>(x));
+};
+template <class In, class Out>
+concept Gathers = requires(dl::Communicator& comm, In in, Out out) {
+  comm.all_gather(in, out);
+};
+template <class X>
+concept SentInBackground = requires(dl::Communicator& comm, X&& x) {
+  comm.isend(std::forward<X>(x), 0);
+};
+static_assert(Reducible<std::vector<float>&> && !Reducible<const std::vector<float>&>);
+static_assert(!Reducible<std::vector<long double>&>);
+static_assert(Gathers<const std::vector<float>&, std::vector<float>&>);
+static_assert(!Gathers<const std::vector<float>&, std::vector<double>&>);
+static_assert(SentInBackground<const std::vector<float>&> && SentInBackground<std::span<float>>);
+static_assert(!SentInBackground<std::vector<float>>);
+
 TEST_CASE("ring in C++: in the background") {
   auto comm = dl::Communicator::init();
   const std::vector<float> in = {1, 2};

@@ -1,0 +1,22 @@
+# The examples, as they are installed, in C, in C++, and in Python with NumPy: each builds, runs and prints what its
+# header says. examples_torch and examples_parquet run those that need more.
+source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/installed_examples.sh"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+python=${PACKAGE_PYTHON:-/usr/bin/python3}
+"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
+examples_up "$python"
+
+# Modules of others are no programs; the trainers of images have scenarios of their own.
+needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)' $(find . -name '*.py'))
+programs=$(find . -name '*.cc' -o -name '*.c' -o -name '*.py' |
+  grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot)\.[a-z]+$' | grep -vxF "$needs_more" | sort)
+run_examples $programs
+# Both languages have each program, but for those that need a library which is named.
+for program in $(find . -name '*.cc' | grep -v cuda); do
+  [ -f "${program%.cc}.py" ] || fail "$program has no sibling in Python"
+done
+# README.md names each program, and no other file.
+grep -oE '[a-z_/]+\.(cc|cu|c|h|py|sh|sbatch|yaml)\b' README.md | grep / | sort -u >named
+find . -mindepth 2 -type f ! -name '*.h' ! -name layer.py ! -name plot.py -printf '%P\n' | grep -E '\.(cc|py|sbatch|yaml)$' | sort >there
+diff named there >differ || fail "README.md and the folder differ: $(cat differ)"

@@ -1,0 +1,10 @@
+# The examples with PyTorch: each prints what its header says.
+source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/installed_examples.sh"
+export PYTHONWARNINGS=ignore
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+examples_up "$python"
+run_examples hello_torch.py hello_elastic.py training/buckets.py
