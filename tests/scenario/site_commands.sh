@@ -1,0 +1,25 @@
+# Every command of the documentation site was run: this runs them, page by page, as an installed dlaunch would.
+source "$SOURCE/tests/scenario/common.sh"
+# As installed: the programs find headers and libraries beside themselves.
+mkdir -p prefix/bin prefix/include prefix/lib
+cp "$BUILD/cli/dlaunch" "$BUILD/cli/ctl/dlaunchctl" "$BUILD/cli/bench/dlaunch-bench" prefix/bin/
+ln -s "$SOURCE"/ring/include/dlaunch prefix/include/dlaunch
+cp -P "$BUILD"/ring/libdlring.so{,.0,.0.?.?} prefix/lib/
+python=${PACKAGE_PYTHON:-/usr/bin/python3}
+mkdir python && ln -s "$(command -v "$python")" python/python3
+export PATH="$PWD/python:$PWD/prefix/bin:$PATH" PYTHONPATH="$BUILD/python" PYTHON_EXEC="$python"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+mapfile -t pages < <(find "$SOURCE/man/site" -name '*.md' | sort)
+run "$python" "$SOURCE/tests/scenario/site_commands.py" "$SOURCE" "${pages[@]}"
+cat out
+expect_code 0; expect_out '^[0-9]+ pages: .*commands run,'
+
+# The driver finds what is wrong: a command that fails, output that differs, output that no page shows.
+wrong() { # BLOCK REGEX
+  printf '# Page\n\n```console\n%s\n```\n' "$1" >page.md
+  run "$python" "$SOURCE/tests/scenario/site_commands.py" "$PWD" page.md
+  expect_code 1; expect_out "$2"
+}
+wrong '$ echo a; false' '^page.md:4: ended with 1: echo a; false$'
+wrong $'$ echo a\nb' 'did not print: b$'
+wrong $'$ echo a; echo b\na' 'printed, which the page does not show: b$'
