@@ -1,0 +1,62 @@
+"""Messages between rank 0 and the others: dicts of plain values, as JSON.
+
+They travel as messages of libdlring on a communicator of their own, which proves the job's secret and ends when a
+rank is lost. Any thread may send; one thread receives.
+"""
+
+import collections
+import json
+import struct
+import threading
+
+_FRAME = 1024                  # bytes that each message has at least
+_ROOM = _FRAME - 8
+_HEAD, _REST = 1, 2            # tags
+
+
+class Channel:
+    """comm: of all ranks, with no time limit; the channel finalizes it."""
+
+    def __init__(self, comm):
+        self._comm = comm
+        self._lock = threading.Lock()  # each call that begins something; waiting needs none
+        self._sending = collections.deque()
+
+    def send(self, peers, message):
+        data = json.dumps(message, separators=(",", ":")).encode()
+        head = struct.pack("<q", len(data)) + data[:_ROOM].ljust(_ROOM)
+        with self._lock:
+            for peer in peers:
+                self._sending.append(self._comm.isend(head, peer, _HEAD))
+                if len(data) > _ROOM:
+                    self._sending.append(self._comm.isend(data[_ROOM:], peer, _REST))
+            while self._sending and self._sending[0].test():
+                self._sending.popleft().wait()
+
+    def receive(self, peer=None):
+        """(peer, message), of the next message from this peer, or from any."""
+        head = bytearray(_FRAME)
+        with self._lock:
+            request = self._comm.irecv_any(head, _HEAD) if peer is None else self._comm.irecv(head, peer, _HEAD)
+        source = request.wait()
+        source = source if peer is None else peer
+        size, = struct.unpack_from("<q", head)
+        data = bytes(head[8:8 + size])
+        if size > _ROOM:
+            rest = bytearray(size - _ROOM)
+            with self._lock:
+                request = self._comm.irecv(rest, source, _REST)
+            request.wait()
+            data += bytes(rest)
+        return source, json.loads(data)
+
+    def close(self):
+        """Collective, once nobody receives any more: nothing of what was sent is lost."""
+        while self._sending:
+            self._sending.popleft().wait()
+        self._comm.barrier()
+        self._comm.finalize()
+
+    def abort(self):
+        self._sending.clear()
+        self._comm.finalize()

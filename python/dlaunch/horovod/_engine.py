@@ -1,0 +1,223 @@
+"""Runs what programs submit, in the background: one Engine for each round of a process.
+
+submit() hands a request to the coordinator of rank 0: by a message, or by a queue on rank 0 itself. One thread takes
+the coordinator's responses and makes the calls of libdlring. On rank 0 the same thread runs the coordinator, and
+another one receives requests. While a collective goes on more requests come in, so those that follow run together.
+"""
+
+import queue
+import sys
+import threading
+import time
+
+from .._errors import Error
+from ._channel import Channel
+from ._coordinator import Coordinator
+from ._errors import HorovodInternalError
+from ._execute import OWN_MISTAKES, Executor
+
+_LOST = object()  # in rank 0's queue: nothing more is received
+
+
+class Engine:
+    """comm: of all ranks, which nobody else uses meanwhile. timeline: of _timeline, or None."""
+
+    def __init__(self, comm, arrays, settings, timeline):
+        self.rank, self.size = comm.rank, comm.size
+        self._settings, self._timeline = settings, timeline
+        self._executor = Executor(comm, arrays)
+        self._channel = Channel(comm.group(range(self.size), op_timeout=0)) if self.size > 1 else None
+        self._lock = threading.Lock()
+        self._entries = {}        # what is under way, by key
+        self._joining = None      # the entry of join()
+        self._end = None          # (text, cause) once it has ended
+        self._said_goodbye = False
+        self._queue = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._lead if self.rank == 0 else self._follow, daemon=True,
+                                          name="dlaunch-horovod")]
+        if self.rank == 0 and self.size > 1:
+            self._threads.append(threading.Thread(target=self._receive, daemon=True, name="dlaunch-horovod-receive"))
+        for thread in self._threads:
+            thread.start()
+
+    # -- For the program's threads.
+
+    def submit(self, entry):
+        """Any thread. Returns at once."""
+        with self._lock:
+            if self._end is not None:
+                text, cause = self._end
+                raise HorovodInternalError(text) from cause
+            if entry.request["kind"] == "join":
+                self._joining = entry
+            elif entry.key in self._entries:
+                raise ValueError(f"{entry.key[1]} of '{entry.key[2]}' is under way already: wait for it, or take "
+                                 "another name")
+            else:
+                self._entries[entry.key] = entry
+        self._tell(entry.request)
+        return entry
+
+    def shut_down(self):
+        """All ranks' engines end with this one."""
+        with self._lock:
+            over = self._end is not None
+        if not over:
+            self._tell({"kind": "shutdown"})
+        self.wait_for_end()
+
+    def wait_for_end(self):
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def end(self):
+        """None, or (text, cause) once it has ended."""
+        return self._end
+
+    def _tell(self, request):
+        if self.rank == 0:
+            self._queue.put((0, request))
+            return
+        try:
+            self._channel.send([0], request)
+        except Error as error:
+            self._fail(str(error), error)
+
+    # -- The threads.
+
+    def _lead(self):
+        coordinator = Coordinator(self.size, self._settings)
+        try:
+            while self._end is None:
+                for rank, request in self._requests(coordinator.deadline()):
+                    coordinator.request(time.monotonic(), rank, request)
+                    self._note_request(rank, request)
+                responses = coordinator.take(time.monotonic())
+                for warning in coordinator.warnings:
+                    print(f"dlaunch.horovod: {warning}", file=sys.stderr, flush=True)
+                coordinator.warnings.clear()
+                if responses:
+                    if self._channel is not None:
+                        self._channel.send(range(1, self.size), responses)
+                    self._perform(responses)
+            self._threads[-1].join() if len(self._threads) > 1 else None
+            self._close()
+        except Exception as error:
+            self._broken(error)
+
+    def _requests(self, deadline):
+        """Those that have come; waits for one until the deadline."""
+        try:
+            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+            came = [self._queue.get(timeout=wait)]
+            while not self._queue.empty():
+                came.append(self._queue.get())
+        except queue.Empty:
+            return []
+        for item in came:
+            if item[0] is _LOST:
+                raise item[1]
+        return came
+
+    def _receive(self):
+        """On rank 0. Each rank's last message is that it has heard of the end."""
+        try:
+            left = self.size - 1
+            while left > 0:
+                rank, request = self._channel.receive()
+                if request["kind"] == "goodbye":
+                    left -= 1
+                else:
+                    self._queue.put((rank, request))
+        except Exception as error:
+            self._queue.put((_LOST, error))
+
+    def _follow(self):
+        try:
+            while self._end is None:
+                self._perform(self._channel.receive(0)[1])
+            self._channel.send([0], {"kind": "goodbye"})
+            self._close()
+        except Exception as error:
+            self._broken(error)
+
+    def _close(self):
+        self._executor.finalize_groups()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _broken(self, error):
+        self._fail(str(error), error)
+        try:
+            if not isinstance(error, Error):
+                self._executor.abort()  # the others may be in a collective with this rank
+            self._executor.finalize_groups()
+            if self._channel is not None:
+                self._channel.abort()
+        except Error:
+            pass  # what was lost is lost
+
+    def _fail(self, text, cause):
+        with self._lock:
+            if self._end is None:
+                self._end = text, cause
+            ended = [*self._entries.values(), *([self._joining] if self._joining else [])]
+            self._entries, self._joining = {}, None
+        for entry in ended:
+            entry.complete(error=(text, cause))
+
+    # -- Responses.
+
+    def _perform(self, responses):
+        for response in responses:
+            response["rank"] = self.rank
+            if response["do"] == "shutdown":
+                self._fail(response["text"], None)
+                return
+            if response["do"] == "joined":
+                self._joining, joined = None, self._joining
+                joined.complete(response["last"])
+            elif self.rank in response["members"]:
+                self._carry_out(response)
+
+    def _carry_out(self, response):
+        entries = self._take(response)
+        if response["do"] == "error":
+            self._complete(entries, error=(response["text"], None))
+            return
+        if self._timeline is not None:
+            self._timeline.begin(response)
+        try:
+            results = self._executor.run(response, entries)
+        except OWN_MISTAKES as error:
+            self._complete(entries, error=(f"{response['do']} of {', '.join(response['names'])}: {error}", error))
+            return
+        except Exception as error:
+            self._complete(entries, error=(str(error), error))
+            raise
+        if self._timeline is not None:
+            self._timeline.end(response)
+        for entry, result in zip(entries, results):
+            if entry is not None:
+                entry.complete(result)
+
+    def _take(self, response):
+        """This rank's entries by the response's names. They leave the table before they are done: who has waited for
+        one may submit the name again."""
+        kind = response.get("kind", response["do"])
+        with self._lock:
+            return [self._entries.pop((response["set"], kind, name), None) for name in response["names"]]
+
+    @staticmethod
+    def _complete(entries, error):
+        for entry in entries:
+            if entry is not None:
+                entry.complete(error=error)
+
+    def _note_request(self, rank, request):
+        if self._timeline is not None:
+            self._timeline.requested(rank, request)
+
+    def set_timeline(self, timeline):
+        self._timeline = timeline

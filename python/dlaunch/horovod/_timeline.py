@@ -1,0 +1,72 @@
+"""A timeline in the format of Chrome's trace viewer (chrome://tracing, ui.perfetto.dev), which rank 0 writes.
+
+Each tensor is a row. NEGOTIATE_ALLREDUCE lasts from the first rank that submits it until all have; within it a mark
+with a rank's number says when that rank did. ALLREDUCE and so on is the collective itself on rank 0.
+"""
+
+import json
+import threading
+import time
+
+
+class Timeline:
+    """Methods may be called by any thread."""
+
+    def __init__(self, path, mark_cycles=False):
+        self._lock = threading.Lock()
+        self._file = open(path, "w", encoding="utf-8")
+        self._file.write("[\n")
+        self._rows, self._negotiating, self._first = {}, {}, True
+        self._start, self._mark_cycles = time.monotonic(), mark_cycles
+
+    def requested(self, rank, request):
+        if "name" not in request:
+            return
+        key = request["set"], request["kind"], request["name"]
+        with self._lock:
+            if self._file is None:
+                return
+            row = self._row(request["name"])
+            if key not in self._negotiating:
+                self._negotiating[key] = row
+                self._write({"ph": "B", "name": f"NEGOTIATE_{request['kind'].upper()}", "tid": row})
+            self._write({"ph": "X", "name": str(rank), "tid": row, "dur": 0})
+
+    def begin(self, response):
+        kind = response["do"]
+        with self._lock:
+            if self._file is None:
+                return
+            if self._mark_cycles:
+                self._write({"ph": "i", "name": "CYCLE_START", "tid": 0, "s": "g"})
+            for name in response["names"]:
+                row = self._row(name)
+                if self._negotiating.pop((response["set"], kind, name), None) is not None:
+                    self._write({"ph": "E", "tid": row})
+                arguments = {"fused": len(response["names"])} if len(response["names"]) > 1 else {}
+                self._write({"ph": "B", "name": kind.upper(), "tid": row, "args": arguments})
+
+    def end(self, response):
+        with self._lock:
+            if self._file is not None:
+                for name in response["names"]:
+                    self._write({"ph": "E", "tid": self._row(name)})
+                self._file.flush()
+
+    def close(self):
+        with self._lock:
+            if self._file is not None:
+                self._file.write("\n]\n")
+                self._file.close()
+                self._file = None
+
+    def _row(self, name):
+        if name not in self._rows:
+            self._rows[name] = len(self._rows) + 1
+            self._write({"ph": "M", "name": "thread_name", "tid": self._rows[name], "args": {"name": name}})
+        return self._rows[name]
+
+    def _write(self, event):
+        event.update(pid=0, ts=round((time.monotonic() - self._start) * 1e6))
+        self._file.write(("" if self._first else ",\n") + json.dumps(event))
+        self._first = False

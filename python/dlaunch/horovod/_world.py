@@ -1,0 +1,262 @@
+"""This process's place among the ranks, its engine, and its process sets: what all frameworks have in common."""
+
+import atexit
+import os
+import socket
+import sys
+import threading
+
+from . import _engine
+from .. import init as _join_job
+from ._coordinator import Settings
+from ._errors import HorovodInternalError
+from ._execute import Entry
+from ._timeline import Timeline
+
+_HOST_BYTES = 256
+_NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
+
+
+class ProcessSet:
+    """Some of the ranks, which then have collectives of their own: give it to init(process_sets=[...]) or to
+    add_process_set(), on all ranks, and then to collectives as process_set=.
+
+    process_set_id: its number, None before that. ranks: sorted."""
+
+    def __init__(self, ranks):
+        ranks = sorted(ranks)
+        if any(isinstance(rank, bool) or not isinstance(rank, int) for rank in ranks):
+            raise ValueError("a ProcessSet is made of a list of ranks")
+        self.process_set_id, self.ranks = None, ranks
+
+    def size(self):
+        """How many ranks are in it; None before it was added."""
+        return None if self.process_set_id is None else len(self.ranks)
+
+    def rank(self):
+        """This rank's place among them; -1: it is not in it."""
+        if self.process_set_id is None:
+            return None
+        return self.ranks.index(world.rank()) if self.included() else -1
+
+    def included(self):
+        """Whether this rank is in it."""
+        return None if self.process_set_id is None else world.rank() in self.ranks
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+
+class _World:
+    """The one of this process. arrays: the operations of the framework that it was made for."""
+
+    def __init__(self):
+        self._comm = self._engine = self._timeline = None
+        self._hosts = []
+        self._numbers, self._lock = {}, threading.Lock()  # of calls without a name
+        self.sets = {}
+        self.elastic = False
+
+    # -- Beginning and end.
+
+    def init(self, arrays, comm=None, process_sets=None):
+        if self._engine is not None:
+            return
+        if self._comm is None:
+            self.elastic = may_be_elastic()
+            self._comm = _join_job(elastic=self.elastic)
+            atexit.register(self._at_exit, os.getpid())
+        if comm is not None and sorted(comm) != list(range(self._comm.size)):
+            self._leave()
+            raise ValueError(f"init(comm={comm!r}): it takes all ranks of the job; for some of them use process sets")
+        self._begin(arrays)
+        for process_set in [] if process_sets is None or process_sets == "dynamic" else process_sets:
+            self.add_set(process_set)
+
+    def _begin(self, arrays):
+        host = f"{socket.gethostname()} {_boot_id()}".encode()[:_HOST_BYTES].ljust(_HOST_BYTES)
+        everybody = bytearray(_HOST_BYTES * self._comm.size)
+        self._comm.all_gather(host, out=everybody)
+        self._hosts = [bytes(everybody[i:i + _HOST_BYTES]) for i in range(0, len(everybody), _HOST_BYTES)]
+        self._arrays, self._numbers = arrays, {}
+        self.sets = {0: global_process_set}
+        global_process_set.process_set_id, global_process_set.ranks = 0, list(range(self._comm.size))
+        path = os.environ.get("HOROVOD_TIMELINE")
+        if path and self._timeline is None:
+            self.start_timeline(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
+        self._engine = _engine.Engine(self._comm, arrays, _settings(), self._timeline)
+
+    def shut_down(self):
+        if self._engine is not None:
+            self._engine.shut_down()
+            self._leave()
+
+    def _leave(self):
+        self._forget()
+        self._comm.finalize()
+        self._comm = None
+        self.stop_timeline()
+
+    def _forget(self):
+        self._engine = None
+        for process_set in self.sets.values():
+            process_set.process_set_id = None
+
+    def _at_exit(self, process):
+        """The process goes on in the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
+        # has shut Horovod down.
+        if os.getpid() == process and self._engine is not None and not hasattr(sys, "last_value"):
+            self.shut_down()
+
+    def next_round(self, version):
+        """The process goes on in the next round of an elastic job. The engine ends, on all ranks or by a loss."""
+        arrays = self._arrays
+        if self._engine is not None:
+            self._engine.shut_down()
+            self._forget()
+        self._comm.rejoin(version)
+        self._begin(arrays)
+
+    # -- The place of this rank.
+
+    @property
+    def initialized(self):
+        return self._engine is not None
+
+    @property
+    def engine(self):
+        if self._engine is None:
+            raise ValueError(_NOT_INITIALIZED)
+        return self._engine
+
+    @property
+    def comm(self):
+        """For what needs no engine: round_over, peer_lost."""
+        return self._comm
+
+    def rank(self):
+        return self.engine.rank
+
+    def size(self):
+        return self.engine.size
+
+    def local_ranks(self):
+        """The ranks of this host."""
+        return [rank for rank, host in enumerate(self._hosts) if host == self._hosts[self.rank()]]
+
+    def cross_ranks(self):
+        """The ranks with this one's local rank, by host."""
+        place, seen, same = self.local_ranks().index(self.rank()), {}, []
+        for rank, host in enumerate(self._hosts):
+            if seen.setdefault(host, 0) == place:
+                same.append(rank)
+            seen[host] += 1
+        return same
+
+    def is_homogeneous(self):
+        self.engine
+        return len({self._hosts.count(host) for host in self._hosts}) == 1
+
+    # -- Submitting.
+
+    def name(self, kind, name):
+        """As Horovod names what has no name: by a number that counts the calls of this kind."""
+        if name:
+            return name
+        with self._lock:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            return f"noname.{self._numbers[kind]}"
+
+    def submit(self, kind, name, process_set, **rest):
+        """rest: of Entry, and fields of the request. Returns the entry."""
+        engine = self.engine
+        number = self.number_of(process_set)
+        request = {"kind": kind, "set": number, "name": self.name((kind, number), name), **rest.pop("request", {})}
+        return engine.submit(Entry(request, **rest))
+
+    def number_of(self, process_set):
+        number = process_set.process_set_id
+        if number is None:
+            raise ValueError(f"{process_set} is not registered: give it to init(process_sets=[...]) or to "
+                             "add_process_set()")
+        if self.rank() not in process_set.ranks:
+            raise ValueError(f"rank {self.rank()} is not in {process_set}, so it takes no part in its collectives")
+        return number
+
+    def join(self):
+        return self.engine.submit(Entry({"kind": "join", "set": 0, "name": ""}, finish=lambda last: last)).wait()
+
+    # -- Process sets.
+
+    def add_set(self, process_set):
+        if not isinstance(process_set, ProcessSet):
+            process_set = ProcessSet(process_set)
+        if not process_set.ranks or not set(process_set.ranks) <= set(range(self.size())):
+            raise ValueError(f"{process_set}: its ranks are some of 0 to {self.size() - 1}")
+        number = self._ask("add_set", {"ranks": process_set.ranks})
+        process_set.process_set_id = number
+        self.sets.setdefault(number, process_set)
+        return process_set
+
+    def remove_set(self, process_set):
+        number = process_set.process_set_id
+        if number == 0:
+            return False
+        if number is None:
+            raise ValueError(f"{process_set} is not registered")
+        removed = self._ask("remove_set", {"id": number})
+        self.sets.pop(number, None)
+        process_set.process_set_id = process_set.ranks = None
+        return removed
+
+    def _ask(self, kind, request):
+        return self.submit(kind, None, global_process_set, request=request, finish=lambda result: result).wait()
+
+    # -- The timeline.
+
+    def start_timeline(self, path, mark_cycles=False):
+        self.stop_timeline()
+        rank = self._comm.rank if self._comm is not None else 0
+        if rank == 0:
+            self._timeline = Timeline(path, mark_cycles)
+            if self._engine is not None:
+                self._engine.set_timeline(self._timeline)
+
+    def stop_timeline(self):
+        if self._timeline is not None:
+            if self._engine is not None:
+                self._engine.set_timeline(None)
+            self._timeline.close()
+            self._timeline = None
+
+
+def may_be_elastic():
+    """Whether the launcher replaces what is lost: then survivors keep their process (elastic.run())."""
+    return "DLAUNCH_AGENT" in os.environ and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) != 0
+
+
+def _boot_id():
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _number(name, otherwise):
+    text = os.environ.get(name, "")
+    try:
+        return float(text) if text else otherwise
+    except ValueError:
+        raise ValueError(f"{name}={text}: it has to be a number") from None
+
+
+def _settings():
+    watches = os.environ.get("HOROVOD_STALL_CHECK_DISABLE", "0") in ("", "0")
+    return Settings(fusion_bytes=int(_number("HOROVOD_FUSION_THRESHOLD", 128 << 20)),
+                    warn_after=_number("HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0) if watches else 0.0,
+                    end_after=_number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0.0) if watches else 0.0)
+
+
+global_process_set = ProcessSet([])
+world = _World()

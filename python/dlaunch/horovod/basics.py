@@ -1,0 +1,148 @@
+"""What the modules for all frameworks offer alike: the place of this rank, process sets, the timeline, and what is
+built in."""
+
+from ._execute import OPS
+from ._world import ProcessSet, global_process_set, world
+
+Average, Sum, Min, Max, Product = OPS
+Adasum = "Adasum"
+
+
+def shutdown():
+    """Leaves Horovod, on all ranks: what is under way on others ends with a HorovodInternalError. It is called when the
+    program ends. init() may follow."""
+    world.shut_down()
+
+
+def is_initialized():
+    return world.initialized
+
+
+def rank():
+    return world.rank()
+
+
+def size():
+    return world.size()
+
+
+def local_rank():
+    """Which of this host's ranks this is."""
+    return world.local_ranks().index(world.rank())
+
+
+def local_size():
+    """How many ranks are on this host."""
+    return len(world.local_ranks())
+
+
+def cross_rank():
+    """Which of the ranks with this local rank this is: the number of the host, where all have as many ranks."""
+    return world.cross_ranks().index(world.rank())
+
+
+def cross_size():
+    """On how many hosts there is a rank with this local rank."""
+    return len(world.cross_ranks())
+
+
+def is_homogeneous():
+    """Whether all hosts have as many ranks."""
+    return world.is_homogeneous()
+
+
+def mpi_threads_supported():
+    """False: no MPI is in use, so give mpi4py one of its own."""
+    world.engine
+    return False
+
+
+def mpi_enabled():
+    """False: libdlring moves the data."""
+    return False
+
+
+def gloo_enabled():
+    """False: libdlring moves the data."""
+    return False
+
+
+def mpi_built():
+    return False
+
+
+def gloo_built():
+    return False
+
+
+def nccl_built():
+    """0: tensors of GPUs go through the host's memory."""
+    return 0
+
+
+def ddl_built():
+    return False
+
+
+def ccl_built():
+    return False
+
+
+def cuda_built():
+    return False
+
+
+def rocm_built():
+    return False
+
+
+def start_timeline(file_path, mark_cycles=False):
+    """Rank 0 writes a timeline for Chrome's trace viewer to this file from now on; on other ranks this does nothing.
+    HOROVOD_TIMELINE=FILE begins with init()."""
+    world.start_timeline(file_path, mark_cycles)
+
+
+def stop_timeline():
+    """The file is complete after this."""
+    world.stop_timeline()
+
+
+def add_process_set(process_set):
+    """A ProcessSet or a list of ranks. Collective, by all ranks of the job. Returns the ProcessSet."""
+    return world.add_set(process_set)
+
+
+def remove_process_set(process_set):
+    """Collective, by all ranks of the job. False: it is the one of all ranks, which stays."""
+    return world.remove_set(process_set)
+
+
+def process_set_by_id(process_set_id):
+    if process_set_id not in world.sets:
+        raise ValueError(f"no process set has the number {process_set_id}")
+    return world.sets[process_set_id]
+
+
+def process_sets():
+    """The registered ones, by number."""
+    return [world.sets[number] for number in sorted(world.sets)]
+
+
+def get_process_set_ids_and_ranks():
+    return {number: list(process_set.ranks) for number, process_set in sorted(world.sets.items())}
+
+
+def reduction(op, average=None):
+    """The op of a call, which may have the old average= in its place."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("give op=, and not average= beside it")
+        return Average if average else Sum
+    if op is None:
+        return Average
+    if op not in OPS and op != Adasum:
+        raise ValueError(f"op={op!r}: it is one of hvd.Average, Sum, Adasum, Min, Max and Product")
+    return op
+
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("OPS", "world", "reduction")]

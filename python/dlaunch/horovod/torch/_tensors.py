@@ -1,0 +1,46 @@
+"""What the engine does to tensors beside collectives: as _arrays for NumPy's arrays."""
+
+import torch
+
+
+def name_of(x):
+    return str(x.dtype).partition(".")[2]
+
+
+def empty(shape, name):
+    return torch.empty(shape, dtype=getattr(torch, name))
+
+
+def zeros(shape, name):
+    return torch.zeros(shape, dtype=getattr(torch, name))
+
+
+def plain(x):
+    """The same memory, of elements that libdlring moves: older releases hand no bool out."""
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def from_bytes(data):
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else empty([0], "uint8")
+
+
+def to_bytes(x):
+    return bytes(x.tolist()) if x.numel() < 64 else x.numpy().tobytes()
+
+
+def scale(x, factor):
+    """In place. Integers are scaled as float64, and cut towards 0."""
+    if x.is_floating_point() or x.is_complex():
+        x.mul_(factor)
+    else:
+        x.copy_(x.double().mul_(factor))
+
+
+def dot(x, y):
+    """In double precision."""
+    return torch.dot(x.reshape(-1).double(), y.reshape(-1).double()).item()
+
+
+def add_scaled(a, x, b, y):
+    """A new tensor: a * x + b * y."""
+    return (a * x.double() + b * y.double()).to(x.dtype)

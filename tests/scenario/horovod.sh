@@ -1,0 +1,38 @@
+# Horovod's API for PyTorch: every collective gives what it should, in whatever order the ranks submit; trainings come
+# to the weights of one process; a stall, a mismatch and a lost rank are told with their names.
+source "$SOURCE/tests/scenario/common.sh"
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+here=$SOURCE/tests/scenario
+
+# Rank 1 is late until the others have been warned of it.
+calls() {
+  rm -f stalled out
+  dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=0.5 "$python" -X faulthandler "$here/horovod.py" 1 >out 2>err </dev/null & job=$!
+  started+=("$job")
+  warned() { grep -q "allreduce of 'late' waits for" err || ! kill -0 "$job" 2>/dev/null; }
+  wait_until 120 warned || fail "nobody was warned of a stall"
+  touch stalled
+  wait "$job"; code=$?; expect_code 137
+  expect_err "dlaunch.horovod: allreduce of 'late' waits for [0-9]+ s: ranks? 0[0-9, ]* submitted it, and rank 1 did not"
+  expect_err 'rank 1 .* failed first: killed by SIGKILL'
+  [ "$(grep -c ' is right$' out)" = 14 ] || fail "not every part is right"
+  [ "$(grep -c 'told: rank 1 (pid [0-9]* on .*was lost' out)" = $((2 * ($1 - 1))) ] || fail "not every rank was told"
+}
+for ranks in 2 4; do
+  calls $ranks
+  run dlaunch --nproc $ranks -x HOROVOD_TIMELINE="$PWD/timeline.json" "$python" -X faulthandler "$here/horovod_train.py"
+  expect_code 0; expect_out '^\[0\] trainings are right$'
+done
+"$python" - <<'P' || fail "HOROVOD_TIMELINE: $(head -c 2000 timeline.json)"
+import json
+events = json.load(open("timeline.json"))
+rows = {event["args"]["name"]: event["tid"] for event in events if event["ph"] == "M"}
+mine = [event for event in events if event["tid"] == rows["second.weight"]]
+names = [event["name"] for event in mine if event["ph"] == "B"]
+assert names[:4] == ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 2 and len(names) % 2 == 0, names
+assert "".join(event["ph"] for event in mine if event["ph"] in "BE") == "BE" * len(names), mine
+assert sorted(event["name"] for event in mine[:7] if event["ph"] == "X") == ["0", "1", "2", "3"], mine
+P
