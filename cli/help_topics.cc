@@ -35,6 +35,7 @@ constexpr std::string_view kEnvironment = R"(Environment:
 
   Workers see RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT,
   ROLE_NAME and the rest of torchrun's variables; OMPI_COMM_WORLD_RANK and HOROVOD_RANK, too.
+  Programs that import TensorFlow get a TF_CONFIG.
 
   PYTHON_EXEC  the Python for scripts and --module [python3]
   NO_COLOR     no colours

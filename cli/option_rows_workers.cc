@@ -43,6 +43,15 @@ constexpr OptionRow kWorkersRows[] = {
      "$PYTHON_EXEC",
      &Options::run_path, kNoEnv | kNoFile},
     {"role", "", "", "NAME", "default", Group::workers, "The workers' ROLE_NAME", &Options::role},
+    {"roles", "", "", "NAME[=N],...", "", Group::workers,
+     "Give ranks roles, in this order: chief,worker=3,ps=2. This sets ROLE_NAME, ROLE_RANK and "
+     "TF_CONFIG, and the number of workers. The job ends when all but the parameter servers have "
+     "ended; beside a chief and parameter servers, when the chief has ended",
+     &Options::roles},
+    {"framework", "", "", "auto|tensorflow|none", "auto", Group::workers,
+     "Give each worker a TF_CONFIG with the addresses of all: when it imports TensorFlow (auto), "
+     "from its start (tensorflow), or never (none). A TF_CONFIG of your own stays",
+     &Options::framework},
     {"no-python", "", "", "", "", Group::workers,
      "Never put python3 before the program, not even before a file.py that cannot be executed",
      &Options::no_python},

@@ -70,6 +70,8 @@ struct Options {
   Switch no_python;
   Switch run_path;
   Text role;
+  Text roles;
+  Text framework;
   Switch multi_gpu;
   // hosts and rendezvous
   Text hosts;

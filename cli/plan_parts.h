@@ -64,6 +64,8 @@ Result<void> check_programs(PlanDraft& draft);   // nothing takes a rank from it
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
+Result<void> plan_framework(PlanDraft& draft);   // roles, TF_CONFIG
+Result<void> check_roles(PlanDraft& draft);      // they have all ranks
 Result<void> plan_output(PlanDraft& draft);
 Result<void> plan_endings(PlanDraft& draft);     // times, restarts, error file
 Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
@@ -73,6 +75,9 @@ Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, ch
 
 // Several programs, of a command line or a file, become options.segments, and their workers -n.
 Result<void> read_programs(const Machine& machine, Options& options);
+
+// --roles says how many workers there are where nothing else does.
+Result<void> count_roles(Options& options);
 
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);

@@ -73,6 +73,9 @@ struct JobConfig {
   Duration join_timeout = std::chrono::seconds(600);
   // So long after a node was lost nothing runs on it any more: its agent sees to that.
   Duration node_ends = std::chrono::seconds(6);
+  // Ranks that serve the others, as parameter servers do. When all other ranks have ended well the
+  // job has succeeded, and the servers are stopped. Not all ranks serve.
+  std::set<int> servers;
 };
 
 // Why the job ended.
@@ -384,7 +387,7 @@ class JobCore {
   bool any_member_done() const;
   bool any_member_waits() const;
   bool any_linked() const;
-  bool all_members_are(Life life) const;
+  bool all_work_is_done() const;
   bool all_are_there() const;
   static bool is_up(const Process& process);
   Process& at(Slot slot) { return processes_[static_cast<std::size_t>(slot)]; }

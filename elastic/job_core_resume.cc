@@ -55,7 +55,7 @@ void JobCore::on(const Resume& event) {
   commits_ = version_;
   live_since_ = now_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
-  if (all_members_are(Life::done)) return;
+  if (all_work_is_done()) return;
   // What was announced last may not have come to all. Where a round was being formed, somebody was
   // lost, and the others may not have heard of it.
   form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));

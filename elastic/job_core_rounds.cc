@@ -17,7 +17,7 @@ constexpr Duration kSilentShrink = std::chrono::seconds(5);
 
 void JobCore::settle() {
   if (state_ == JobState::forming || state_ == JobState::active) {
-    if (all_members_are(Life::done)) {
+    if (all_work_is_done()) {
       end(JobEnding::succeeded, SIGTERM);
     } else {
       replace_absent();
@@ -300,9 +300,10 @@ bool JobCore::any_linked() const {
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
 }
 
-bool JobCore::all_members_are(Life life) const {
-  return std::all_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return at(slot).life == life; });
+bool JobCore::all_work_is_done() const {
+  return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
+    return at(slot).life == Life::done || config_.servers.contains(at(slot).rank);
+  });
 }
 
 bool JobCore::all_are_there() const {

@@ -84,7 +84,6 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void perform(const JobCore::Announce& announce) override;
   void perform(const JobCore::Finish& how) override;
 
-  PortReservation master_port_;
   Crew crew_;
   std::unique_ptr<StoreServer> store_;
   std::optional<JobDriver> driver_;  // once all hosts are there
@@ -124,7 +123,8 @@ JobConfig job_config(const Plan& plan) {
       .join_timeout = plan.join_timeout,
       // They know it a lease later than we, and the clocks are not the same.
       .node_ends = 2 * plan.nodes.host_timeout +
-                   (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero())};
+                   (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero()),
+      .servers = serving_ranks(plan.roles)};
 }
 
 Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
@@ -212,7 +212,7 @@ bool Agent::set_up() {
   return true;
 }
 
-// The store, and the port that is the workers' own.
+// The store, and the ports that are the workers' own.
 Result<void> Agent::open_store() {
   auto listen = parse_endpoint(plan_.store_listen);
   if (!listen) {
@@ -234,10 +234,8 @@ Result<void> Agent::open_store() {
   store_ = std::move(*store);
   common_.store_url = "tcp://" + to_string(store_->endpoint());
 
-  auto port = reserve_port(plan_.master_addr, static_cast<std::uint16_t>(plan_.master_port));
-  if (!port) return port.error();
-  master_port_ = std::move(*port);
-  crew_.serve(*store_, {plan_.master_addr, master_port_.port});
+  if (auto done = reserve_ports(plan_.master_port); !done) return done.error();
+  crew_.serve(*store_, {{plan_.master_addr, ports_.master.port}, ports_.rank_numbers()});
   return {};
 }
 

@@ -87,6 +87,13 @@ void AgentBase::open_output() {
   set_log_sink([this](LogLevel, std::string_view line) { hub_->own_line(line); });
 }
 
+Result<void> AgentBase::reserve_ports(int master_port) {
+  auto ports = reserve_worker_ports(plan_, master_port);
+  if (!ports) return ports.error();
+  ports_ = std::move(*ports);
+  return {};
+}
+
 Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
   PmixOrder pmix;
   pmix.host = plan_.host;

@@ -17,6 +17,7 @@
 #include "launcher/output/output_hub.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/keeper.h"
+#include "launcher/process/worker_ports.h"
 #include "launcher/process/worker_starter.h"
 
 namespace dlaunch {
@@ -30,6 +31,8 @@ class AgentBase {
   // The kernel, the secret, what workers are started with. False: failed() was told.
   bool set_up();
   void open_output();
+  // Holds the workers' ports: MASTER_PORT, 0 for a free one, and what the plan wants for ranks.
+  Result<void> reserve_ports(int master_port);
   // Says so in one line. Returns false.
   bool failed(int exit_code, const Error& error);
   // Runs the loop until leave(); returns the exit code.
@@ -51,6 +54,7 @@ class AgentBase {
   Pump pump_{[this] { on_idle(); }};
   Secret secret_;
   WorkerPlace common_;  // what all workers are told alike
+  WorkerPorts ports_;
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;
   std::set<pid_t> helpers_;  // children that are no workers

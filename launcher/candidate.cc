@@ -43,6 +43,7 @@ Plan leading(const Plan& plan) {
   led.nodes.leads_only = true;
   led.stdin_to = StdinPlan::none;
   led.master_port = 0;
+  led.framework = Framework::none;  // it has no ranks that would need ports
   return led;
 }
 

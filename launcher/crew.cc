@@ -97,9 +97,9 @@ NodeRoster Crew::fresh_roster() const {
           plan_.nodes.own_number()};
 }
 
-void Crew::serve(StoreServer& store, const Endpoint& master) {
+void Crew::serve(StoreServer& store, Addresses own) {
   links_.serve(store);
-  master_ = master;
+  own_addresses_ = std::move(own);
 }
 
 void Crew::gather() {

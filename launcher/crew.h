@@ -65,8 +65,13 @@ class Crew {
   bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store() { return links_.for_store(); }
-  // master: of the workers, should their rank 0 run on this host.
-  void serve(StoreServer& store, const Endpoint& master);
+  // Where workers of a host may listen.
+  struct Addresses {
+    Endpoint master;                  // should their rank 0 run there
+    std::vector<std::int32_t> ports;  // by local rank; empty: no rank has one
+  };
+  // own: of this host.
+  void serve(StoreServer& store, Addresses own);
   // Begins at once where there is only this host.
   void gather();
 
@@ -140,7 +145,7 @@ class Crew {
  private:
   using Link = NodeRoster::Link;
   struct Remote {
-    Endpoint master;
+    Addresses addresses;
     // Until it is clear whether an earlier job goes on, or that host is healthy.
     std::optional<NodeJoin> waits;
     std::vector<NodeFound> found;
@@ -177,7 +182,8 @@ class Crew {
   int nodes() const { return static_cast<int>(roster_.nodes().size()); }
   int own() const { return roster_.own_number(); }
   std::vector<int> own_last() const;
-  Endpoint master_of(int node) const;
+  const Addresses& addresses_of(int node) const;
+  std::vector<std::string> peers_of(const std::vector<int>& ranks, int size) const;
 
   const Plan& plan_;
   const Listener listener_;
@@ -190,7 +196,7 @@ class Crew {
   NodeRoster roster_;
   Node* own_ = nullptr;
   NodeCare* own_care_ = nullptr;
-  Endpoint master_;
+  Addresses own_addresses_;
   std::map<Link, Remote> remotes_;
   std::vector<Home> homes_;                  // by slot of the job
   std::map<std::pair<int, int>, int> seen_;  // by node and signal

@@ -44,7 +44,8 @@ void Crew::join(Link link, const NodeJoin& join) {
 
 void Crew::take_in(Link link, const NodeJoin& join) {
   Remote& remote = remotes_.at(link);
-  remote.master = {escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)};
+  remote.addresses = {{escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)},
+                      join.ports};
   remote.found = join.found;
   warn_of_nat(link, escaped(join.host));
   feed(NodeRoster::Join{link, escaped(join.host), join.number, join.nproc});
@@ -53,7 +54,8 @@ void Crew::take_in(Link link, const NodeJoin& join) {
 // Once for each host; where --interface says what the ranks listen on we do not know it.
 void Crew::warn_of_nat(Link link, const std::string& host) {
   if (!plan_.interface.empty()) return;
-  const auto warning = nat_warning(host, remotes_.at(link).master.host, links_.address(link));
+  const auto warning =
+      nat_warning(host, remotes_.at(link).addresses.master.host, links_.address(link));
   if (!warning.empty() && behind_nat_.insert(host).second) log_warn("{}", warning);
 }
 

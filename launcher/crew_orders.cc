@@ -39,10 +39,11 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
              static_cast<int>(std::count(members.begin(), members.end(), 0));
   for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
     if (ranks[slot] != 0) continue;
-    const Endpoint master = master_of(homes_[slot].node);
+    const Endpoint& master = addresses_of(homes_[slot].node).master;
     to.master_addr = master.host;
     to.master_port = master.port;
   }
+  to.peers = peers_of(ranks, job.size());
   for (const int node : own_last()) {
     to.node_rank = 0;  // among those that have members
     for (int other = 0; other < node; ++other) {
@@ -107,9 +108,28 @@ std::vector<int> Crew::own_last() const {
   return order;
 }
 
-Endpoint Crew::master_of(int node) const {
+const Crew::Addresses& Crew::addresses_of(int node) const {
   const auto it = remotes_.find(node_at(node).link);
-  return node == own() || it == remotes_.end() ? master_ : it->second.master;
+  return node == own() || it == remotes_.end() ? own_addresses_ : it->second.addresses;
+}
+
+// host:port of each rank. ranks: of all slots of the job.
+std::vector<std::string> Crew::peers_of(const std::vector<int>& ranks, int size) const {
+  if (size > kMostPeers) return {};
+  std::map<int, int> node_of;  // by rank
+  for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
+    if (ranks[slot] >= 0) node_of[ranks[slot]] = homes_[slot].node;
+  }
+  std::vector<std::string> peers;
+  std::map<int, std::size_t> used;  // ports, by node
+  for (const auto& [rank, node] : node_of) {
+    const Addresses& there = addresses_of(node);
+    const std::size_t next = used[node]++;
+    if (next >= there.ports.size()) return {};
+    const auto port = static_cast<std::uint16_t>(there.ports[next]);
+    peers.push_back(to_string(Endpoint{there.master.host, port}));
+  }
+  return peers;
 }
 
 void Crew::finish(int exit_code, const std::string& why, std::function<void()> then) {

@@ -37,9 +37,9 @@ int Follower::run() {
   // What the user chose holds for the host that is sure to have rank 0.
   const bool maybe = plan_.nodes.rank == 0 || (plan_.nodes.rank < 0 && plan_.nodes.elects());
   const int port = maybe ? plan_.master_port : 0;
-  auto master = reserve_port(plan_.host, static_cast<std::uint16_t>(port));
-  if (!master) return failed(kExitRendezvous, master.error()), exit_code_;
-  master_port_ = std::move(*master);
+  if (auto done = reserve_ports(port); !done) {
+    return failed(kExitRendezvous, done.error()), exit_code_;
+  }
   open_output();
   hub_->stdin_pump().set_ask([this](bool wants) {
     if (joined_) send(NodeInputWanted{wants});
@@ -150,10 +150,11 @@ void Follower::join() {
                 plan_.nproc,
                 what_must_agree(plan_),
                 link_->local_address(),
-                master_port_.port,
+                ports_.master.port,
                 {},
                 {},
-                plan_.nodes.login};
+                plan_.nodes.login,
+                ports_.rank_numbers()};
   if (goes_on()) {
     if (asks.number < 0) asks.number = number_;
     asks.run = run_;

@@ -71,7 +71,6 @@ class Follower final : private AgentBase {
   bool goes_on() const { return !run_.empty(); }
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
-  PortReservation master_port_;
   std::optional<CandidateProcess> elected_by_;
   std::optional<CandidateLink> candidate_;
   std::optional<NodeCare> care_;

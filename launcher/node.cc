@@ -86,6 +86,7 @@ void Node::start(const NodeStart& start) {
   common_.master_addr = start.master_addr;
   common_.master_port = start.master_port;
   common_.one_world = start.one_world;
+  common_.peers = start.peers;
   std::vector<JobCore::Place> places;
   for (const auto& place : start.places) {
     places.push_back({place.slot, place.rank});

@@ -1,7 +1,8 @@
 """What a worker of dlaunch does when its Python starts: dlaunch.pth, beside this file, imports it there.
 
 It imports nothing itself. When the program imports JAX, JAX learns of the job, so that jax.distributed.initialize()
-needs no arguments. A Python that dlaunch did not start never comes here.
+needs no arguments. When the program imports TensorFlow, TF_CONFIG is set, so that MultiWorkerMirroredStrategy() and
+ParameterServerStrategy() find the other workers. A Python that dlaunch did not start never comes here.
 """
 
 import os
@@ -17,21 +18,24 @@ class AfterImport:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
-        sys.meta_path.remove(self)  # once is enough
-        from importlib.util import find_spec
-        spec = find_spec(name)
+        # A program that only asks whether the module is there comes here, too: the import may follow.
+        found = (finder.find_spec(name, path, target) for finder in list(sys.meta_path) if finder is not self)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                try:
-                    self.after(module)
-                except (AttributeError, TypeError, ValueError) as error:  # the program runs without it
-                    import warnings
-                    warnings.warn(f"dlaunch could not prepare {name} for this job: {error!r}", RuntimeWarning)
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = self._with_after(spec.loader.exec_module)
         return spec
+
+    def _with_after(self, execute):
+        def exec_module(module):
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)  # once is enough
+            execute(module)
+            try:
+                self.after(module)
+            except (AttributeError, TypeError, ValueError) as error:  # the program runs without it
+                import warnings
+                warnings.warn(f"dlaunch could not prepare {self.name} for this job: {error!r}", RuntimeWarning)
+        return exec_module
 
 
 def _local_device():
@@ -43,6 +47,12 @@ def _local_device():
         if name in os.environ and len(os.environ[name].split(",")) < ranks:
             return None  # each rank sees its own
     return int(os.environ["LOCAL_RANK"])
+
+
+def set_tf_config(tensorflow):
+    """A TF_CONFIG that is there is the user's own."""
+    if "DLAUNCH_TF_CONFIG" in os.environ:
+        os.environ.setdefault("TF_CONFIG", os.environ["DLAUNCH_TF_CONFIG"])
 
 
 def add_jax_cluster(cluster):
@@ -80,3 +90,4 @@ def add_jax_cluster(cluster):
 
 
 sys.meta_path.insert(0, AfterImport("jax._src.clusters.cluster", add_jax_cluster))
+sys.meta_path.insert(0, AfterImport("tensorflow", set_tf_config))

@@ -177,7 +177,7 @@ void fields(A& a, M& m) {
     a(m.slot), a(m.done), a(m.linked), a(m.ready), a(m.in_round), a(m.round), a(m.version);
   } else if constexpr (std::is_same_v<T, NodeJoin>) {
     a(m.host), a(m.number), a(m.nproc), a(m.job), a(m.master_addr), a(m.master_port);
-    a(m.run), a.list(m.found), a(m.login);
+    a(m.run), a.list(m.found), a(m.login), a.list(m.ports);
   } else if constexpr (std::is_same_v<T, NodeClear>) {
   } else if constexpr (std::is_same_v<T, NodeStartFailed>) {
     a(m.slot), fields(a, m.error);
@@ -198,7 +198,7 @@ void fields(A& a, M& m) {
     a(m.why);
   } else if constexpr (std::is_same_v<T, NodeStart>) {
     a(m.round), a(m.size), a(m.local_size), a(m.node_rank), a(m.nodes);
-    a(m.master_addr), a(m.master_port), a.list(m.places), a(m.one_world);
+    a(m.master_addr), a(m.master_port), a.list(m.places), a(m.one_world), a.list(m.peers);
   } else if constexpr (std::is_same_v<T, NodeStop>) {
     a.list(m.slots), a(m.signal);
   } else if constexpr (std::is_same_v<T, NodeHandOn>) {

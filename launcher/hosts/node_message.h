@@ -46,7 +46,8 @@ struct NodeJoin {
   std::int32_t master_port = 0;
   std::string run;  // the job that it was in; "": none
   std::vector<NodeFound> found;
-  std::int32_t login = 0;  // of the leader, that started it (ssh_talk.h); 0: by hand
+  std::int32_t login = 0;           // of the leader, that started it (ssh_talk.h); 0: by hand
+  std::vector<std::int32_t> ports;  // held there for ranks, by local rank
 };
 struct NodeSpawned {
   Slot slot = 0;
@@ -117,6 +118,7 @@ struct NodeStart {
   std::int32_t master_port = 0;
   std::vector<NodePlace> places;
   bool one_world = false;  // all ranks are started, in places or elsewhere, and will be together
+  std::vector<std::string> peers;  // host:port held for each rank; empty: not for all of them
 };
 struct NodeStop {
   std::vector<Slot> slots;

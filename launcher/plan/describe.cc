@@ -86,6 +86,13 @@ Facts about_workers(const Plan& plan) {
     lines.emplace_back("workers", fmt::format("{} on {}{}{}", count, host.name, port, way));
   }
   if (plan.role != Plan().role) lines.emplace_back("role", plan.role);
+  for (const JobRole& role : plan.roles) {
+    RankSet ranks;
+    for (int i = 0; i < role.count; ++i) ranks.insert(role.first + i);
+    lines.emplace_back("role " + role.name, "rank " + format_rank_set(ranks));
+  }
+  if (plan.framework == Framework::tensorflow) lines.emplace_back("framework", "tensorflow");
+  if (plan.framework == Framework::none) lines.emplace_back("framework", "none");
   return lines;
 }
 

@@ -17,6 +17,25 @@ std::string NodesPlan::where_elected() const {
   return text;
 }
 
+const JobRole* role_of(const std::vector<JobRole>& roles, int rank) {
+  for (const JobRole& role : roles) {
+    if (rank >= role.first && rank < role.first + role.count) return &role;
+  }
+  return nullptr;
+}
+
+std::set<int> serving_ranks(const std::vector<JobRole>& roles) {
+  std::set<std::string_view> names;
+  for (const JobRole& role : roles) names.insert(role.name);
+  const bool chief_assigns = names.contains("ps") && names.contains("chief");
+  std::set<int> ranks;
+  for (const JobRole& role : roles) {
+    if (role.name != "ps" && !(chief_assigns && role.name == "worker")) continue;
+    for (int i = 0; i < role.count; ++i) ranks.insert(role.first + i);
+  }
+  return ranks;
+}
+
 std::string stdin_of(const Plan& plan) {
   if (plan.stdin_to == StdinPlan::none) return "none";
   return plan.stdin_to == StdinPlan::all ? "all" : std::to_string(plan.stdin_rank);
@@ -56,6 +75,14 @@ std::string shares_of(const Plan& plan) {
   return text;
 }
 
+std::string roles_of(const Plan& plan) {
+  std::string text;
+  for (const JobRole& role : plan.roles) {
+    text += fmt::format("{}{}={}", text.empty() ? ", --roles " : ",", role.name, role.count);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string command_line(const Plan& plan) {
@@ -72,8 +99,8 @@ std::string what_must_agree(const Plan& plan) {
   const std::string patience = nodes.host_timeout == NodesPlan().host_timeout
                                    ? ""
                                    : ", --host-timeout " + format_duration(nodes.host_timeout);
-  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
-                     patience, shares_of(plan));
+  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
+                     patience, shares_of(plan), roles_of(plan));
 }
 
 }  // namespace dlaunch

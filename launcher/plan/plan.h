@@ -122,6 +122,27 @@ struct JobProgram {
   std::size_t segment = 0;        // its place on the command line, or in the file
 };
 
+// Ranks `first` to `first + count - 1`: --roles.
+struct JobRole {
+  std::string name;
+  int first = 0, count = 1;
+};
+// The rank's; null: there is none.
+const JobRole* role_of(const std::vector<JobRole>& roles, int rank);
+// Ranks whose work is never done, because others use them: parameter servers (ps), and beside a
+// chief and parameter servers the workers, which the chief gives work to.
+std::set<int> serving_ranks(const std::vector<JobRole>& roles);
+
+// Whose variables workers get beside those that all get.
+enum class Framework {
+  automatic,   // TF_CONFIG once a Python program imports TensorFlow
+  tensorflow,  // TF_CONFIG from the start
+  none,
+};
+
+// More ranks are not told each other's addresses: a variable of the environment has 128 KiB.
+inline constexpr int kMostPeers = 1024;
+
 struct Plan {
   std::vector<std::string> argv;  // program and arguments, macros not yet expanded
   // In place of it where ranks run different ones, by number (MPI_APPNUM); `argv` is the first's.
@@ -133,7 +154,9 @@ struct Plan {
   EnvVariables env;              // --env, in order, applied last
   std::string chdir;             // "": stay
   std::string role = "default";  // ROLE_NAME of the workers
-  std::string health_check;      // before a host joins a job that has begun: a command; "": none
+  std::vector<JobRole> roles;    // or of each of them: all ranks, in order; empty: `role`
+  Framework framework = Framework::automatic;
+  std::string health_check;  // before a host joins a job that has begun: a command; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone

@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "launcher/process/tf_config.h"
+
 namespace dlaunch {
 namespace {
 
@@ -31,7 +33,8 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "DLAUNCH_ROUND_DIR",
                                        "DLAUNCH_SECRET_FILE",
                                        "DLAUNCH_JOB_ID",
-                                       "DLAUNCH_LOCAL_CORES"};
+                                       "DLAUNCH_LOCAL_CORES",
+                                       "DLAUNCH_TF_CONFIG"};
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
                                     "SLURM_LOCALID", "JSM_JSRUN_PORT"};
 // Settings a user of those launchers may well have made for the workers themselves.
@@ -123,15 +126,22 @@ void set_numbers(EnvByName& env, Names names, int rank) {
   for (const char* name : names) set_rank(env, name, rank);
 }
 
+void set_role(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
+  const JobRole* role = role_of(plan.roles, place.rank);
+  env["ROLE_NAME"] = role != nullptr ? role->name : plan.role;
+  set_numbers(env, {"ROLE_RANK"}, role != nullptr ? place.rank - role->first : place.rank);
+  set_numbers(env, {"ROLE_WORLD_SIZE"}, role != nullptr ? role->count : place.size);
+}
+
 void set_torchrun(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
-  set_numbers(env, {"RANK", "ROLE_RANK"}, place.rank);
+  set_numbers(env, {"RANK"}, place.rank);
   set_numbers(env, {"LOCAL_RANK"}, place.local_rank);
-  set_numbers(env, {"WORLD_SIZE", "ROLE_WORLD_SIZE"}, place.size);
+  set_numbers(env, {"WORLD_SIZE"}, place.size);
   set_numbers(env, {"LOCAL_WORLD_SIZE"}, place.local_size);
   set_numbers(env, {"GROUP_RANK", "NODE_RANK"}, place.node_rank);
   set_numbers(env, {"GROUP_WORLD_SIZE"}, place.nodes);
   if (plan.virtual_local_rank && place.local_rank >= 0) env["LOCAL_RANK"] = "0";
-  env["ROLE_NAME"] = plan.role;
+  set_role(env, plan, place);
   env["MASTER_ADDR"] = place.master_addr;
   env["MASTER_PORT"] = std::to_string(place.master_port);
   env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.round - 1);
@@ -153,6 +163,16 @@ void set_other_worlds(EnvByName& env, const WorkerPlace& place) {
   set_numbers(env, {"OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"}, place.local_size);
   set_numbers(env, {"HOROVOD_CROSS_RANK"}, place.node_rank);
   set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
+}
+
+// A TF_CONFIG that is there is the user's own, unless dlaunch gave it to an enclosing worker. A
+// Python that imports TensorFlow takes DLAUNCH_TF_CONFIG for it (dlaunch_start.py).
+void set_tensorflow(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
+  if (plan.framework == Framework::none) return;
+  const std::string config = tf_config(plan.roles, place.rank, place.peers);
+  if (config.empty()) return;
+  if (plan.framework == Framework::tensorflow) env.emplace("TF_CONFIG", config);
+  if (place.size > 1 || !plan.roles.empty()) env["DLAUNCH_TF_CONFIG"] = config;
 }
 
 // Only with somebody who answers: a linked MPI library takes it as an invitation to a job.
@@ -214,6 +234,14 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed
 }
 
+// That of a worker within which this dlaunch runs.
+void drop_outer_tf_config(EnvByName& env, const std::vector<std::string>& inherited) {
+  const auto own = env.find("TF_CONFIG");
+  if (own == env.end()) return;
+  const std::string outer = "DLAUNCH_TF_CONFIG=" + own->second;
+  if (std::find(inherited.begin(), inherited.end(), outer) != inherited.end()) env.erase(own);
+}
+
 }  // namespace
 
 std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
@@ -224,7 +252,9 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
     if (equals == std::string::npos || stale(item.substr(0, equals))) continue;
     env[item.substr(0, equals)] = item.substr(equals + 1);
   }
+  drop_outer_tf_config(env, inherited);
   set_torchrun(env, plan, place);
+  set_tensorflow(env, plan, place);
   set_other_worlds(env, place);
   set_mpi(env, place);
   set_own(env, plan, place);

@@ -21,9 +21,10 @@ struct WorkerPlace {
   int worker = 0;  // this process among all of the job: never used again
   std::string master_addr;
   int master_port = 0;
-  bool one_world = true;  // all ranks of the round are new
-  int usable_cores = 1;   // of the whole node
-  std::string store_url;  // "tcp://127.0.0.1:40000"
+  bool one_world = true;           // all ranks of the round are new
+  std::vector<std::string> peers;  // host:port held for each rank; empty: for none
+  int usable_cores = 1;            // of the whole node
+  std::string store_url;           // "tcp://127.0.0.1:40000"
   std::string secret_file;
   std::string agent_socket;
   std::string round_dir;   // private folder of this round; "": there is none

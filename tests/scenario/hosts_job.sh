@@ -23,6 +23,11 @@ start_job "2 1" --nnodes 2 --nproc 2 -x AT='${master_addr}:${master_port}' bash 
 wait_job 20 0
 [ "$(cat out.1 out.2 | grep -oE 'at 10\.77\.0\.1:[0-9]+ [0-9]+$' | sort -u | wc -l)" = 1 ] &&
   [ "$(cat out.1 out.2 | grep -c 'at 10\.77')" = 4 ] || job_fails "another coordinator"
+# And so are the addresses in TF_CONFIG.
+start_job "2 1" --nnodes 2 --nproc 2 --framework tensorflow bash -c 'echo $TF_CONFIG'
+wait_job 20 0
+[ "$(cat out.1 out.2 | grep -oE '"cluster":\{"worker":\["10.77.0.1:[0-9]+","10.77.0.1:[0-9]+","10.77.0.2:[0-9]+","10.77.0.2:[0-9]+"\]\}' | sort | uniq -c | awk '{ print $1 }')" = 4 ] &&
+  [ "$(cat out.1 out.2 | grep -oE '"index":[0-9]' | sort -u | wc -l)" = 4 ] || job_fails "TF_CONFIG"
 start_job "1" --nnodes 3 true
 for h in 2 3; do start_dlaunch $h --nnodes 3 --node-rank 1 true; done
 wait_until 10 grep -q 'node rank 1 is host host[23]' err.2 err.3 || job_fails "two of the same node rank"

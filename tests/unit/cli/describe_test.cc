@@ -33,6 +33,8 @@ const std::map<std::string, Case> kCases = {
     {"omp-threads", {{"--omp-threads", "3"}, "OMP_NUM_THREADS: 3"}},
     {"run-path", {{"--run-path"}, "command: python3 -u p"}},
     {"role", {{"--role", "trainer"}, "role: trainer"}},
+    {"roles", {{"--roles", "worker=3"}, "role worker: rank 0-2"}},
+    {"framework", {{"--framework", "tensorflow"}, "framework: tensorflow"}},
     {"virtual-local-rank", {{"--virtual-local-rank"}, "LOCAL_RANK: 0 for all"}},
     {"numa-binding", {{"--numa-binding", "socket"}, "bind: socket"}},
     {"log-line-prefix-template",

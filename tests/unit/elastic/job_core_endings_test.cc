@@ -229,3 +229,46 @@ TEST_CASE("how a worker ends that was asked to says nothing") {
   CHECK_FALSE(world.finish);
   CHECK(world.running.size() == 2);
 }
+
+TEST_CASE("ranks that serve are stopped once the others have ended well") {
+  JobConfig config = of(3);
+  config.servers = {1};
+  JobWorld world(config, false);
+  world.succeed(0);
+  CHECK_FALSE(world.finish);
+  world.succeed(2);
+  CHECK(world.stopped == Slots{1});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::succeeded);
+}
+
+TEST_CASE("a rank that serves and fails before the others are done fails the job") {
+  JobConfig config = of(3);
+  config.servers = {1};
+  JobWorld world(config, false);
+  world.succeed(0);
+  world.fail(1);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::worker_failed);
+
+  JobWorld early(config, false);
+  early.succeed(1);  // it may end by itself, too
+  CHECK_FALSE(early.finish);
+  early.succeed(0);
+  early.succeed(2);
+  REQUIRE(early.finish);
+  CHECK(early.finish->end == JobEnding::succeeded);
+}
+
+TEST_CASE("with restarts, whoever has ended comes back beside a server that failed") {
+  JobConfig config = of(3, 1);
+  config.servers = {1};
+  JobWorld world(config, false);
+  world.succeed(0);
+  world.fail(1);
+  CHECK(world.running == std::map<Slot, int>{{0, 0}, {1, 1}, {2, 2}});
+  world.succeed(0);
+  world.succeed(2);
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::succeeded);
+}

@@ -120,7 +120,9 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(join.number == 2);
   CHECK(join.nproc == 8);
   CHECK(join.job == "job");
-  const auto start = over(NodeStart{3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}, true});
+  const auto start = over(NodeStart{
+      3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}, true, {"10.0.0.1:5", "[::1]:6"}});
+  CHECK(start.peers == std::vector<std::string>{"10.0.0.1:5", "[::1]:6"});
   CHECK(start.round == 3);
   CHECK(start.size == 8);
   CHECK(start.local_size == 2);
@@ -137,11 +139,12 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeReady{1, 4, 77, "it stands still"}).version == 77);
   CHECK(over(NodeReady{1, 4, 77, "it stands still"}).why == "it stands still");
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5};
+  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}};
   again.found.push_back(
       {.slot = 3, .linked = true, .ready = true, .in_round = 4, .round = 4, .version = 9});
   const auto back = over(again);
   CHECK((back.run == "4f" && back.login == 5));
+  CHECK(back.ports == std::vector<std::int32_t>{4711, 4712});
   REQUIRE(back.found.size() == 1);
   CHECK(back.found[0].slot == 3);
   CHECK_FALSE(back.found[0].done);

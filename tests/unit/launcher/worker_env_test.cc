@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/process/oom.h"
+#include "launcher/process/tf_config.h"
 
 using namespace dlaunch;
 
@@ -213,4 +214,39 @@ TEST_CASE("--role names the role, and --virtual-local-rank makes every local ran
                            "CUDA_VISIBLE_DEVICES=6", "HIP_VISIBLE_DEVICES=6", "RANK=override"}) {
     CHECK_MESSAGE(has(env, item), item);
   }
+}
+
+TEST_CASE("roles give each rank its name, and its number in its role") {
+  Plan p = plan();
+  p.roles = {{"worker", 0, 1}, {"ps", 1, 3}};
+  const auto env = worker_environment(p, kPlace, {});
+  CHECK(has(env, "ROLE_NAME=ps"));
+  CHECK(has(env, "ROLE_RANK=0"));
+  CHECK(has(env, "ROLE_WORLD_SIZE=3"));
+}
+
+TEST_CASE("TF_CONFIG: from the start, at the import, or the user's own") {
+  Plan p = plan();
+  WorkerPlace place = kPlace;
+  place.peers = {"a:1", "a:2", "a:3", "a:4"};
+  const std::string config = tf_config({}, 1, place.peers);
+  auto env = worker_environment(p, place, {});
+  CHECK(has(env, "DLAUNCH_TF_CONFIG=" + config));
+  CHECK_FALSE(times_set(env, "TF_CONFIG"));
+  p.framework = Framework::tensorflow;
+  CHECK(has(worker_environment(p, place, {}), "TF_CONFIG=" + config));
+  CHECK(has(worker_environment(p, place, {"TF_CONFIG=own"}), "TF_CONFIG=own"));
+  // What dlaunch gave to the worker within which it runs is not the user's.
+  env = worker_environment(p, place, {"TF_CONFIG=outer", "DLAUNCH_TF_CONFIG=outer"});
+  CHECK(has(env, "TF_CONFIG=" + config));
+  p.framework = Framework::none;
+  env = worker_environment(p, place, {});
+  CHECK_FALSE(times_set(env, "TF_CONFIG"));
+  CHECK_FALSE(times_set(env, "DLAUNCH_TF_CONFIG"));
+  // A worker that is alone needs no others.
+  p.framework = Framework::automatic;
+  place.size = 1;
+  place.rank = 0;
+  place.peers = {"a:1"};
+  CHECK_FALSE(times_set(worker_environment(p, place, {}), "DLAUNCH_TF_CONFIG"));
 }

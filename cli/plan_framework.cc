@@ -1,0 +1,122 @@
+// --framework and --roles: what programs of a framework are told beside torchrun's variables.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/units.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr auto kFrameworks =
+    std::to_array<std::pair<std::string_view, Framework>>({{"auto", Framework::automatic},
+                                                           {"tensorflow", Framework::tensorflow},
+                                                           {"none", Framework::none},
+                                                           {"tf", Framework::tensorflow},
+                                                           {"keras", Framework::tensorflow}});
+constexpr std::size_t kShown = 3;
+
+bool is_name(std::string_view word) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  return !word.empty() && word.find_first_not_of(kLetters) == std::string_view::npos;
+}
+
+// TensorFlow knows one of them only.
+bool is_alone(std::string_view role) { return role == "chief" || role == "master"; }
+
+Result<JobRole> parse_role(const std::string& word, const std::string& source, int first) {
+  const auto equals = std::min(word.find('='), word.size());
+  JobRole role{word.substr(0, equals), first, 1};
+  if (!is_name(role.name)) {
+    return refuse("{}: '{}' is not NAME or NAME=N, as in chief,worker=3,ps=2", source, word);
+  }
+  if (equals == word.size()) return role;
+  auto count = parse_int(word.substr(equals + 1), 1, kMaxWorkers, source + " " + role.name);
+  if (!count) return count.error();
+  role.count = *count;
+  if (is_alone(role.name) && role.count > 1) {
+    return refuse("{}: a job has one {}, not {}", source, role.name, role.count);
+  }
+  return role;
+}
+
+int size_of(const std::vector<JobRole>& roles) {
+  return std::accumulate(roles.begin(), roles.end(), 0,
+                         [](int sum, const JobRole& role) { return sum + role.count; });
+}
+
+// In the order in which they get their ranks.
+Result<std::vector<JobRole>> parse_roles(const Text& text) {
+  std::vector<JobRole> roles;
+  std::set<std::string> names;
+  for (std::size_t at = 0; at <= (*text).size();) {
+    const auto comma = std::min((*text).find(',', at), (*text).size());
+    auto role = parse_role((*text).substr(at, comma - at), text.source, size_of(roles));
+    if (!role) return role.error();
+    if (!names.insert(role->name).second) {
+      return refuse("{}: there are two roles '{}'", text.source, role->name);
+    }
+    roles.push_back(std::move(*role));
+    at = comma + 1;
+  }
+  if (size_of(roles) > kMaxWorkers) {
+    return refuse("{}: {} workers are more than {}", text.source, size_of(roles), kMaxWorkers);
+  }
+  if (static_cast<int>(serving_ranks(roles).size()) == size_of(roles)) {
+    return refuse("{}: parameter servers serve others, and there are none: add worker=N",
+                  text.source);
+  }
+  return roles;
+}
+
+}  // namespace
+
+Result<void> count_roles(Options& options) {
+  if (!options.roles || options.np || options.nproc) return {};
+  auto roles = parse_roles(options.roles);
+  if (!roles) return roles.error();
+  options.np = {std::to_string(size_of(*roles)), options.roles.source, options.roles.flag};
+  return {};
+}
+
+Result<void> plan_framework(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (options.framework) {
+    auto framework = one_of(options.framework, kFrameworks, kShown);
+    if (!framework) return framework.error();
+    plan.framework = *framework;
+  }
+  if (options.roles) {
+    auto roles = parse_roles(options.roles);
+    if (!roles) return roles.error();
+    plan.roles = std::move(*roles);
+  }
+  const int total = plan.nodes.total;
+  if (plan.framework == Framework::tensorflow && total > kMostPeers) {
+    return refuse("{}: TF_CONFIG has room for {} workers, and the job has {}",
+                  options.framework.source, kMostPeers, total);
+  }
+  return {};
+}
+
+// Each role keeps its ranks, so nothing may change how many there are.
+Result<void> check_roles(PlanDraft& draft) {
+  const Options& options = draft.options;
+  const Plan& plan = draft.plan();
+  if (plan.roles.empty()) return {};
+  const int needed = size_of(plan.roles), total = plan.nodes.total;
+  const bool sizes_vary = plan.min_nproc < plan.nproc || plan.max_nproc > plan.nproc ||
+                          plan.nodes.min < plan.nodes.max || draft.discovers;
+  if (sizes_vary) {
+    return refuse("{}: its roles have {} ranks, and this job may get more or fewer",
+                  options.roles.source, needed);
+  }
+  if (total == 0 || total == needed) return {};
+  return refuse("{}: its roles have {} ranks, and the job has {}", options.roles.source, needed,
+                total);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,90 @@
+#include "launcher/process/worker_ports.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "base/endpoint.h"
+
+namespace dlaunch {
+namespace {
+
+using Reservations = std::vector<PortReservation>;
+
+// Ranks that this host may have at a time.
+std::size_t most_ranks(const Plan& plan) {
+  const int here = plan.nodes.several() ? plan.nproc : std::max(plan.nproc, plan.max_nproc);
+  return static_cast<std::size_t>(here + plan.spares);
+}
+
+// A reservation is two descriptors, and a worker takes seven (worker_starter.cc).
+Result<void> check_open_files(std::size_t count) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t needed = count * 9 + 64;
+  if (limit.rlim_cur >= needed) return {};
+  return Error{
+      .code = Errc::io,
+      .what = fmt::format("{} workers with a port each need {} open files, but the limit is "
+                          "{}: raise it with ulimit -Hn",
+                          count, needed, limit.rlim_cur),
+      .os_errno = EMFILE};
+}
+
+Result<Reservations> reserve_any(const Plan& plan, std::size_t count) {
+  Reservations held;
+  while (held.size() < count) {
+    auto port = reserve_port(plan.master_addr, 0);
+    if (!port) return port.error();
+    held.push_back(std::move(*port));
+  }
+  return held;
+}
+
+Result<Reservations> reserve_within(const Plan& plan, std::size_t count) {
+  const auto range = parse_port_range(plan.port_range);
+  if (!range) return range.error();
+  Reservations held;
+  for (int port = range->last; port >= range->first && held.size() < count; --port) {
+    auto one = reserve_port(plan.master_addr, static_cast<std::uint16_t>(port));
+    if (one) held.push_back(std::move(*one));
+  }
+  if (held.size() == count) return held;
+  return Error{.code = Errc::io,
+               .what = fmt::format("--port-range {}: {} of its ports are free on host {}, and each "
+                                   "of {} workers needs one for TF_CONFIG",
+                                   plan.port_range, held.size(), plan.host, count)};
+}
+
+Result<Reservations> reserve_ranks(const Plan& plan) {
+  const std::size_t count = most_ranks(plan);
+  if (auto room = check_open_files(count); !room) return room.error();
+  return plan.port_range.empty() ? reserve_any(plan, count) : reserve_within(plan, count);
+}
+
+}  // namespace
+
+std::vector<std::int32_t> WorkerPorts::rank_numbers() const {
+  std::vector<std::int32_t> numbers;
+  for (const PortReservation& held : ranks) numbers.push_back(held.port);
+  return numbers;
+}
+
+Result<WorkerPorts> reserve_worker_ports(const Plan& plan, int master_port) {
+  WorkerPorts ports;
+  auto master = reserve_port(plan.master_addr, static_cast<std::uint16_t>(master_port));
+  if (!master) return master.error();
+  ports.master = std::move(*master);
+  // A range was chosen for the ports of libdlring: nothing else takes from it unless asked to.
+  const bool insists = plan.framework == Framework::tensorflow;
+  if (plan.framework == Framework::none || (!insists && !plan.port_range.empty())) return ports;
+  auto held = reserve_ranks(plan);
+  if (held) ports.ranks = std::move(*held);
+  if (!held && insists) return held.error();
+  return ports;
+}
+
+}  // namespace dlaunch
