@@ -8,15 +8,21 @@ python=${PACKAGE_PYTHON:-/usr/bin/python3}
 examples_up "$python"
 
 # Modules of others are no programs; the trainers of images have scenarios of their own.
-needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)' $(find . -name '*.py'))
+needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)\b' $(find . -name '*.py'))
 programs=$(find . -name '*.cc' -o -name '*.c' -o -name '*.py' |
-  grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot)\.[a-z]+$' | grep -vxF "$needs_more" | sort)
+  grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot|workers)\.[a-z]+$' | grep -vxF "$needs_more" | sort)
 run_examples $programs
 # Both languages have each program, but for those that need a library which is named.
 for program in $(find . -name '*.cc' | grep -v cuda); do
   [ -f "${program%.cc}.py" ] || fail "$program has no sibling in Python"
 done
+# The manifest is what the command in its header prints now, but for the secret and the version.
+command=$(sed -n 's/^#   \$ \(dlaunch .*\)/\1/p' cluster/kubernetes.yaml)
+of_any_job() { sed -E 's/^(  secret: )"[^"]+"/\1/; s/(# Written by dlaunch) [0-9.]+/\1/'; }
+$command >printed || fail "$command"
+diff <(sed '1,/^$/d' cluster/kubernetes.yaml | of_any_job) <(of_any_job <printed) >differ ||
+  fail "examples/cluster/kubernetes.yaml is not what its command prints: $(cat differ)"
 # README.md names each program, and no other file.
 grep -oE '[a-z_/]+\.(cc|cu|c|h|py|sh|sbatch|yaml)\b' README.md | grep / | sort -u >named
-find . -mindepth 2 -type f ! -name '*.h' ! -name layer.py ! -name plot.py -printf '%P\n' | grep -E '\.(cc|py|sbatch|yaml)$' | sort >there
+find . -mindepth 2 -type f ! -name '*.h' ! -name layer.py ! -name plot.py ! -name workers.py -printf '%P\n' | grep -E '\.(cc|py|sbatch|yaml)$' | sort >there
 diff named there >differ || fail "README.md and the folder differ: $(cat differ)"

@@ -7,4 +7,4 @@ python=${TORCH_PYTHON:-/usr/bin/python3}
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 examples_up "$python"
-run_examples hello_torch.py hello_elastic.py training/buckets.py
+run_examples hello_torch.py hello_elastic.py training/buckets.py parallel/rpc_rnn.py

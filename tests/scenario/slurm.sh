@@ -49,6 +49,15 @@ for line in '0/5 0/3 0/3 10.77.0.1 host1' '2/5 2/3 0/3 10.77.0.1 host1' '3/5 0/1
 done
 [ ! -s batch.err ] || { cat batch.err >&2; fail "words of the batch script"; }
 
+# The example, with the Python that the package was built for.
+if compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+  cp -r "$SOURCE/examples" . && cd examples/cluster || fail "no examples"
+  export PYTHONPATH="$BUILD/python" PYTHON_EXEC=/usr/bin/python3
+  run on 1 sbatch --wait slurm.sbatch; expect_code 0
+  [ "$(sort hello.out)" = "$(for r in 0 1 2 3; do echo "[$r] rank $r of 4: 6"; done)" ] || { cat hello.out >&2; fail "the example"; }
+  cd "$tmp" || exit 1
+fi
+
 # The devices of a node are those that Slurm gives the job there, and an array's number is for all.
 start_on 1 srun -w host2 -n1 --gres=gpu:1 sleep 100 </dev/null >/dev/null 2>&1
 wait_until 10 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"

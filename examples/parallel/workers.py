@@ -1,0 +1,35 @@
+"""Workers that compute gradients for a server, for parameter_server.py and backup_workers.py.
+
+They learn weights by least squares. A message is an array: the number of the server's weights, and then the weights,
+or the gradient that they lead to. END ends a worker.
+"""
+
+import numpy as np
+
+FEATURES, SAMPLES, RATE, SERVER = 16, 256, 0.05, 0
+RIGHT = np.arange(1.0, FEATURES + 1)
+SLOWNESS = 200  # the slow worker does its work so many times, like a machine that is so much slower
+
+END = np.full(1 + FEATURES, -1.0)
+
+
+def message(version, values):
+    return np.concatenate(([float(version)], values))
+
+
+def work(comm, slow):
+    """Answers the server until it sends the end."""
+    random = np.random.default_rng([1, comm.rank])
+    inputs = random.normal(size=(SAMPLES, FEATURES))  # this worker's part of the data
+    targets = inputs @ RIGHT
+    received = np.empty(1 + FEATURES)
+    while comm.recv(received, SERVER)[0] >= 0:
+        version, weights = received[0], received[1:]
+        for _ in range(SLOWNESS if slow else 1):
+            gradient = 2 * inputs.T @ (inputs @ weights - targets) / SAMPLES
+        comm.send(message(version, gradient), SERVER)
+
+
+def distance(weights):
+    """From the right weights: 1 at the beginning, 0 at the end."""
+    return np.linalg.norm(weights - RIGHT) / np.linalg.norm(RIGHT)

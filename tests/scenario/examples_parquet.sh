@@ -1,0 +1,9 @@
+# The example that reads Parquet files prints what its header says. It needs pyarrow: PARQUET_PYTHON names a Python that
+# has it and NumPy.
+source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/installed_examples.sh"
+python=${PARQUET_PYTHON:-/usr/bin/python3}
+"$python" -c 'import numpy, pyarrow.parquet' 2>/dev/null || skip "pyarrow is not installed"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+examples_up "$python"
+run_examples data/parquet_shards.py
