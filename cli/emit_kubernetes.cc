@@ -314,7 +314,8 @@ Machine as_pod(Machine machine, const Options& options) {
   machine.stderr_is_terminal = false;  // nobody is told that our own CPUs are few
   const auto own = std::move(machine.environment);
   machine.environment = [own](const std::string& name) {
-    const bool ours = name == "CUDA_VISIBLE_DEVICES" || name.starts_with("SLURM");
+    const bool ours =
+        name == "CUDA_VISIBLE_DEVICES" || name.starts_with("SLURM") || is_of_batch(name);
     return ours ? std::nullopt : own(name);
   };
   return machine;

@@ -134,11 +134,14 @@ Result<Meaning> gpus_per_proc(const Values& values) {
       "the program for others");
 }
 
+constexpr const char* kSeesScheduler = "dlaunch sees by itself that it runs in Slurm, PBS or LSF";
+
 Result<Meaning> resource_manager(const Values& values) {
-  for (const char* known : {"user", "slurm", "none"}) {
-    if (values[0] == known) return Meaning{.note = "dlaunch sees by itself that it runs in Slurm"};
+  for (const char* known : {"user", "slurm", "pbs", "lsf", "none"}) {
+    if (values[0] == known) return Meaning{.note = kSeesScheduler};
   }
-  return not_here("dlaunch reads its hosts from Slurm and Kubernetes; name others by --hostfile");
+  return not_here(
+      "dlaunch reads its hosts from Slurm, PBS, LSF and Kubernetes; name others by --hostfile");
 }
 
 Result<Meaning> membind(const Values& values) {
@@ -263,7 +266,7 @@ constexpr ForeignOption kMpiexec[] = {
     {"bootstrap-exec", 1, Fate::ours, "--ssh-command={}"},
     {"enable-x", 0, Fate::refused, "ssh passes on no X11; use --ssh-command 'ssh -X'"},
     {"disable-x", 0, Fate::nothing, "dlaunch passes on no X11"},
-    {"rmk", 1, Fate::nothing, "dlaunch sees by itself that it runs in Slurm", resource_manager},
+    {"rmk", 1, Fate::nothing, kSeesScheduler, resource_manager},
     {"topolib", 1, Fate::nothing, "dlaunch looks at the machine by hwloc in any case"},
     {"membind", 1, Fate::nothing, "memory is where the thread that uses it runs", membind},
     {"demux", 1, Fate::nothing, "dlaunch waits for its workers by epoll"},

@@ -20,13 +20,13 @@ Result<Meaning> log_level(const Values& values) {
   return not_here("'{}' is not one of debug, info, warning, error, critical", level);
 }
 
+constexpr const char* kStartsHosts =
+    "dlaunch starts its other hosts by ssh, or by the scheduler within a job of Slurm, PBS or LSF";
+
 Result<Meaning> launcher(const Values& values) {
-  for (const char* known :
-       {"pdsh", "openmpi", "mvapich", "slurm", "mpich", "impi", "ssh", "rsh", "fork", "hydra"}) {
-    if (values[0] == known) {
-      return Meaning{.note =
-                         "dlaunch starts its other hosts by ssh, or by srun within a Slurm job"};
-    }
+  for (const char* known : {"pdsh", "openmpi", "mvapich", "slurm", "mpich", "impi", "ssh", "rsh",
+                            "fork", "hydra", "pbs", "lsf"}) {
+    if (values[0] == known) return Meaning{.note = kStartsHosts};
   }
   return not_here(
       "dlaunch does not start hosts by '{}'; use --ssh-command, or start dlaunch on each host",
@@ -60,8 +60,7 @@ Result<Meaning> port_or_partition(const Values& values) {
 constexpr std::string_view kOwnDefault = "it is the default of Horovod";
 
 constexpr ForeignOption kDeepspeed[] = {
-    {"launcher bootstrap", 1, Fate::nothing,
-     "dlaunch starts its other hosts by ssh, or by srun within a Slurm job", launcher},
+    {"launcher bootstrap", 1, Fate::nothing, kStartsHosts, launcher},
     {"log-level", 1, Fate::ours,
      "small letters choose --verbose or --quiet, capitals are Horovod's: "
      "--env=HOROVOD_LOG_LEVEL={}",

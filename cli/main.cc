@@ -23,6 +23,7 @@
 #include "launcher/care/gpu_watch.h"
 #include "launcher/care/health_check.h"
 #include "launcher/mpi/pmix_program.h"
+#include "launcher/ssh/pbs_login.h"
 #include "launcher/ssh/ssh_login.h"
 #include "launcher/ssh/ssh_talk.h"
 
@@ -125,6 +126,13 @@ int main(int argc, char** argv) {
   }
   if (!words.empty() && words[0] == dlaunch::kSshConnectWord) {
     return dlaunch::run_ssh_connect({words.begin() + 1, words.end()});
+  }
+  if (!words.empty() && words[0] == dlaunch::kPbsLoginWord) {
+    return dlaunch::run_pbs_login({words.begin() + 1, words.end()});
+  }
+  if (words.size() == 2 && words[0] == dlaunch::kPbsTaskWord) {
+    const int code = dlaunch::connect_pbs_task(words[1]);
+    return code == dlaunch::kExitOk ? dlaunch::run_ssh_node("") : code;
   }
   if (words.size() == 1 && words[0] == dlaunch::kPmixServerWord) return dlaunch::run_pmix_server();
   if (words.size() == 1 && words[0] == dlaunch::kGpuFiguresWord) return dlaunch::run_gpu_figures();

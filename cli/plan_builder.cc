@@ -110,8 +110,8 @@ Result<void> plan_general(PlanDraft& draft) {
   return {};
 }
 
-// What Kubernetes or Slurm say about the hosts, where nobody else does. A dlaunch that a worker
-// started is for this host alone.
+// What Kubernetes, Slurm or another scheduler say about the hosts, where nobody else does. A
+// dlaunch that a worker started is for this host alone.
 Result<void> find_place(PlanDraft& draft, Options& options) {
   const Machine& machine = draft.machine;
   if (!left_to_scheduler(options) || machine.environment("DLAUNCH_ROUND")) return {};
@@ -122,7 +122,14 @@ Result<void> find_place(PlanDraft& draft, Options& options) {
   auto place = read_slurm(machine.environment);
   if (!place) return place.error();
   draft.slurm = std::move(*place);
-  if (draft.slurm) apply_slurm(*draft.slurm, options);
+  if (draft.slurm) {
+    apply_slurm(*draft.slurm, options);
+    return {};
+  }
+  auto batch = read_batch(machine.environment, machine.read_file);
+  if (!batch) return batch.error();
+  draft.batch = std::move(*batch);
+  if (draft.batch) apply_batch(*draft.batch, options);
   return {};
 }
 

@@ -243,6 +243,13 @@ Result<void> add_ssh_options(PlanDraft& draft) {
   return {};
 }
 
+// A scheduler that gave us the hosts starts them, too, unless the user says how.
+Starter starter_of(const PlanDraft& draft) {
+  if (draft.options.ssh_command || draft.discovers) return Starter::ssh;
+  if (draft.slurm) return Starter::srun;
+  return draft.batch ? draft.batch->starter : Starter::ssh;
+}
+
 // DeepSpeed's --num_nodes takes the first of the hosts that are listed; a torchrun's --nnodes has
 // to be their number.
 void take_first(const PlanDraft& draft, std::vector<HostEntry>& hosts) {
@@ -256,6 +263,19 @@ void take_first(const PlanDraft& draft, std::vector<HostEntry>& hosts) {
     if (room) taken.insert(entry.host);
     return !taken.contains(entry.host);
   });
+}
+
+Result<void> leave_to_scheduler(PlanDraft& draft) {
+  NodesPlan& nodes = draft.plan().nodes;
+  nodes.ssh = {name_of(nodes.starter)};
+  const Options& options = draft.options;
+  for (const Text* option : {&options.ssh_port, &options.ssh_identity_file}) {
+    if (!is_mistaken(*option)) continue;
+    return refuse(
+        "{} has no effect: {} starts the hosts that {} names, unless --ssh-command is given",
+        option->source, nodes.ssh[0], options.hosts.source);
+  }
+  return {};
 }
 
 }  // namespace
@@ -319,16 +339,12 @@ Result<void> plan_ssh(PlanDraft& draft) {
     draft.plan().nodes.logins = *number;
   }
   const Text& command = draft.options.ssh_command;
-  draft.plan().nodes.by_srun = draft.slurm && !command && !draft.discovers;
-  if (draft.plan().nodes.by_srun) {
-    draft.plan().nodes.ssh = {"srun"};
-    return {};
-  }
+  NodesPlan& nodes = draft.plan().nodes;
+  nodes.starter = starter_of(draft);
+  if (nodes.by_scheduler()) return leave_to_scheduler(draft);
   const std::string words = command.value.value_or("ssh");
-  for (const auto word : split_words(words, ' ')) {
-    draft.plan().nodes.ssh.emplace_back(word);
-  }
-  if (draft.plan().nodes.ssh.empty()) return refuse("{}: it is empty", command.source);
+  for (const auto word : split_words(words, ' ')) nodes.ssh.emplace_back(word);
+  if (nodes.ssh.empty()) return refuse("{}: it is empty", command.source);
   return add_ssh_options(draft);
 }
 
@@ -343,11 +359,11 @@ Result<void> plan_orders(PlanDraft& draft) {
       .folder = *folder,
       .stdout_is_terminal = draft.machine.stdout_is_terminal,
       .stderr_is_terminal = draft.machine.stderr_is_terminal,
-      .environment = forwarded_environment(draft.machine.whole_environment(), nodes.by_srun),
+      .environment = forwarded_environment(draft.machine.whole_environment(), nodes.by_scheduler()),
       .min_nodes = nodes.min,
       .max_nodes = nodes.max,
       .total = nodes.total,
-      .by_srun = nodes.by_srun,
+      .by_scheduler = nodes.by_scheduler(),
       .options = forwarded_options(draft.options)};
   const Text& nproc = draft.options.nproc;
   if (nodes.total == 0) order.options.nproc = nproc;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/nearest.h"
+#include "cli/plan_batch.h"
 #include "cli/plan_builder.h"
 #include "cli/plan_slurm.h"
 #include "launcher/plan/hostfile.h"
@@ -25,6 +26,7 @@ struct PlanDraft {
   const Machine& machine;
   bool joins = false;               // a job that another dlaunch leads
   std::optional<SlurmPlace> slurm;  // where Slurm has a say in which hosts there are
+  std::optional<BatchPlace> batch;  // where another scheduler has
   bool in_pod = false;              // of Kubernetes, which gives every host its number
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it

@@ -90,7 +90,8 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   nodes.rank = frame.number;
   nodes.login = frame.login;
   nodes.lead = NodesPlan::Lead::no;
-  nodes.by_srun = order->by_srun;
+  // Whatever scheduler it is: the leader has judged its signals.
+  if (order->by_scheduler) nodes.starter = Starter::srun;
   nodes.endpoint = frame.endpoint;
   auto built = build_plan(options, machine, &nodes);
   if (!built) return Refusal{exit_code_of(built.error()), built.error().what};
@@ -130,7 +131,7 @@ int run_ssh_node(const std::string& folder) {
     std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());
   }
   const int code = run_job(built.plan);
-  return built.plan.nodes.by_srun ? kExitOk : code;
+  return built.plan.nodes.by_scheduler() ? kExitOk : code;
 }
 
 }  // namespace dlaunch

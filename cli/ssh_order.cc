@@ -20,13 +20,16 @@ constexpr std::array<std::string_view, 27> kOfAHost = {
 constexpr std::array<std::string_view, 5> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_",
                                                        "SYSTEMD_"};
 
-// What Slurm's step has set on each host, or left as it was: the devices that the job has there.
-constexpr std::array<std::string_view, 6> kOfAStep = {
+// What a scheduler's launcher has set on each host, or left as it was: the devices that the job has
+// there, and which of the job's tasks this is.
+constexpr std::array<std::string_view, 10> kOfAStep = {
     "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",   "ZE_AFFINITY_MASK",     "NVIDIA_VISIBLE_DEVICES"};
+    "GPU_DEVICE_ORDINAL",   "ZE_AFFINITY_MASK",     "NVIDIA_VISIBLE_DEVICES",
+    "PBS_TASKNUM",          "PBS_NODENUM",          "PBS_VNODENUM",
+    "PBS_MOMPORT"};
 
 bool is_of_a_step(std::string_view name) {
-  return name.starts_with("SLURM") ||
+  return name.starts_with("SLURM") || name.starts_with("LSF_PM_") ||
          std::find(kOfAStep.begin(), kOfAStep.end(), name) != kOfAStep.end();
 }
 
@@ -143,7 +146,7 @@ std::string encode(const SshOrder& order) {
   out.put(order.min_nodes);
   out.put(order.max_nodes);
   out.put(order.total);
-  out.put(static_cast<std::uint8_t>(order.by_srun));
+  out.put(static_cast<std::uint8_t>(order.by_scheduler));
   put_options(out, order.options);
   return out.take();
 }
@@ -158,7 +161,7 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
   order.min_nodes = in.get<std::int32_t>();
   order.max_nodes = in.get<std::int32_t>();
   order.total = in.get<std::int32_t>();
-  order.by_srun = in.get<std::uint8_t>() != 0;
+  order.by_scheduler = in.get<std::uint8_t>() != 0;
   if (get_options(in, order.options) && in.done() && order.min_nodes > 0 &&
       order.max_nodes >= order.min_nodes && order.total >= 0) {
     return order;
@@ -167,7 +170,7 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
 }
 
 std::vector<std::string> forwarded_environment(const std::vector<std::string>& environment,
-                                               bool by_srun) {
+                                               bool by_scheduler) {
   std::vector<std::string> kept;
   for (const std::string& item : environment) {
     const std::string_view name = std::string_view(item).substr(0, item.find('='));
@@ -175,7 +178,7 @@ std::vector<std::string> forwarded_environment(const std::vector<std::string>& e
         std::find(kOfAHost.begin(), kOfAHost.end(), name) != kOfAHost.end() ||
         std::any_of(kPrefixes.begin(), kPrefixes.end(),
                     [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
-        (by_srun && is_of_a_step(name));
+        (by_scheduler && is_of_a_step(name));
     if (!of_a_host) kept.push_back(item);
   }
   return kept;

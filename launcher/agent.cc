@@ -50,7 +50,7 @@ class Agent final : private AgentBase, private JobDriver::Hands {
 
  private:
   bool set_up();
-  bool start_hosts();
+  void start_hosts();
   void let_go();
   Result<void> open_store();
   void begin();
@@ -165,7 +165,7 @@ std::optional<int> Agent::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   drained_.take_over();
   crew_.gather();
-  if (!start_hosts()) return exit_code_;
+  start_hosts();
   if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
   run_loop();
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
@@ -239,8 +239,8 @@ Result<void> Agent::open_store() {
   return {};
 }
 
-bool Agent::start_hosts() {
-  if (plan_.nodes.hosts.empty()) return true;
+void Agent::start_hosts() {
+  if (plan_.nodes.hosts.empty()) return;
   const auto leaves = [this](int node) {
     if (driver_) feed(JobCore::NodeDrain{node});
     let_go();
@@ -251,7 +251,7 @@ bool Agent::start_hosts() {
                              .leaves = leaves,
                              .gone = [this](int node) { crew_.release(node); }});
   auto started = started_->start(secret_, to_string(store_->endpoint()));
-  return started ? true : failed(kExitRendezvous, started.error());
+  if (!started) give_up(kExitRendezvous, started.error().what);  // which is said once the loop runs
 }
 
 void Agent::let_go() {
@@ -347,7 +347,8 @@ Node::Listener Agent::node_listener() {
 void Agent::on_signal(int signal) {
   const NodesPlan& nodes = plan_.nodes;
   if (nodes.in_step && !ends_the_job(signal)) return;  // Slurm gave it to the workers, too
-  const bool by_all = nodes.signalled_by_all() && ends_the_job(signal);
+  const bool by_all =
+      nodes.signalled_by_all() && (ends_the_job(signal) || !nodes.steps_signal_workers());
   if (by_all && driver_ && !crew_.is_own_news(signal)) return;
   if (!driver_) {
     if (ends_the_job(signal) && ending_) return loop_.stop();

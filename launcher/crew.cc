@@ -296,7 +296,7 @@ void Crew::take(int node, const NodeMessage& message) {
 
 void Crew::on(int node, const NodeSignal& signal) {
   if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
-  if (!plan_.nodes.by_srun || ends_the_job(signal.number)) {
+  if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
     listener_.tell(JobCore::Signal{signal.number});
   } else if (own_ != nullptr) {
     own_->driver().hand_on(signal.number);  // those of the steps have it already

@@ -1,5 +1,7 @@
 #include "launcher/plan/plan.h"
 
+#include <array>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -7,6 +9,11 @@
 #include "base/version.h"
 
 namespace dlaunch {
+
+const char* name_of(Starter starter) {
+  static constexpr std::array kNames = {"ssh", "srun", "pbsdsh", "blaunch"};
+  return kNames[static_cast<std::size_t>(starter)];
+}
 
 std::string NodesPlan::where_elected() const {
   if (!etcd) return "the folder " + folder;

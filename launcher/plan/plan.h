@@ -58,7 +58,11 @@ enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
 
-// A host that dlaunch starts the job on, by ssh or srun unless it is the one that leads.
+// What starts the dlaunch of another host: ssh, or the scheduler's own launcher.
+enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch };
+const char* name_of(Starter starter);
+
+// A host that dlaunch starts the job on, by a Starter unless it is the one that leads.
 struct HostPlan {
   std::string name;         // as the user wrote it
   std::string user;         // "": ssh's own choice
@@ -90,16 +94,19 @@ struct NodesPlan {
   // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;
   std::vector<std::string> ssh;  // how to reach them
-  bool by_srun = false;          // or by Slurm
-  int logins = 32;               // at the same time
-  std::string discovery;         // a command that lists the hosts there are now; "": they stay
-  std::string order;             // for the dlaunch there (cli/ssh_order.h)
+  Starter starter = Starter::ssh;
+  int logins = 32;        // at the same time
+  std::string discovery;  // a command that lists the hosts there are now; "": they stay
+  std::string order;      // for the dlaunch there (cli/ssh_order.h)
   Duration host_timeout = std::chrono::seconds(3);  // so long silent, a host is lost
   int lifeline = -1;  // of the one there: a descriptor that ends with who started it
   int login = 0;      // and what it says to whom started it: by which login
 
-  // By Slurm's steps: a signal to the job comes from each of them.
-  bool signalled_by_all() const { return in_step || by_srun; }
+  bool by_scheduler() const { return starter != Starter::ssh; }
+  // A signal to the job may come from each of its hosts, to which a scheduler has sent it.
+  bool signalled_by_all() const { return in_step || by_scheduler(); }
+  // Slurm's steps signal the workers themselves, but for what ends the job.
+  bool steps_signal_workers() const { return starter == Starter::srun; }
   bool elects() const { return !folder.empty() || etcd; }
   bool outlives_leader() const { return elects() || (!journal.empty() && slurm_job.empty()); }
   std::string where_elected() const;  // in words

@@ -12,10 +12,11 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
+#include "base/endpoint.h"
 #include "base/exit_code.h"
 #include "base/log.h"
-#include "launcher/process/spawn.h"
 #include "launcher/report/report.h"
+#include "launcher/ssh/pbs_login.h"
 #include "launcher/ssh/ssh_login.h"
 
 extern char** environ;
@@ -102,7 +103,11 @@ SshStarter::~SshStarter() {
 Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint) {
   const char* path = ::getenv("PATH");
   auto ssh = find_program(plan_.nodes.ssh.front(), path != nullptr ? path : "/usr/bin:/bin");
-  if (!ssh) return ssh.error();
+  if (!ssh) {
+    Error error = ssh.error();
+    if (plan_.nodes.by_scheduler()) error.what += "; --ssh-command ssh starts the hosts by ssh";
+    return error;
+  }
   ssh_ = *ssh;
   auto own = OwnBinary::open();
   if (!own) return own.error();
@@ -193,6 +198,43 @@ void SshStarter::tell_who_is_waited_for() {
   });
 }
 
+Result<SpawnRequest> SshStarter::request_for(const HostPlan& there, std::size_t order_size) const {
+  const SameBinary binary{binary_->path(), binary_->size(), binary_->build_id(),
+                          binary_->build_id_at()};
+  SpawnRequest request;
+  request.path = ssh_;
+  const auto by_ourselves = [&](std::vector<std::string> words) {
+    request.path = "/proc/self/exe";
+    request.argv.insert(request.argv.begin(), words.begin(), words.end());
+  };
+  switch (plan_.nodes.starter) {
+    case Starter::ssh:
+      request.argv = ssh_arguments(plan_.nodes.ssh, there, binary, order_size);
+      if (is_ssh(ssh_)) by_ourselves({"dlaunch", kSshLoginWord, ssh_});
+      break;
+    case Starter::srun:
+      request.argv = srun_arguments(there, binary, order_size);
+      break;
+    case Starter::pbsdsh: {
+      const auto endpoint = parse_endpoint(order_.endpoint);
+      if (!endpoint) return endpoint.error();
+      by_ourselves({"dlaunch", kPbsLoginWord, ssh_, there.name, endpoint->host, binary.path});
+      break;
+    }
+    case Starter::blaunch: {
+      auto words = blaunch_arguments(there, binary);
+      if (!words) return words.error();
+      request.argv = std::move(*words);
+      break;
+    }
+  }
+  const bool by_srun = plan_.nodes.starter == Starter::srun;
+  for (char** item = environ; *item != nullptr; ++item) {
+    if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
+  }
+  return request;
+}
+
 Result<void> SshStarter::log_in(const HostPtr& host) {
   std::array<Pipe, 3> pipes;
   for (auto& pipe : pipes) {
@@ -200,28 +242,15 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
     if (!made) return made.error();
     pipe = std::move(*made);
   }
-  SpawnRequest request;
-  request.path = ssh_;
-  const HostPlan& there = host_at(host->node);
-  const bool by_srun = plan_.nodes.by_srun;
   const std::string order = order_for(host);
-  const SameBinary binary{binary_->path(), binary_->size(), binary_->build_id(),
-                          binary_->build_id_at()};
-  request.argv = by_srun ? srun_arguments(there, binary, order.size())
-                         : ssh_arguments(plan_.nodes.ssh, there, binary, order.size());
-  if (!by_srun && is_ssh(ssh_)) {
-    request.path = "/proc/self/exe";
-    request.argv.insert(request.argv.begin(), {"dlaunch", kSshLoginWord, ssh_});
-  }
-  for (char** item = environ; *item != nullptr; ++item) {
-    if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
-  }
-  request.in = pipes[0].reading.get();
-  request.out = pipes[1].writing.get();
-  request.err = pipes[2].writing.get();
-  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
+  auto request = request_for(host_at(host->node), order.size());
+  if (!request) return request.error();
+  request->in = pipes[0].reading.get();
+  request->out = pipes[1].writing.get();
+  request->err = pipes[2].writing.get();
+  ::getrlimit(RLIMIT_NOFILE, &request->open_files);
   Spawned spawned;
-  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
+  if (const auto error = spawn(*request, spawned); error.stage != Stage::none) {
     return Error{.what = error.what, .os_errno = error.os_errno};
   }
   host->pid = spawned.pid;

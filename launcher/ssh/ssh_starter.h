@@ -1,4 +1,4 @@
-// SshStarter: starts a dlaunch on each of the other hosts of a Plan by ssh or srun, tells each what
+// SshStarter: starts a dlaunch on each of the other hosts of a Plan by its Starter, tells each what
 // it needs, and passes on what it prints. What is said, and what becomes of the answers, is
 // ssh_talk.h's; who is started when, and again, elastic/host_starts.h's. One thread, the loop's.
 //
@@ -27,6 +27,7 @@
 #include "launcher/plan/hostfile.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/own_binary.h"
+#include "launcher/process/spawn.h"
 #include "launcher/ssh/ssh_talk.h"
 
 namespace dlaunch {
@@ -91,6 +92,7 @@ class SshStarter {
   const HostPlan& host_at(int node) const { return hosts_[static_cast<std::size_t>(node)]; }
   void tell_who_is_waited_for();
   Result<void> log_in(const HostPtr& host);
+  Result<SpawnRequest> request_for(const HostPlan& there, std::size_t order_size) const;
   void watch(const HostPtr& host);
   void read(const HostPtr& host, bool error);
   void heard(const HostPtr& host, std::string_view bytes);

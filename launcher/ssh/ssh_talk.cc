@@ -153,6 +153,17 @@ std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& 
   return words;
 }
 
+Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const SameBinary& binary) {
+  if (shell_quoted(binary.path) != binary.path) {
+    return Error{
+        .code = Errc::usage,
+        .what = fmt::format("blaunch cannot start dlaunch from the path {}: move it, or say "
+                            "--ssh-command ssh",
+                            shell_quoted(binary.path))};
+  }
+  return std::vector<std::string>{"blaunch", host.name, binary.path, kSshNodeWord};
+}
+
 bool asks_srun(std::string_view variable) {
   constexpr std::array<std::string_view, 13> kKept = {
       "SLURM_CONF",        "SLURM_JOB_ID",          "SLURM_JOBID",         "SLURM_CLUSTER_NAME",

@@ -1,6 +1,5 @@
-// SshTalk: what is said over ssh, or over Slurm's srun, to start the dlaunch of another host, and
-// how it is judged. Pure;
-// SshStarter has the processes.
+// SshTalk: what is said over ssh, or over the launcher of a scheduler, to start the dlaunch of
+// another host, and how it is judged. Pure; SshStarter has the processes.
 //
 //   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary, how to know it
 //                                                (SameBinary), and the order's size
@@ -65,6 +64,10 @@ std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, cons
 // Slurm has given to the job there, beside other steps, and not bound to a part of it.
 std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& binary,
                                         std::size_t order_size);
+// The same of LSF's blaunch, which may hand the words to a shell: dlaunch has to be at the same
+// path on each host. Error: the path has what a shell would take for its own.
+Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const SameBinary& binary);
+
 // What of our environment srun would take as options for the step is left out.
 bool asks_srun(std::string_view variable);
 

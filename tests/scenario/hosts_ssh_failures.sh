@@ -38,6 +38,7 @@ expect_err 'host2  .*Permission denied'; only_here
 run on 1 dlaunch --ssh-command "ssh -F $PWD/ssh_config -o UserKnownHostsFile=/dev/null" --hosts host1,host2 touch ran
 expect_code 69; expect_err 'host2  Host key verification failed'; only_here
 run on 1 dlaunch --ssh-command nonesuch --hosts host1,host2 touch ran; expect_code 69; only_here
+expect_err "^dlaunch: exec 'nonesuch': no such program in PATH"
 all_clean 1 2 3
 
 # ^C; the launcher killed; its ssh killed; its host killed.

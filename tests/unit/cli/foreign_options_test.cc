@@ -269,6 +269,7 @@ TEST_CASE("arguments of accepted options are not the program") {
   CHECK(taken({"--signals-to-handle", "SIGTERM,SIGUSR1", "a"}) == "| a");
   CHECK(taken({"--blacklist-cooldown-range", "1", "2", "a"}) == "| a");
   CHECK(taken({"-rmk", "slurm", "-demux", "poll", "a"}) == "| a");
+  CHECK(taken({"-rmk", "pbs", "a"}) == "| a");
   CHECK(taken({"-K", "--kill-on-bad-exit=1", "-u", "a"}) == "| a");
   CHECK(taken({"--mpi=pmix", "a"}) == "| a");
   CHECK(taken({"--use-env", "--use_hwthread_cpus", "a"}) == "| a");

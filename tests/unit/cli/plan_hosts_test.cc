@@ -484,11 +484,11 @@ TEST_CASE("slurm: in an allocation the other nodes are started by srun") {
               {"LR", "0.1"}};
   const Plan plan = fake.plan({"p"});
   CHECK(hosts_of(plan) == "n1:2* n2:2 n3:1");
-  CHECK((plan.nodes.by_srun && plan.nodes.ssh == Words{"srun"}));
+  CHECK((plan.nodes.starter == Starter::srun && plan.nodes.ssh == Words{"srun"}));
   CHECK((plan.nodes.hosts[1].cpus == 8 && plan.nodes.hosts[2].cpus == 4));
   const auto order = decode_ssh_order(plan.nodes.order);
   REQUIRE(order);
-  CHECK((order->by_srun && order->environment == Words{"LR=0.1"}));
+  CHECK((order->by_scheduler && order->environment == Words{"LR=0.1"}));
   CHECK(hosts_of(fake.plan({"-n", "3", "p"})) == "n1:2* n2:1");
   CHECK(hosts_of(fake.plan({"--nproc", "4", "p"})) == "n1:4* n2:4 n3:4");
   CHECK(fake.plan({"--ssh-command", "ssh -x", "p"}).nodes.ssh == Words{"ssh", "-x"});

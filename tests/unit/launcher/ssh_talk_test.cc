@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/plan/host_shares.h"
+#include "launcher/ssh/pbs_login.h"
 #include "launcher/ssh/ssh_login.h"
 
 using namespace dlaunch;
@@ -207,4 +208,22 @@ TEST_CASE("srun: a step on one node, with all of it, without what was meant for 
   CHECK_FALSE(asks_srun("PATH=/bin"));
   CHECK(SshTalk("srun").ended("ended with exit code 1").what ==
         "srun ended with exit code 1 without a word");
+}
+
+TEST_CASE("blaunch: words that a shell leaves as they are") {
+  const HostPlan host{.name = "n7", .nproc = 2};
+  CHECK(*blaunch_arguments(host, binary("/opt/v1.2/bin/dlaunch")) ==
+        Words{"blaunch", "n7", "/opt/v1.2/bin/dlaunch", "--ssh-node"});
+  const auto refused = blaunch_arguments(host, binary("/my apps/dlaunch"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().what ==
+        "blaunch cannot start dlaunch from the path '/my apps/dlaunch': move it, or say "
+        "--ssh-command ssh");
+}
+
+TEST_CASE("pbs: a host's number is that of its first line in the node file") {
+  CHECK(*index_in_nodefile("a\na\nb\nc.x\n", "a") == 0);
+  CHECK(*index_in_nodefile("a\na\nb\nc.x\n", "b") == 2);
+  CHECK(*index_in_nodefile("a\na\nb\nc.x", "c.x") == 3);
+  CHECK(index_in_nodefile("a\n", "b").error().what == "host 'b' is not in PBS_NODEFILE");
 }

@@ -1,0 +1,133 @@
+#include "cli/plan_batch.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/plan_parts.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kMaxSlots = 65536;
+constexpr const char* kWayOut = "say --standalone, or --hosts";
+
+std::string value(const Environment& env, const char* name) { return env(name).value_or(""); }
+
+// One line for each process.
+Result<std::vector<HostEntry>> hosts_of_file(const Environment& env, const ReadFile& read_file,
+                                             const char* name) {
+  const std::string path = value(env, name);
+  auto text = read_file(path);
+  if (!text) {
+    Error error = text.error();
+    error.what = fmt::format("{}: {}; {}", name, error.what, kWayOut);
+    return error;
+  }
+  auto hosts = parse_hostfile(*text, path);
+  if (!hosts)
+    return Error{.code = hosts.error().code,
+                 .what = fmt::format("{}: {}", name, hosts.error().what)};
+  return hosts;
+}
+
+// "hostA 4 hostB 2"
+Result<std::vector<HostEntry>> hosts_with_counts(const std::string& text, const char* name) {
+  const auto words = split_words(text, ' ');
+  if (words.empty() || words.size() % 2 != 0) {
+    return refuse("{}: '{}' is not HOST SLOTS HOST SLOTS …; {}", name, text, kWayOut);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const auto slots = parse_int(words[i + 1], 1, kMaxSlots, name);
+    if (!slots) return refuse("{}; {}", slots.error().what, kWayOut);
+    list += fmt::format("{}{}:{}", list.empty() ? "" : ",", words[i], *slots);
+  }
+  auto hosts = parse_host_list(list);
+  if (!hosts) return refuse("{}: {}; {}", name, hosts.error().what, kWayOut);
+  return hosts;
+}
+
+// "hostA hostA hostB"
+Result<std::vector<HostEntry>> hosts_repeated(std::string text, const char* name) {
+  std::replace(text.begin(), text.end(), ' ', '\n');
+  auto hosts = parse_hostfile(text, name);
+  if (!hosts) return refuse("{}: '{}' names no hosts; {}", name, text, kWayOut);
+  return hosts;
+}
+
+// The script of a job, or its interactive shell, is task 1; a task of pbsdsh has another number.
+Result<void> check_first_task(const Environment& env) {
+  const std::string task = value(env, "PBS_TASKNUM");
+  if (task.empty() || task == "1") return {};
+  return refuse(
+      "PBS started this dlaunch as task {} of the job, by pbsdsh: say dlaunch … without pbsdsh, "
+      "which starts the other hosts itself, or give --standalone, or --nnodes, --node-rank and "
+      "--rdzv",
+      task);
+}
+
+Result<BatchPlace> read_pbs(const Environment& env, const ReadFile& read_file) {
+  BatchPlace place{.source = "PBS_NODEFILE", .starter = Starter::pbsdsh};
+  if (auto ok = check_first_task(env); !ok) return ok.error();
+  auto hosts = hosts_of_file(env, read_file, "PBS_NODEFILE");
+  if (!hosts) return hosts.error();
+  place.hosts = std::move(*hosts);
+  if (place.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
+    return refuse(
+        "PBS: PBS_JOBCOOKIE is not set, by which the hosts of the job know each other; say "
+        "--standalone, or --hosts, which starts them by ssh");
+  }
+  return place;
+}
+
+Result<BatchPlace> read_lsf(const Environment& env, const ReadFile& read_file) {
+  BatchPlace place{.source = "LSB_MCPU_HOSTS", .starter = Starter::blaunch};
+  Result<std::vector<HostEntry>> hosts = std::vector<HostEntry>();
+  if (const std::string counts = value(env, "LSB_MCPU_HOSTS"); !counts.empty()) {
+    hosts = hosts_with_counts(counts, "LSB_MCPU_HOSTS");
+  } else if (!value(env, "LSB_DJOB_HOSTFILE").empty()) {
+    place.source = "LSB_DJOB_HOSTFILE";
+    hosts = hosts_of_file(env, read_file, "LSB_DJOB_HOSTFILE");
+  } else {
+    place.source = "LSB_HOSTS";
+    hosts = hosts_repeated(value(env, "LSB_HOSTS"), "LSB_HOSTS");
+  }
+  if (!hosts) return hosts.error();
+  place.hosts = std::move(*hosts);
+  return place;
+}
+
+bool is_lsf(const Environment& env) {
+  constexpr std::array kLists = {"LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "LSB_HOSTS"};
+  return !value(env, "LSB_JOBID").empty() &&
+         std::any_of(kLists.begin(), kLists.end(),
+                     [&](const char* name) { return !value(env, name).empty(); });
+}
+
+}  // namespace
+
+Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadFile& read_file) {
+  const bool pbs = !value(env, "PBS_JOBID").empty() && !value(env, "PBS_NODEFILE").empty();
+  if (!pbs && !is_lsf(env)) return std::optional<BatchPlace>();
+  auto place = pbs ? read_pbs(env, read_file) : read_lsf(env, read_file);
+  if (!place) return place.error();
+  return std::optional(std::move(*place));
+}
+
+void apply_batch(const BatchPlace& place, Options& options) {
+  // Whoever says how the hosts meet starts them by hand.
+  if (options.rdzv || options.master_addr || options.node_rank) return;
+  std::string hosts;
+  for (const HostEntry& host : place.hosts) {
+    hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", host.host, host.slots.value_or(1));
+  }
+  options.hosts = {hosts, place.source};
+}
+
+bool is_of_batch(std::string_view variable) {
+  return variable.starts_with("PBS_") || variable.starts_with("LSB_");
+}
+
+}  // namespace dlaunch

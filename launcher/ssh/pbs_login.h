@@ -1,0 +1,40 @@
+// PBS starts a program on another host of its job, but passes nothing to it and brings nothing
+// back: its stdin is empty, and what it prints goes into the job's files. So the program connects
+// to the one that asked for it, and what it reads and prints goes through these connections.
+//
+//   SshStarter        dlaunch --pbs-login PBSDSH HOST ADDRESS DLAUNCH
+//   that one          listens at ADDRESS and runs pbsdsh -n INDEX -- DLAUNCH --pbs-task HOST:PORT
+//   there, by PBS     dlaunch --pbs-task HOST:PORT
+//                     connects three times, for stdin, stdout and stderr, and goes on as
+//                     dlaunch --ssh-node (ssh_talk.h)
+//
+// Both prove that they belong to the same job of PBS: by PBS_JOBCOOKIE, which PBS gives to each
+// process of the job, and by which it knows them itself. What follows is not encrypted.
+//
+// DLAUNCH is our own path: dlaunch has to be there on each host. INDEX counts the lines of
+// PBS_NODEFILE, for OpenPBS and for Torque.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace dlaunch {
+
+inline constexpr const char* kPbsLoginWord = "--pbs-login";
+inline constexpr const char* kPbsTaskWord = "--pbs-task";
+
+// Carries our stdin, stdout and stderr to and from the program there until it has closed its own.
+// Returns an exit code; stderr has what went wrong, or what pbsdsh says of it.
+int run_pbs_login(const std::vector<std::string>& words);
+
+// There: our stdin, stdout and stderr are the connections from now on. Returns an exit code, and 0
+// if they are.
+int connect_pbs_task(const std::string& endpoint);
+
+// The first line of a node file that names the host, counted from 0. Error: there is none.
+Result<int> index_in_nodefile(std::string_view text, std::string_view host);
+
+}  // namespace dlaunch

@@ -1,0 +1,54 @@
+# Test hosts as the schedulers PBS and LSF have them: sourced in place of hosts.sh. Neither is in
+# Debian, so batch_host.py stands for what they run on each host, and for pbsdsh and blaunch.
+source "$SOURCE/tests/hosts/hosts.sh" || exit 1
+
+# batch_up H…: their daemons on these hosts, and a folder for jobs, with the programs in PATH.
+batch_up() {
+  local h name
+  export BATCH_JOB=$tmp/job HOME=$tmp/home; mkdir -p "$BATCH_JOB" "$HOME" batch
+  for name in pbsdsh blaunch; do
+    cp "$SOURCE/tests/hosts/batch_host.py" "batch/$name" && chmod +x "batch/$name" || fail "no $name"
+  done
+  PATH=$tmp/batch:$PATH
+  for h in "$@"; do
+    start_on "$h" python3 "$SOURCE/tests/hosts/batch_host.py" serve </dev/null 2>"batch/served.$h"; disown
+  done
+  for h in "$@"; do
+    wait_until 10 on "$h" bash -c 'exec 3<>/dev/tcp/localhost/15002' 2>/dev/null ||
+      fail "no daemon on host $h: $(cat "batch/served.$h")"
+  done
+}
+# pbs_job HOST…: what PBS says to the script of a job with these hosts, one name for each process.
+pbs_job() {
+  rm -f "$BATCH_JOB"/*
+  printf '%s\n' "$@" > "$BATCH_JOB/nodes"
+  batch_env=(PBS_ENVIRONMENT=PBS_BATCH PBS_JOBID=7.host1 PBS_JOBCOOKIE=00000000207DB83E000000005275737E
+    PBS_NODEFILE="$BATCH_JOB/nodes" PBS_O_WORKDIR="$tmp" NCPUS=1 OMP_NUM_THREADS=1)
+  printf '%s\n' "${batch_env[@]}" "HOME=$HOME" PATH=/usr/bin:/bin USER=root SHELL=/bin/sh > "$BATCH_JOB/env"
+  batch_env+=(PBS_TASKNUM=1 PBS_NODENUM=0 PBS_MOMPORT=15003)
+}
+# lsf_job "HOST SLOTS …": the same of LSF.
+lsf_job() {
+  rm -f "$BATCH_JOB"/*
+  batch_env=(LSB_JOBID=8 LSB_BATCH_JID=8 LSB_MCPU_HOSTS="$1 " LSB_QUEUE=normal)
+}
+# batch H COMMAND…: on host H, with what the job says; `run` and `start_on` take it.
+batch() { local h=$1; shift; on "$h" env "${batch_env[@]}" "$@"; }
+start_batch() { local h=$1; shift; start_on "$h" env "${batch_env[@]}" "$@" >out 2>err </dev/null; job=$!; }
+# As qdel and bkill do: to all processes of the job's script on host H, and to the tasks elsewhere.
+signal_job() { # SIGNAL H OTHERS…
+  local signal=$1 h=$2; shift 2
+  on "$h" bash -c 'kill -'"$signal"' $(ps -e -o pid=,comm= | awk "\$2 ~ /^(dlaunch|pbsdsh|blaunch)/ { print \$1 }")'
+  for h in "$@"; do
+    on "$h" bash -c 'kill -'"$signal"' $(cat "$1") 2>/dev/null; :' bash "$BATCH_JOB/tasks.host$h"
+  done
+}
+# Of a job nothing is left on these hosts, but for the daemon's own process.
+batch_clean() {
+  local h
+  for h in "$@"; do
+    wait_until 15 eval "[ -z \"\$(on $h ps -e -o comm= | grep -E '^(dlaunch|sleep|pbsdsh|blaunch)')\" ]" ||
+      { on "$h" ps -ef >&2; fail "processes are left on host $h"; }
+    [ -z "$(ls -A "$(host_dir "$h")/tmp")" ] || fail "files are left on host $h: $(ls -A "$(host_dir "$h")/tmp")"
+  done
+}
