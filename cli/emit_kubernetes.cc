@@ -5,17 +5,15 @@
 #include <set>
 
 #include "base/units.h"
-#include "base/version.h"
 #include "cli/option_table.h"
-#include "cli/plan_kubernetes.h"
 #include "cli/plan_parts.h"
 #include "cli/segments.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kLongestName = 40;  // pods add their number, a JobSet its parts
-constexpr const char* kSecretFolder = "/etc/dlaunch";
+constexpr std::size_t kLongestName = 40;   // pods add their number, a JobSet its parts
+constexpr std::size_t kLongestQueue = 63;  // a label's value
 constexpr int kMostGpus = 1024;
 
 // Whether a name may stand for a Service, and is a string in YAML without quotes.
@@ -40,6 +38,24 @@ std::string name_from(const std::string& program) {
   name = name.substr(0, kLongestName);
   while (name.ends_with('-')) name.pop_back();
   return is_label(name) ? name : "dlaunch";
+}
+
+// Whether a label's value can name it.
+bool is_queue(const std::string& name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= kLongestQueue && letter(name.front()) &&
+         letter(name.back()) && std::all_of(name.begin(), name.end(), [&](char c) {
+           return letter(c) || c == '-' || c == '.';
+         });
+}
+
+Result<KubernetesJob::Kind> kind_of(const Text& emit) {
+  using Kind = KubernetesJob::Kind;
+  std::array<std::pair<std::string_view, Kind>, 4> kinds;
+  for (const Kind kind : {Kind::job, Kind::jobset, Kind::trainjob, Kind::lws}) {
+    kinds[static_cast<std::size_t>(kind)] = {word_of(kind), kind};
+  }
+  return one_of(emit, kinds);
 }
 
 // Of each pod.
@@ -69,8 +85,9 @@ Result<void> check_hosts(const Options& options) {
 }
 
 // What is said otherwise, or not for the pods.
-const std::set<std::string_view> kNotForPods = {
-    "emit", "image", "gpus", "job-id", "env", "config", "dry-run", "nnodes", "np", "rdzv-backend"};
+const std::set<std::string_view> kNotForPods = {"emit",   "image", "gpus",        "queue",
+                                                "job-id", "env",   "config",      "dry-run",
+                                                "nnodes", "np",    "rdzv-backend"};
 
 // The options as words, in the order of the table.
 void add_options(const Options& options, std::vector<std::string>& words) {
@@ -83,167 +100,6 @@ void add_options(const Options& options, std::vector<std::string>& words) {
       if (options.**on) words.push_back(flag);
     }
   }
-}
-
-// A JSON string, which is a YAML one.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-// Kubernetes replaces $(NAME) in a command, and takes $$ for $.
-std::string literal(const std::string& word) {
-  std::string out;
-  for (const char c : word) out += c == '$' ? "$$" : std::string(1, c);
-  return out;
-}
-
-std::string indented(std::string_view text, int columns) {
-  std::string out;
-  for (const auto line : split_words(text, '\n')) {
-    out += std::string(static_cast<std::size_t>(columns), ' ') + std::string(line) + '\n';
-  }
-  return out;
-}
-
-std::string secret_yaml(const KubernetesJob& job) {
-  return fmt::format(R"(apiVersion: v1
-kind: Secret
-metadata:
-  name: {0}
-type: Opaque
-stringData:
-  secret: "{1}"  # what the pods prove to each other
-)",
-                     job.name, job.secret);
-}
-
-std::string service_yaml(const KubernetesJob& job) {
-  return fmt::format(R"(apiVersion: v1
-kind: Service
-metadata:
-  name: {0}
-spec:
-  clusterIP: None  # for names only: pod I is {0}-I.{0}
-  publishNotReadyAddresses: true  # the pods look for each other as they start
-  selector:
-    dlaunch: {0}
-  ports:
-  - name: rendezvous
-    port: {1}
-)",
-                     job.name, kKubernetesPort);
-}
-
-std::string container_yaml(const KubernetesJob& job) {
-  std::string out = fmt::format("- name: dlaunch\n  image: {}\n  command:\n", quoted(job.image));
-  for (const auto& word : job.command) out += fmt::format("  - {}\n", quoted(literal(word)));
-  if (job.gpus > 0) {
-    out += fmt::format("  resources:\n    limits:\n      nvidia.com/gpu: {}\n", job.gpus);
-  }
-  out += fmt::format(R"(  ports:
-  - name: rendezvous
-    containerPort: {}
-  # No probes: dlaunch ends with its workers, and finds those that hang (--hang-timeout); a
-  # kubelet could only kill a pod that is slow to answer, and nobody waits for one to be ready.
-  volumeMounts:
-  - name: secret
-    mountPath: {}
-    readOnly: true
-  - name: shm
-    mountPath: /dev/shm
-)",
-                     kKubernetesPort, kSecretFolder);
-  return out;
-}
-
-// One pod for each node.
-std::string job_spec(const KubernetesJob& job) {
-  // dlaunch kills after --grace, and has its say.
-  const auto grace = std::chrono::ceil<std::chrono::seconds>(job.grace).count() + 5;
-  // 137 is also what a worker ends with that the kernel killed for want of memory: where dlaunch
-  // does not go on after that, Kubernetes should not either.
-  const bool retry_killed = job.survives_losses;
-  std::string out =
-      fmt::format(R"(completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes
-completions: {0}
-parallelism: {0}
-# dlaunch itself restarts workers (--max-restarts), so a failure of the program ends the Job. A pod
-# is replaced, and its dlaunch joins again, if Kubernetes took it away, and up to backoffLimit times
-# if it exited with 69, for it lost the leading dlaunch, or was {2}.
-backoffLimit: {0}
-podFailurePolicy:
-  rules:
-  - action: Ignore
-    onPodConditions:
-    - type: DisruptionTarget
-      status: "True"
-  - action: FailJob
-    onExitCodes:
-      operator: NotIn
-      values: [69, {3}143]
-    onPodConditions: []  # for Kubernetes before 1.29, whose schema wants it
-template:
-  metadata:
-    labels:
-      dlaunch: {1}
-  spec:
-    restartPolicy: Never
-)",
-                  job.nodes, job.name, retry_killed ? "killed or ended (137, 143)" : "ended (143)",
-                  retry_killed ? "137, " : "");
-  if (!job.jobset) out += fmt::format("    subdomain: {}  # the Service's\n", job.name);
-  out += fmt::format("    terminationGracePeriodSeconds: {}  # --grace and 5 s\n", grace);
-  out += "    containers:\n" + indented(container_yaml(job), 4);
-  out += fmt::format(R"(    volumes:
-    - name: secret
-      secret:
-        secretName: {}
-        # 0400. A container that is not root's needs 288 (0440), and securityContext.fsGroup.
-        defaultMode: 256
-    # For PyTorch's data loaders, which find 64 MiB there otherwise; dlaunch does not need it. What
-    # is used of it counts as memory of the pod.
-    - name: shm
-      emptyDir:
-        medium: Memory
-)",
-                     job.name);
-  return out;
-}
-
-std::string job_yaml(const KubernetesJob& job) {
-  return fmt::format("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {}\nspec:\n", job.name) +
-         indented(job_spec(job), 2);
-}
-
-std::string jobset_yaml(const KubernetesJob& job) {
-  return fmt::format(R"(apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata:
-  name: {0}
-spec:
-  network:
-    enableDNSHostnames: true
-    subdomain: {0}  # pod I is {0}-node-0-I.{0}
-    publishNotReadyAddresses: true  # the pods look for each other as they start
-  replicatedJobs:
-  - name: node
-    replicas: 1
-    template:
-      spec:
-)",
-                     job.name) +
-         indented(job_spec(job), 8);
 }
 
 // As segments of a command line, in which what is before the first program is the first's alone.
@@ -288,8 +144,9 @@ Result<void> check_emit(const Options& options) {
         "{} has no effect without --emit; did you mean --nproc {}, a worker for each GPU?",
         options.gpus.source, *options.gpus);
   }
-  if (is_mistaken(options.image) && !options.emit) {
-    return refuse("{} has no effect without --emit", options.image.source);
+  for (const Text* option : {&options.image, &options.queue}) {
+    if (!is_mistaken(*option) || options.emit) continue;
+    return refuse("{} has no effect without --emit", option->source);
   }
   if (const auto gpus = gpus_of(options); !gpus) return gpus.error();
   if (!options.emit || options.gpus) return {};
@@ -322,17 +179,21 @@ Machine as_pod(Machine machine, const Options& options) {
 }
 
 Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
-  constexpr auto kKinds =
-      std::to_array<std::pair<std::string_view, bool>>({{"kubernetes", false}, {"jobset", true}});
-  auto jobset = one_of(options.emit, kKinds);
-  if (!jobset) return jobset.error();
+  auto kind = kind_of(options.emit);
+  if (!kind) return kind.error();
   if (auto ok = check_hosts(options); !ok) return ok.error();
   if (!options.image) return refuse("{} needs --image", options.emit.source);
   KubernetesJob job{.image = *options.image,
                     .nodes = plan.nodes.max,
+                    .min_nodes = plan.nodes.min,
                     .grace = plan.grace,
                     .survives_losses = plan.survives_losses(),
-                    .jobset = *jobset};
+                    .kind = *kind};
+  if (options.queue && !is_queue(*options.queue)) {
+    return refuse("{}: '{}' is no name of a queue: up to {} of a-z, 0-9, - and .",
+                  options.queue.source, *options.queue, kLongestQueue);
+  }
+  job.queue = options.queue.value.value_or("");
   const auto gpus = gpus_of(options);
   if (!gpus) return gpus.error();
   job.gpus = *gpus;
@@ -344,7 +205,7 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
   }
   job.command = {"dlaunch", "--job-id", job.name};
   if (options.nnodes) job.command.insert(job.command.end(), {"--nnodes", *options.nnodes});
-  const std::string secret = std::string(kSecretFolder) + "/secret";
+  const std::string secret = std::string(kPodSecretFolder) + "/secret";
   job.command.insert(job.command.end(), {"--secret-file", secret});
   if (!plan.programs.empty()) {
     if (auto added = add_programs(options, plan, job.command); !added) return added.error();
@@ -358,17 +219,6 @@ Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan) {
   job.command.emplace_back("--");
   job.command.insert(job.command.end(), options.program.begin(), options.program.end());
   return job;
-}
-
-std::string kubernetes_yaml(const KubernetesJob& job) {
-  const std::string kind = job.jobset ? "jobset" : "kubernetes";
-  std::string out = fmt::format(
-      "# Written by dlaunch {} --emit {}. Start: kubectl apply -f FILE. Watch: kubectl logs -f\n"
-      "# {}. End, or clear away: kubectl delete -f FILE\n",
-      DLAUNCH_VERSION, kind, job.jobset ? "-l dlaunch=" + job.name : "job/" + job.name);
-  out += secret_yaml(job) + "---\n";
-  if (job.jobset) return out + jobset_yaml(job);
-  return out + service_yaml(job) + "---\n" + job_yaml(job);
 }
 
 }  // namespace dlaunch

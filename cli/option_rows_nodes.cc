@@ -82,12 +82,14 @@ constexpr OptionRow kNodesRows[] = {
      "then kill it and start it again while the workers of other hosts go on. Under Slurm, a "
      "job that returns to the queue finds there how many of --max-restarts are left",
      &Options::journal},
-    {"emit", "", "", "kubernetes|jobset", "", Group::nodes,
+    {"emit", "", "", "kubernetes|jobset|trainjob|lws", "", Group::nodes,
      "Do not run the job, but write it to stdout as YAML for Kubernetes, with one pod for each "
-     "of --nnodes",
+     "of --nnodes: as a Job, a JobSet, a TrainJob of Kubeflow Trainer or a LeaderWorkerSet",
      &Options::emit},
     {"image", "", "", "IMAGE", "", Group::nodes,
      "With --emit: the container image, which has dlaunch and the program in it", &Options::image},
+    {"queue", "", "", "NAME", "none", Group::nodes,
+     "With --emit: the queue of Kueue that the job waits in", &Options::queue},
     {"gpus", "", "", "N", "none", Group::nodes, "With --emit: how many GPUs each pod gets",
      &Options::gpus},
 };

@@ -95,6 +95,7 @@ struct Options {
   Text host_discovery_script;
   Text health_check;
   Text emit;
+  Text queue;
   Text image;
   Text gpus;
   // placement

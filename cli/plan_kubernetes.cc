@@ -6,7 +6,9 @@
 namespace dlaunch {
 namespace {
 
-constexpr const char* kIndex = "JOB_COMPLETION_INDEX";
+constexpr const char* kJobIndex = "JOB_COMPLETION_INDEX";
+constexpr const char* kGroupIndex = "LWS_WORKER_INDEX";
+constexpr const char* kGroupLeader = "LWS_LEADER_ADDRESS";
 constexpr int kMaxIndex = 65535;
 
 // "train-12.train.default.svc" with 12 -> "train-0.train.default.svc"; "" if it is not called so.
@@ -17,25 +19,37 @@ std::string first_of(const std::string& name, const std::string& index) {
   return name.substr(0, dot - end.size()) + "-0" + name.substr(dot);
 }
 
+// Of a pod of an Indexed Job: "" if its name does not lead to the first.
+std::string leader_in_job(const std::string& index, const std::string& hostname,
+                          const std::string& full_name) {
+  return index == "0" ? hostname : first_of(full_name, index);
+}
+
 }  // namespace
 
 Result<bool> apply_kubernetes(const Environment& env, const std::string& hostname,
                               const std::string& full_name, Options& options) {
-  const auto index = env(kIndex);
-  if (!index || !options.nnodes || !left_to_scheduler(options)) return false;
-  auto number = parse_int(*index, 0, kMaxIndex, kIndex);
+  const auto in_job = env(kJobIndex), in_group = env(kGroupIndex);
+  if ((!in_job && !in_group) || !options.nnodes || !left_to_scheduler(options)) return false;
+  const char* const source = in_job ? kJobIndex : kGroupIndex;
+  auto number = parse_int(in_job ? *in_job : *in_group, 0, kMaxIndex, source);
   if (!number) return number.error();
-  if (!options.node_rank) options.node_rank = {std::to_string(*number), kIndex};
+  if (!options.node_rank) options.node_rank = {std::to_string(*number), source};
   if (options.rdzv || options.master_addr) return true;
-  const std::string leader = *number == 0 ? hostname : first_of(full_name, std::to_string(*number));
+  const std::string index = std::to_string(*number);
+  std::string leader = leader_in_job(index, hostname, full_name);
+  if (!in_job) leader = *number == 0 ? hostname : env(kGroupLeader).value_or("");
+  if (leader.empty() && !in_job) {
+    return refuse("{} is {}, but {} is not set; say --rdzv", source, index, kGroupLeader);
+  }
   if (leader.empty()) {
     return refuse(
         "{} is {}, but this pod's name '{}' is not one that leads to pod 0: its Job needs a "
         "headless Service and its template that subdomain (dlaunch --emit kubernetes writes both), "
         "or say --rdzv",
-        kIndex, *index, full_name);
+        source, index, full_name);
   }
-  options.rdzv = {"tcp://" + to_string(Endpoint{leader, kKubernetesPort}), kIndex};
+  options.rdzv = {"tcp://" + to_string(Endpoint{leader, kKubernetesPort}), source};
   return true;
 }
 

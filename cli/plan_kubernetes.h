@@ -1,9 +1,11 @@
-// In a pod of an Indexed Job (or of a JobSet) the environment and the pod's own name say which node
-// this is, and where the leading one is. Pure.
+// In a pod of an Indexed Job (or of a JobSet or a TrainJob, which make one) or of a LeaderWorkerSet
+// the environment and the pod's own name say which node this is, and where the leading one is.
+// Pure.
 //
 // JOB_COMPLETION_INDEX is the node's number. A pod that belongs to a headless Service is called
-// NAME-INDEX.SERVICE.NAMESPACE.svc.…: index 0 of the same leads. Taken where --nnodes wants more
-// than one node, and no other option says how they meet.
+// NAME-INDEX.SERVICE.NAMESPACE.svc.…: index 0 of the same leads. In a group of a LeaderWorkerSet
+// LWS_WORKER_INDEX is the number, and LWS_LEADER_ADDRESS the name of pod 0. Taken where --nnodes
+// wants more than one node, and no other option says how they meet.
 #pragma once
 
 #include <cstdint>

@@ -16,9 +16,10 @@ pod() {
 knows() {
   { grep -v "train-$2[. ]" "hosts.$1"; echo "$3 train-$2.$domain"; } > new; cat new > "hosts.$1"
 }
-# emit ARGS…: the command of its pods, as words in ${command[@]}, with the secret where it is here.
+# emit ARGS…: the command of its pods, as words in ${command[@]}, with the secret where it is here. $kind is
+# what --emit writes.
 emit() {
-  dlaunch --emit kubernetes --image i --job-id train --nproc 2 --join-timeout 60 "$@" > job.yaml || fail "emit"
+  dlaunch --emit "${kind:-kubernetes}" --image i --job-id train --nproc 2 --join-timeout 60 "$@" > job.yaml || fail "emit"
   python3 -c '
 import json, re
 text = open("job.yaml").read()
@@ -27,9 +28,11 @@ print("\n".join(json.loads(line.strip()[2:]).replace("$$", "$") for line in word
     sed "s#^/etc/dlaunch/secret\$#$tmp/secret#" > command
   mapfile -t command < command
 }
-# start_pod INDEX HOST
+# start_pod INDEX HOST: with the variables of the kind.
 start_pod() {
-  start_on "$2" env JOB_COMPLETION_INDEX="$1" "${command[@]}" >"out.$1" 2>"err.$1" </dev/null
+  local variables=(JOB_COMPLETION_INDEX="$1")
+  [ "${kind:-}" != lws ] || variables=(LWS_WORKER_INDEX="$1" LWS_GROUP_SIZE=2 LWS_LEADER_ADDRESS=train-0.train.default)
+  start_on "$2" env "${variables[@]}" "${command[@]}" >"out.$1" 2>"err.$1" </dev/null
   dlaunch_of[$1]=$!
 }
 end_pod() { # INDEX: with 0

@@ -34,8 +34,22 @@ for r in 0 1 2 3 4 5; do
   grep -qx "\[$r\] done $r 10.77.0.4" out.$((r / 2)) || { cat out.* >&2; fail "rank $r, the second time"; }
 done
 
+# A group of a LeaderWorkerSet: its workers are named after the leading pod, whose name is in a variable.
+for h in 1 2; do printf '127.0.0.1 localhost\n%s train-0%s\n' "$(host_addr $h)" "$([ $h = 1 ] || echo -1)" > hosts.$h; done
+on 1 hostname train-0; on 2 hostname train-0-1
+kind=lws; emit --nnodes 2 bash -c "$where"
+start_pod 1 2
+told 1 "waiting for the leading dlaunch at train-0.train.default:29400: resolve 'train-0.train.default'"
+echo "$(host_addr 1) train-0.train.default" >> hosts.2
+start_pod 0 1
+for i in 0 1; do end_pod $i; done; kind=
+for r in 0 1 2 3; do
+  grep -qx "\[$r\] $r/4 $((r % 2)) $((r / 2)) 10.77.0.1 train-0$([ $r -lt 2 ] || echo -1)" out.$((r / 2)) ||
+    { cat out.* >&2; fail "rank $r of the group"; }
+done
+
 # A pod that has no name of a Service says what it lacks.
-printf '%s train-1\n' "$(host_addr 2)" > hosts.2
+on 2 hostname train-1; printf '%s train-1\n' "$(host_addr 2)" > hosts.2
 run on 2 env JOB_COMPLETION_INDEX=1 "${command[@]}"; expect_code 64
 expect_err "this pod's name 'train-1' is not one that leads to pod 0"
 

@@ -138,6 +138,7 @@ const std::set<std::string> kOthers = {"no-python",  // in the command
                                        "oversubscribe",
                                        "emit",
                                        "image",
+                                       "queue",
                                        "gpus",
                                        "config",
                                        "dry-run",

@@ -119,6 +119,48 @@ TEST_CASE("the YAML is as it was") {
                plan_of(2, 4));
 }
 
+TEST_CASE("Kubeflow Trainer and LeaderWorkerSet: the YAML is as it was") {
+  check_golden("trainjob.yaml",
+               {"--emit", "trainjob", "--image", "reg/train:1", "--nnodes", "4", "--nproc", "8",
+                "--gpus", "8", "--queue", "team-a", "./train", "--lr", "0.1"},
+               plan_of(4, 4));
+  check_golden("lws.yaml",
+               {"--emit", "lws", "--image", "serve", "--nnodes", "2", "--gpus", "4", "--job-id",
+                "serve", "./serve"},
+               plan_of(2, 2));
+}
+
+TEST_CASE("Kueue: the queue stands on what Kueue admits, and fewer pods will do where we say so") {
+  const auto text = [](const char* kind, const Plan& plan) {
+    return kubernetes_yaml(
+        *job_of({"--emit", kind, "--image", "i", "--queue", "q", "train"}, plan));
+  };
+  for (const auto& [kind, admitted] : {std::pair("kubernetes", "kind: Job\n"),
+                                       {"jobset", "kind: JobSet\n"},
+                                       {"trainjob", "kind: TrainJob\n"},
+                                       {"lws", "kind: LeaderWorkerSet\n"}}) {
+    const std::string head = std::string(admitted) +
+                             "metadata:\n  name: train\n  labels:\n    "
+                             "kueue.x-k8s.io/queue-name: \"q\"\n";
+    CHECK(text(kind, plan_of(4, 4)).find(head) != std::string::npos);
+    CHECK(text(kind, plan_of(4, 4)).find("job-min-parallelism") == std::string::npos);
+  }
+  CHECK(text("kubernetes", plan_of(2, 4)).find("kueue.x-k8s.io/job-min-parallelism: \"2\"") !=
+        std::string::npos);
+  CHECK(text("jobset", plan_of(2, 4)).find("job-min-parallelism") == std::string::npos);
+}
+
+TEST_CASE("a group of a LeaderWorkerSet begins again with new pods unless dlaunch goes on") {
+  const auto policy = [](const Plan& plan) {
+    const std::string text =
+        kubernetes_yaml(*job_of({"--emit", "lws", "--image", "i", "serve"}, plan));
+    CHECK(text.find("restartPolicy: Never") == std::string::npos);  // of pods it may not be
+    return text.find("    restartPolicy: RecreateGroupOnPodRestart\n") != std::string::npos;
+  };
+  CHECK(policy(plan_of(4, 4)));
+  CHECK_FALSE(policy(plan_of(2, 4)));
+}
+
 TEST_CASE("names are such as Kubernetes takes") {
   const auto name = [](const char* program) {
     return job_of({"--emit", "kubernetes", "--image", "i", program})->name;
@@ -149,10 +191,17 @@ TEST_CASE("what contradicts it is refused") {
   CHECK(with({"--node-rank", "1"}).starts_with("--node-rank and --emit contradict"));
   CHECK(with({"--rdzv", "tcp://a:1"}).starts_with("--rdzv and --emit contradict"));
   CHECK(with({"--secret-file", "s"}).starts_with("--secret-file and --emit contradict"));
+  CHECK(with({"--queue", "team.a-1"}) == "accepted");
+  for (const char* bad : {"Team", "-a", "a_b", "a-", "a b"}) {
+    CHECK(with({"--queue", bad}) == "--queue: '" + std::string(bad) +
+                                        "' is no name of a queue: up to 63 of a-z, 0-9, - and .");
+  }
+  CHECK(check_emit(*read_options({"--queue", "q", "p"})).error().what ==
+        "--queue has no effect without --emit");
   CHECK(with({"--gpus", "0"}).starts_with("--gpus: '0'"));
   CHECK(emit_refused({"--emit", "kubernetes", "p"}) == "--emit needs --image");
   CHECK(emit_refused({"--emit", "nomad", "--image", "i", "p"}) ==
-        "--emit: 'nomad' is not one of kubernetes, jobset");
+        "--emit: 'nomad' is not one of kubernetes, jobset, trainjob, lws");
   const auto alone = read_options({"--gpus", "1", "p"});
   CHECK(check_emit(*alone).error().what ==
         "--gpus has no effect without --emit; did you mean --nproc 1, a worker for each GPU?");

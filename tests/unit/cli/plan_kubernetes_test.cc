@@ -1,5 +1,7 @@
 #include "cli/plan_kubernetes.h"
 
+#include <map>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -8,13 +10,18 @@ namespace {
 
 struct Pod {
   std::string index, hostname, full_name;
+  std::string group_index = {}, leader = {};  // of a LeaderWorkerSet
 };
 
 // "RANK at RDZV", or the refusal.
 std::string found(const Pod& pod, Options options) {
   const auto env = [&](const std::string& name) -> std::optional<std::string> {
-    if (name == "JOB_COMPLETION_INDEX" && !pod.index.empty()) return pod.index;
-    return std::nullopt;
+    const std::map<std::string, std::string> said = {{"JOB_COMPLETION_INDEX", pod.index},
+                                                     {"LWS_WORKER_INDEX", pod.group_index},
+                                                     {"LWS_LEADER_ADDRESS", pod.leader}};
+    const auto value = said.find(name);
+    return value == said.end() || value->second.empty() ? std::nullopt
+                                                        : std::optional(value->second);
   };
   const auto taken = apply_kubernetes(env, pod.hostname, pod.full_name, options);
   if (!taken) return taken.error().what;
@@ -39,6 +46,16 @@ TEST_CASE("a pod's number is its rank, and its name leads to the first") {
         "0 at tcp://train-0:29400");
   CHECK(found({"12", "a-node-0-12", "a-node-0-12.a.ns.svc"}, nodes("16")) ==
         "12 at tcp://a-node-0-0.a.ns.svc:29400");
+}
+
+TEST_CASE("a pod of a LeaderWorkerSet is told who leads") {
+  const Pod leader = {"", "serve-0", "serve-0.serve.ns.svc", "0", "serve-0.serve.ns"};
+  CHECK(found(leader, nodes("3")) == "0 at tcp://serve-0:29400");
+  const Pod worker = {"", "serve-0-2", "serve-0-2.serve.ns.svc", "2", "serve-0.serve.ns"};
+  CHECK(found(worker, nodes("3")) == "2 at tcp://serve-0.serve.ns:29400");
+  CHECK(found(worker, {}) == "no");
+  CHECK(found({"", "serve-0-2", "serve-0-2", "2", ""}, nodes("3")) ==
+        "LWS_WORKER_INDEX is 2, but LWS_LEADER_ADDRESS is not set; say --rdzv");
 }
 
 TEST_CASE("a pod that nobody can find is told what it lacks") {
