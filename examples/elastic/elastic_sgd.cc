@@ -1,12 +1,12 @@
 // Training that continues when a worker dies, to the same weights bit by bit.
 //
 //   $ c++ -std=c++20 elastic_sgd.cc $(dlaunch --cflags --libs dlelastic) -o elastic_sgd
-//   $ dlaunch --nproc 3 ./elastic_sgd quiet.bin
+//   $ dlaunch --nproc 3 ./elastic_sgd quiet.weights
 //   [0] round 1 begins at step 0
 //   [0] the weights are right after 60 steps
 //   [1] round 1 begins at step 0
 //   [2] round 1 begins at step 0
-//   $ dlaunch --nproc 3 --max-restarts 3 ./elastic_sgd lost.bin --lose
+//   $ dlaunch --nproc 3 --max-restarts 3 ./elastic_sgd lost.weights --lose
 //   [0] round 1 begins at step 0
 //   [0] round … begins at step 30
 //   [0] the weights are right after 60 steps
@@ -16,7 +16,7 @@
 //   [2] round 1 begins at step 0
 //   [2] round … begins at step 30
 //   dlaunch: … killed by SIGKILL …
-//   $ cmp quiet.bin lost.bin && echo "the same weights, bit by bit"
+//   $ cmp quiet.weights lost.weights && echo "the same weights, bit by bit"
 //   the same weights, bit by bit
 //
 // A round is a set of workers. When one of them dies, the round is over: dlaunch starts a new

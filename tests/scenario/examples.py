@@ -1,11 +1,12 @@
 """Runs examples as their headers say, and compares what they print with what stands there.
 
-usage: examples.py [--jobs N] FILE...
+usage: examples.py [--jobs N] [--only REGEX] FILE...     --only: the commands that match it
 
 A header is the text at the beginning of a file: a docstring, or comments. In it a line that begins with "$ " is a
-command, which a shell runs in the folder of the file. The lines below it, up to an empty line, are what it prints:
+command, which a shell runs in the folder of the file; with a backslash at its end it goes on in the next line. The lines below it, up to an empty line, are what it prints:
 "…" stands for anything within a line, and a line of "…" alone for any number of lines. Blanks are compared as one.
 Lines of different ranks ("[0] ", "[1] ") may come in any order. A line "dlaunch: …" is looked for in stderr.
+Files run at the same time, so those of one folder write files of different names.
 """
 
 import argparse
@@ -43,6 +44,8 @@ def commands(path):
         if line.startswith("$ "):
             current = (line[2:], [])
             found.append(current)
+        elif current and current[0].endswith("\\"):
+            found[-1] = current = (current[0][:-1] + line, [])
         elif not line:
             current = None
         elif current:
@@ -80,9 +83,9 @@ def differs(expected, printed, complaints):
     return None
 
 
-def run(path):
+def run(path, only):
     """Returns what is wrong, or None."""
-    found = commands(path)
+    found = [(command, lines) for command, lines in commands(path) if re.search(only, command)]
     if not found or not any(lines for _, lines in found):
         return f"{path}: the header has no command with its output"
     for command, expected in found:
@@ -100,10 +103,11 @@ def run(path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="")
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        wrong = [text for text in pool.map(run, options.files) if text]
+        wrong = [text for text in pool.map(lambda path: run(path, options.only), options.files) if text]
     print("\n".join(wrong) or f"{len(options.files)} examples print what their headers say")
     return 1 if wrong else 0
 

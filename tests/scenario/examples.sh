@@ -1,28 +1,36 @@
 # The examples, as they are installed, in C, in C++, and in Python with NumPy: each builds, runs and prints what its
 # header says. examples_torch and examples_parquet run those that need more.
-source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
 examples_up "$python"
 
+# A folder with a README.md of its own has a scenario of its own; everything else is installed.
+own=$(cd "$SOURCE/examples" && for readme in */README.md; do [ ! -f "$readme" ] || echo "${readme%/*}"; done)
+files() {
+  (cd "$1" && find . -type f ! -name meson.build ! -path '*/__pycache__/*' | grep -vE "^\\./(${own//$'\n'/|}|-)/" | sort)
+}
+files "$SOURCE/examples" >../sources; files . >../installed
+diff ../sources ../installed >../differ || fail "not all examples are installed: $(cat ../differ)"
+
 # Modules of others are no programs; the trainers of images have scenarios of their own.
-needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)\b' $(find . -name '*.py'))
-programs=$(find . -name '*.cc' -o -name '*.c' -o -name '*.py' |
-  grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot|workers)\.[a-z]+$' | grep -vxF "$needs_more" | sort)
+needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)\b' $(grep '\.py$' ../installed))
+programs=$(grep -E '\.(cc|c|py)$' ../installed |
+  grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot|workers)\.[a-z]+$' | grep -vxF "$needs_more")
 run_examples $programs
 # Both languages have each program, but for those that need a library which is named.
-for program in $(find . -name '*.cc' | grep -v cuda); do
+for program in $(grep '\.cc$' ../installed | grep -v cuda); do
   [ -f "${program%.cc}.py" ] || fail "$program has no sibling in Python"
 done
 # The manifest is what the command in its header prints now, but for the secret and the version.
 command=$(sed -n 's/^#   \$ \(dlaunch .*\)/\1/p' cluster/kubernetes.yaml)
 of_any_job() { sed -E 's/^(  secret: )"[^"]+"/\1/; s/(# Written by dlaunch) [0-9.]+/\1/'; }
-$command >printed || fail "$command"
-diff <(sed '1,/^$/d' cluster/kubernetes.yaml | of_any_job) <(of_any_job <printed) >differ ||
-  fail "examples/cluster/kubernetes.yaml is not what its command prints: $(cat differ)"
+$command >../printed || fail "$command"
+diff <(sed '1,/^$/d' cluster/kubernetes.yaml | of_any_job) <(of_any_job <../printed) >../differ ||
+  fail "examples/cluster/kubernetes.yaml is not what its command prints: $(cat ../differ)"
 # README.md names each program, and no other file.
-grep -oE '[a-z_/]+\.(cc|cu|c|h|py|sh|sbatch|yaml)\b' README.md | grep / | sort -u >named
-find . -mindepth 2 -type f ! -name '*.h' ! -name layer.py ! -name plot.py ! -name workers.py -printf '%P\n' | grep -E '\.(cc|py|sbatch|yaml)$' | sort >there
-diff named there >differ || fail "README.md and the folder differ: $(cat differ)"
+grep -oE '[a-z_/]+\.(cc|cu|c|h|py|sh|yaml)\b' README.md | grep / | sort -u >../named
+sed -nE 's#^\./(.*/.*\.(cc|py|sh|yaml))$#\1#p' ../installed | grep -vE '/(layer|plot|workers)\.py$' >../there
+diff ../named ../there >../differ || fail "README.md and the folder differ: $(cat ../differ)"

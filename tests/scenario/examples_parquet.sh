@@ -1,6 +1,6 @@
 # The example that reads Parquet files prints what its header says. It needs pyarrow: PARQUET_PYTHON names a Python that
 # has it and NumPy.
-source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 python=${PARQUET_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy, pyarrow.parquet' 2>/dev/null || skip "pyarrow is not installed"

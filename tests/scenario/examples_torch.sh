@@ -1,5 +1,5 @@
 # The examples with PyTorch: each prints what its header says.
-source "$SOURCE/tests/scenario/common.sh"
+source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 export PYTHONWARNINGS=ignore
 python=${TORCH_PYTHON:-/usr/bin/python3}

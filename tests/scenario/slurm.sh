@@ -53,7 +53,7 @@ done
 if compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
   cp -r "$SOURCE/examples" . && cd examples/cluster || fail "no examples"
   export PYTHONPATH="$BUILD/python" PYTHON_EXEC=/usr/bin/python3
-  run on 1 sbatch --wait slurm.sbatch; expect_code 0
+  run on 1 sbatch --wait slurm.sh; expect_code 0
   [ "$(sort hello.out)" = "$(for r in 0 1 2 3; do echo "[$r] rank $r of 4: 6"; done)" ] || { cat hello.out >&2; fail "the example"; }
   cd "$tmp" || exit 1
 fi

@@ -19,6 +19,10 @@ for n in 2 4; do
   same_curve 126 losses.1.a losses.$n.a || fail "the loss curves of 1 and $n workers part"
 done
 
+# What the example's header says of a run.
+mkdir header && cp "$SOURCE/examples/train_fashion_mnist.cc" header && ln -s "$train" header || fail "no copy"
+run python3 "$SOURCE/tests/scenario/examples.py" --only '^dlaunch' header/train_fashion_mnist.cc; expect_code 0
+
 # Shares that differ in size weigh as much as their images, also where a rank has none.
 for n in 1 3 9; do
   run dlaunch --nproc $n "$train" --epochs 1 --batch 100 --limit 1005 --losses losses.$n

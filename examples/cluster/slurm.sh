@@ -1,7 +1,7 @@
 #!/bin/bash
 # A Slurm job: hello.py on two nodes, with two workers on each. Change what stands behind #SBATCH for your cluster.
 #
-#   $ sbatch --wait slurm.sbatch && cat hello.out
+#   $ sbatch --wait slurm.sh && cat hello.out
 #   Submitted batch job …
 #   [0] rank 0 of 4: 6
 #   [1] rank 1 of 4: 6
