@@ -2,7 +2,7 @@
 //
 //   $ c++ -std=c++20 -O3 train_fashion_mnist.cc -o train_fashion_mnist \
 //         $(dlaunch --cflags --libs dlelastic) $(pkg-config --cflags eigen3) -lz
-//   $ dlaunch --nproc 2 ./train_fashion_mnist --epochs 2 --limit 8000
+//   $ dlaunch --nproc 2 ./train_fashion_mnist --epochs 2 --limit 2000
 //   [0] epoch 1  loss …  accuracy 0.…  … images/s  commits … %
 //   [0] epoch 2  loss …  accuracy 0.…  … images/s  commits … %
 //

@@ -83,7 +83,7 @@ void tour(dl::Communicator& comm) {
   // Several arrays in one call, such as the gradients of a model.
   Row first = x, second = {1};
   const std::vector<std::span<int>> list = {first, second};
-  comm.all_reduce(std::span<const std::span<int>>(list));
+  comm.all_reduce(list);
   show(comm, "all_reduce of a list", text(first) + " and " + text(second));
   comm.barrier();
   show(comm, "barrier", "every rank was here");

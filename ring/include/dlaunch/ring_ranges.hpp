@@ -13,6 +13,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace dl {
 
@@ -101,6 +102,15 @@ class RangeCalls {
   template <class In, class Out>
   requires Alike<const In, Out>
   void all_to_all(const In& in, Out&& out) { self().all_to_all(view_of(in), span_of(out)); }
+  // Several tensors as one buffer.
+  template <class T>
+  void all_reduce(const std::vector<std::span<T>>& tensors, Op op = Op::sum) {
+    self().all_reduce(std::span<const std::span<T>>(tensors), op);
+  }
+  template <class T>
+  void broadcast(const std::vector<std::span<T>>& tensors, int root = 0) {
+    self().broadcast(std::span<const std::span<T>>(tensors), root);
+  }
   template <Elements In>
   void send(const In& buf, int peer, int tag = 0) {
     self().send(view_of(buf), peer, tag);
@@ -121,6 +131,10 @@ class RangeCalls {
   requires Alike<In, Out> && Lasting<In> && Lasting<Out>
   auto ireduce_scatter(In&& in, Out&& out, Op op = Op::sum) {
     return self().ireduce_scatter(view_of(in), span_of(out), op);
+  }
+  template <class T>
+  auto iall_reduce(const std::vector<std::span<T>>& tensors, Op op = Op::sum) {
+    return self().iall_reduce(std::span<const std::span<T>>(tensors), op);
   }
   template <class In, class Out>
   requires Alike<In, Out> && Lasting<In> && Lasting<Out>

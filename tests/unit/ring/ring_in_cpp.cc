@@ -78,6 +78,10 @@ TEST_CASE("ring in C++: containers and arrays in place of spans") {
   comm.broadcast(pair);
   comm.iall_reduce(pair, dl::Op::avg).wait();
   comm.ibroadcast(std::span(numbers).first(2)).wait();
+  const std::vector<std::span<float>> list = {out, std::span(out).first(0)};
+  comm.all_reduce(list);
+  comm.broadcast(list);
+  comm.iall_reduce(list, dl::Op::max).wait();
   CHECK(numbers[2] == 3);
   CHECK(pair[1] == 5);
   CHECK_THROWS_AS(comm.all_gather(in, std::span(out).first(3)), dl::Error);
