@@ -6,7 +6,7 @@ import xml.etree.ElementTree as Xml
 
 # Each header, and what it is about.
 C_HEADERS = {"ring.h": "collectives", "elastic.h": "state that survives"}
-CPP_HEADERS = {"ring.hpp": "collectives", "elastic.hpp": "state that survives",
+CPP_HEADERS = {"ring.hpp": "collectives", "ring_ranges.hpp": "calls on containers", "elastic.hpp": "state that survives",
                "bucketer.hpp": "gradients while backpropagation runs"}
 FOLDERS = ("ring/include/dlaunch", "elastic/include/dlaunch")
 DIRECTIVES = {kind: "doxygen" + kind for kind in ("function", "enum", "typedef", "variable")}
@@ -34,7 +34,8 @@ def directive(kind, name):
 
 
 def compound(xml, header):
-    return Xml.parse(xml / f"{header.replace('.', '_8')}.xml").getroot().find("compounddef")
+    name = header.replace("_", "__").replace(".", "_8")  # as Doxygen names files
+    return Xml.parse(xml / f"{name}.xml").getroot().find("compounddef")
 
 
 def c_page(xml, header, about):
