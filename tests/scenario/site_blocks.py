@@ -4,7 +4,7 @@ A page has these kinds of blocks:
 - ```console: lines that begin with "$ " are commands ("> " continues one), the other lines what they print.
 - a block with a :caption:, and each {literalinclude}: a file of that name.
 - ```text, ```json and the like: something that is shown.
-A comment of MyST in the line above a block says what is different about it:
+A comment in the line above a block, "% …" of MyST or "<!-- … -->", says what is different about it:
 - "% not run: REASON"     its commands cannot run here
 - "% run instead: COMMAND"   stands for the block's commands, and has to end with 0
 - "% needs: MODULE …", "% needs command: NAME"   without these the block is skipped
@@ -15,7 +15,7 @@ import dataclasses
 import re
 
 FENCE = re.compile(r"^(`{3,})(?:\{([\w-]+)\})? ?(.*)$")
-NOTE = re.compile(r"^% (not run|run instead|needs command|needs|shown):? ?(.*)$")
+NOTE = re.compile(r"^(?:% |<!-- )(not run|run instead|needs command|needs|shown):? ?(.*?)(?: -->)?$")
 OPTION = re.compile(r"^:([\w-]+): ?(.*)$")
 PROGRAMS = ("python", "cpp", "c", "bash", "sh", "toml", "yaml")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the commands of pages of Markdown and compares what they print; site_blocks.py says what a page may have.
 
-A page's commands run one after the other in one shell, in a folder of their own that has the page's files. A command
-has to end with 0 unless the next one is `echo $?`, and to print the lines that follow it, in any order, because ranks
+A page's commands run one after the other in one shell, in a folder of their own that has the page's files and the
+folder examples. A command has to end with 0 unless the next one is `echo $?`, and to print the lines that follow it, in any order, because ranks
 print at the same time. In an expected line "…" stands for any characters; a line "…" alone for any lines.
 
 usage: site_commands.py SOURCE PAGE…      PATH, PYTHONPATH and the like are the caller's.
@@ -118,6 +118,8 @@ class Page:
         with tempfile.TemporaryDirectory() as place:
             folder, out = pathlib.Path(place, "page"), pathlib.Path(place, "out")
             folder.mkdir(), out.mkdir()
+            if (self.source / "examples").exists():
+                (folder / "examples").symlink_to(self.source / "examples")
             try:
                 commands = self.commands_to_run(folder)
             except site_blocks.Malformed as wrong:

@@ -9,10 +9,10 @@ python=${PACKAGE_PYTHON:-/usr/bin/python3}
 mkdir python && ln -s "$(command -v "$python")" python/python3
 export PATH="$PWD/python:$PWD/prefix/bin:$PATH" PYTHONPATH="$BUILD/python" PYTHON_EXEC="$python"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-mapfile -t pages < <(find "$SOURCE/man/site" -name '*.md' | sort)
+mapfile -t pages < <(find "$SOURCE/man/site" "$SOURCE"/examples/*/ -name '*.md' | sort)
 run "$python" "$SOURCE/tests/scenario/site_commands.py" "$SOURCE" "${pages[@]}"
 cat out
-expect_code 0; expect_out '^[0-9]+ pages: .*commands run,'
+expect_code 0; expect_out '^[0-9]+ pages: .*commands run(,|$)'
 
 # The driver finds what is wrong: a command that fails, output that differs, output that no page shows.
 wrong() { # BLOCK REGEX
