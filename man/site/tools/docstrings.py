@@ -1,23 +1,56 @@
-"""Docstrings of the package for Python, which are plain text, as reStructuredText for Sphinx."""
+"""Docstrings of the package for Python, which are plain text, as reStructuredText for Sphinx.
+
+Lines that are not indented are paragraphs, "- " begins an item of a list, and what is indented otherwise is shown as it
+is. Whatever a docstring has, the result is valid: each paragraph and each item becomes one line.
+"""
 
 import re
 
-# What reStructuredText would take for emphasis, a reference or a substitution.
-SPECIAL = re.compile(r"([\\*`|_])")
+# What reStructuredText would take for emphasis, a reference, a substitution, or a list at the beginning of a line.
+SPECIAL = re.compile(r"([\\*`|_]|^(?:[-+•]|\w+[.)])(?= ))")
+
+
+def escaped(text):
+    return SPECIAL.sub(r"\\\1", text)
+
+
+def blocks_of(lines):
+    """[(kind, lines)]; kind: "text", "item" or "shown". A blank line ends a text or an item, but not what is shown."""
+    blocks = []
+    for line in lines:
+        kind, body = blocks[-1] if blocks else ("", [])
+        if not line.strip():
+            if kind == "shown":
+                body.append("")
+            else:
+                blocks.append(("", []))
+        elif line.startswith("- "):
+            blocks.append(("item", [line[2:]]))
+        elif line.startswith(" "):
+            if kind in ("item", "shown"):
+                body.append(line)
+            else:
+                blocks.append(("shown", [line]))
+        elif kind == "text":
+            body.append(line)
+        else:
+            blocks.append(("text", [line]))
+    return [block for block in blocks if block[0]]
 
 
 def as_restructured_text(app, what, name, obj, options, lines):
-    """Sphinx's event autodoc-process-docstring: text that is indented by four blanks or more is a program."""
-    out, in_program = [], False
-    for line in lines:
-        program = line.startswith("    ") or (in_program and not line)
-        if program and not in_program:
-            out += ["::", ""]
-        if in_program and not program:
+    """Sphinx's event autodoc-process-docstring."""
+    out, before = [], ""
+    for kind, body in blocks_of(lines):
+        if kind != before or kind != "item":
             out.append("")
-        in_program = program
-        out.append(line if program else SPECIAL.sub(r"\\\1", line))
-    lines[:] = out
+        if kind == "shown":
+            out += ["::", ""] + [line and "    " + line for line in body]
+        else:
+            text = escaped(" ".join(line.strip() for line in body))
+            out.append("* " + text if kind == "item" else text)
+        before = kind
+    lines[:] = out + [""]
 
 
 def with_return_annotation(app, what, name, obj, options, signature, return_annotation):

@@ -10,7 +10,8 @@ import re
 
 from option_pages import literal
 
-LANGUAGES = {".py": "python", ".cc": "cpp", ".c": "c", ".h": "cpp", ".cu": "cuda", ".sh": "bash", ".yaml": "yaml"}
+LANGUAGES = {".py": "python", ".cc": "cpp", ".c": "c", ".h": "cpp", ".cu": "cuda", ".sh": "bash",
+             ".sbatch": "bash", ".yaml": "yaml"}
 INDEX = """# Tutorials from the examples
 
 Each page has one subject, and the programs of the folder `examples/` that teach it, in C++ and in Python.
@@ -18,7 +19,7 @@ An installation has the same files in `share/doc/dlaunch/examples`.
 The text is the header of each program, with the command and what it prints. The tests run all of them and compare.
 """
 ROW = re.compile(r"^\| (?P<about>[^|]+) \|(?P<files>.*)\|[^|]*\|$")
-FILE = re.compile(r"[\w/]+\.(?:cc|c|cu|py|sh|yaml)\b")
+FILE = re.compile(r"[\w/]+\.(?:cc|c|cu|py|sh|sbatch|yaml)\b")
 USES = re.compile(r'^#include "([^"/]+)"|^(?:import|from) (\w+)', re.M)
 
 
@@ -34,7 +35,7 @@ def header_of(path):
         comment = text[:text.index("*/")]
         lines = [re.sub(r"^(/\*| \*) ?", "", line) for line in comment.split("\n")]
         return lines, len(lines) + 1
-    mark = "#" if path.suffix in (".py", ".sh", ".yaml") else "//"
+    mark = "#" if path.suffix in (".py", ".sh", ".sbatch", ".yaml") else "//"
     lines, number = [], 0
     for number, line in enumerate(text.split("\n"), 1):
         if not line.startswith(mark):

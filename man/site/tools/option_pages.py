@@ -61,8 +61,8 @@ def about(dlaunch, name):
 
 
 def literal(text):
-    """Plain text in which Markdown finds nothing to interpret."""
-    return re.sub(r"([\\`*\[\]<>|#])", r"\\\1", text)
+    """Plain text in which Markdown finds nothing to interpret but `code`."""
+    return re.sub(r"(`[^`]+`)|([\\`*\[\]<>|#])", lambda found: found.group(1) or "\\" + found.group(2), text)
 
 
 def entry(dlaunch, option):
