@@ -4,6 +4,23 @@
 
 namespace dlaunch {
 
+MpiServers::MpiServers(asio::io_context& loop, std::set<pid_t>& helpers,
+                       const StoreOptions& options, PmixOrder common)
+    : pmi_(loop, options), pmix_(loop, helpers, options.secret, std::move(common)) {
+  pmi_.on_spawn([this](int rank) { tell_of_spawn(rank); });
+  pmix_.on_spawn([this](int rank) { tell_of_spawn(rank); });
+}
+
+// The rank has an error for it, whose text says nothing of why.
+void MpiServers::tell_of_spawn(int rank) {
+  if (std::exchange(told_of_spawn_, true)) return;
+  log_warn(
+      "rank {} called MPI_Comm_spawn(), which fails: dlaunch starts a fixed number of ranks. Start "
+      "the other program with the first: dlaunch -np 1 ./parent : -np 4 ./child; both are then in "
+      "MPI_COMM_WORLD, and MPI_APPNUM tells them apart",
+      rank);
+}
+
 void MpiServers::on_abort(const PmiServer::Aborted& aborted) {
   pmi_.on_abort(aborted);
   pmix_.on_abort(aborted);

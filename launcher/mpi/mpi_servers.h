@@ -16,8 +16,7 @@ namespace dlaunch {
 class MpiServers {
  public:
   MpiServers(asio::io_context& loop, std::set<pid_t>& helpers, const StoreOptions& options,
-             PmixOrder common)
-      : pmi_(loop, options), pmix_(loop, helpers, options.secret, std::move(common)) {}
+             PmixOrder common);
 
   // A worker has called MPI_Abort() and waits to be killed; on the loop.
   void on_abort(const PmiServer::Aborted& aborted);
@@ -29,8 +28,11 @@ class MpiServers {
   void ended_well(int rank) { pmix_.ended_well(rank); }
 
  private:
+  void tell_of_spawn(int rank);
+
   PmiServer pmi_;
   PmixServer pmix_;
+  bool told_of_spawn_ = false;
 };
 
 }  // namespace dlaunch

@@ -90,7 +90,10 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
   // Several lines are one where they begin with mcmd, as for MPI_Comm_spawn; it has one reply.
   const std::string command = word(words, words.contains("mcmd") ? "mcmd" : "cmd");
   if (const auto reply = fixed_reply(command, round.place.size, seat.appnum)) {
-    return Actions{.replies = {{client, *reply + "\n"}}, .exchange = {}, .abort = {}};
+    return Actions{.replies = {{client, *reply + "\n"}},
+                   .exchange = {},
+                   .abort = {},
+                   .spawn = command == "spawn"};
   }
   if (command == "put") {
     auto reply = put(round, words);

@@ -46,6 +46,7 @@ class PmiCore {
     std::vector<Reply> replies;
     std::optional<Exchange> exchange;
     std::optional<int> abort;  // the exit code: whoever said it waits to be killed
+    bool spawn = false;        // it called MPI_Comm_spawn(), which was refused
   };
 
   void add(Client client, const Place& place);

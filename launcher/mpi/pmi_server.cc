@@ -128,6 +128,11 @@ void PmiServer::hear(int client) {
         if (aborted_) aborted_(worker, code);
       });
     }
+    if (actions->spawn) {
+      asio::post(loop_, [this, rank = place.rank] {
+        if (spawn_asked_) spawn_asked_(rank);
+      });
+    }
     if (actions->exchange) {
       const auto what = *actions->exchange;
       lock.unlock();

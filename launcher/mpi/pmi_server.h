@@ -35,6 +35,9 @@ class PmiServer {
   // A worker has called MPI_Abort() and waits to be killed; on the loop.
   using Aborted = std::function<void(int worker, int exit_code)>;
   void on_abort(Aborted aborted) { aborted_ = std::move(aborted); }
+  // A rank has called MPI_Comm_spawn(), in vain; on the loop.
+  using SpawnAsked = std::function<void(int rank)>;
+  void on_spawn(SpawnAsked asked) { spawn_asked_ = std::move(asked); }
   // What the worker at this place is to inherit. By the loop's thread.
   Result<UniqueFd> connect(const WorkerPlace& place);
 
@@ -57,6 +60,7 @@ class PmiServer {
   UniqueFd poll_, stop_;
   asio::posix::stream_descriptor first_;  // that somebody speaks
   Aborted aborted_;
+  SpawnAsked spawn_asked_;
   std::atomic<int> newest_round_{0};
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;  // of what follows

@@ -78,7 +78,10 @@ struct ServerModule {
   // `data` is malloc()'s, and becomes the host's.
   Status (*fence)(const Proc procs[], std::size_t count, const Info info[], std::size_t infos,
                   char* data, std::size_t size, Exchanged, void* caller) = nullptr;
-  void* not_offered[15] = {};
+  void* not_offered[4] = {};
+  Status (*spawn)(const Proc*, const Info job_infos[], std::size_t infos, const void* programs,
+                  std::size_t count, void* done, void* caller) = nullptr;
+  void* nor_those[10] = {};
   Status (*job_control)(const Proc*, const Proc targets[], std::size_t count, const Info info[],
                         std::size_t infos, void* done, void* caller) = nullptr;
   void* nor_these[44] = {};  // more than any version has

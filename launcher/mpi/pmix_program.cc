@@ -75,6 +75,13 @@ Status on_fence(const pmix::Proc procs[], std::size_t count, const pmix::Info[],
   return g_fences->come(procs, count, data, size, done, caller);
 }
 
+// A job has the ranks that it was started with.
+Status on_spawn(const pmix::Proc* proc, const pmix::Info[], std::size_t, const void*, std::size_t,
+                void*, void*) {
+  say(fmt::format("spawn {}", proc->rank));
+  return pmix::kNotSupported;
+}
+
 // That it is there makes the library take orders that it carries out itself: what is to be removed
 // after a rank.
 Status on_control(const pmix::Proc*, const pmix::Proc[], std::size_t, const pmix::Info[],
@@ -236,6 +243,7 @@ Result<void> PmixProgram::start_library() {
   module_.client_finalized = on_finalized;
   module_.abort = on_abort;
   module_.fence = on_fence;
+  module_.spawn = on_spawn;
   module_.job_control = on_control;
   PmixInfos facts;
   facts.add_text("pmix.srv.nspace", kPmixServerName);

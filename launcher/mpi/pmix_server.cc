@@ -239,6 +239,8 @@ void PmixServer::take_line(const ServedPtr& round, const std::string& line) {
     if (worker != round->workers.end() && !round->ending && aborted_) {
       aborted_(worker->second, code);
     }
+  } else if (std::sscanf(line.c_str(), "spawn %d", &rank) == 1 && spawn_asked_) {
+    spawn_asked_(rank);
   }
 }
 

@@ -35,6 +35,9 @@ class PmixServer {
   // A worker has called MPI_Abort() and waits to be killed.
   using Aborted = std::function<void(int worker, int exit_code)>;
   void on_abort(Aborted aborted) { aborted_ = std::move(aborted); }
+  // A rank has called MPI_Comm_spawn(), in vain.
+  using SpawnAsked = std::function<void(int rank)>;
+  void on_spawn(SpawnAsked asked) { spawn_asked_ = std::move(asked); }
   // What the worker at this place is to have in its environment; nothing where this host has no
   // libpmix.
   Result<Variables> invite(const WorkerPlace& place);
@@ -59,6 +62,7 @@ class PmixServer {
   const Secret secret_;
   const PmixOrder common_;
   Aborted aborted_;
+  SpawnAsked spawn_asked_;
   bool looked_ = false;
   std::optional<PmixVersion> version_;  // of the library that is here
   std::list<ServedPtr> rounds_;  // the last is now's; of those before a process may end still

@@ -23,6 +23,15 @@ for library in mpich openmpi; do
   run dlaunch --nproc 3 ./program abort
   expect_code 7; expect_under 20000
   expect_err 'rank 1 .* failed first: exit code 7'; expect_err 'the other 2 workers were sent SIGTERM'
+  # New processes cannot come to a job: the rank and the way out are named, and nobody waits. An MPICH that is
+  # built on UCX, as Debian's, asks no launcher and has an error of its own, under its mpiexec too.
+  refused='rank 1 called MPI_Comm_spawn\(\), which fails: dlaunch starts a fixed number of ranks.*-np 1 ./parent : -np 4 ./child'
+  run dlaunch --nproc 3 ./program spawn
+  expect_under 20000; [ "$code" != 0 ] || fail "the job ends well"
+  expect_err "rank 1 .* failed first: exit code $code"; expect_err MPI_Comm_spawn
+  [ $library = mpich ] || expect_err "$refused"
+  run dlaunch --nproc 3 ./program spawn return
+  expect_code 0; sums 3 6 3; [ $library = mpich ] || expect_err "$refused"; expect_out '^\[1\] rank 1: MPI_Comm_spawn fails$'
   run dlaunch --nproc 3 ./program die
   expect_code 137; expect_err 'rank 1 .* failed first: killed by SIGKILL'
   run dlaunch --nproc 3 --max-restarts 1 ./program die mark.$library

@@ -1,6 +1,7 @@
-/* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE | appnum]
+/* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE | appnum | spawn [return]]
  * Adds up ranks, and says what came out. Then rank 1 calls MPI_Abort(7), or kills itself; once, if
- * there is a MARK to leave; or all wait until there is a FILE. With LEAVE in its environment it
+ * there is a MARK to leave; or all wait until there is a FILE; or it calls MPI_Comm_spawn(), and
+ * goes on after the error if errors are returned. With LEAVE in its environment it
  * ends without MPI_Finalize(), in which MPICH 4.0 may hang where ranks are on several hosts,
  * whoever has started them. */
 #include <fcntl.h>
@@ -32,6 +33,15 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   const char* fault = rank == 1 && argc > 1 ? argv[1] : "";
   if (strcmp(fault, "abort") == 0) MPI_Abort(MPI_COMM_WORLD, 7);
+  if (strcmp(fault, "spawn") == 0) {
+    MPI_Comm child;
+    int codes[2];
+    if (argc > 2) MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    const int code =
+        MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_SELF, &child, codes);
+    printf("rank %d: MPI_Comm_spawn %s\n", rank, code == MPI_SUCCESS ? "succeeds" : "fails");
+    fflush(stdout);
+  }
   if (strcmp(fault, "die") == 0 &&
       (argc < 3 || open(argv[2], O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0)) {
     raise(SIGKILL);

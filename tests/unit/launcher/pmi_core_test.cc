@@ -122,6 +122,8 @@ TEST_CASE("pmi: what there is not is said, and what makes no sense closes the co
   CHECK(say(core, 0, "cmd=lookup_name service=x") ==
         "0: cmd=lookup_result rc=-1 msg=not_supported\n");
   CHECK(say(core, 0, "mcmd=spawn") == "0: cmd=spawn_result rc=-1 msg=not_supported\n");
+  CHECK(core.said(0, "mcmd=spawn")->spawn);
+  CHECK_FALSE(core.said(0, "cmd=lookup_name service=a")->spawn);
   CHECK(say(core, 0, "nprocs=2") == "");
   CHECK(say(core, 0, "endcmd") == "");
   CHECK(say(core, 0, "cmd=put kvsname=dlaunch key=" + std::string(65, 'k') + " value=v") ==

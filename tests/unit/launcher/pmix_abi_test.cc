@@ -35,6 +35,7 @@ using Theirs = pmix_server_module_t;
 static_assert(sizeof(Theirs) <= sizeof(pmix::ServerModule));
 static_assert(offsetof(Theirs, abort) == offsetof(pmix::ServerModule, abort));
 static_assert(offsetof(Theirs, fence_nb) == offsetof(pmix::ServerModule, fence));
+static_assert(offsetof(Theirs, spawn) == offsetof(pmix::ServerModule, spawn));
 static_assert(offsetof(Theirs, job_control) == offsetof(pmix::ServerModule, job_control));
 #else
 TEST_CASE("pmix abi: nothing to compare with") {
