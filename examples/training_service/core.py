@@ -113,6 +113,13 @@ def arguments_of(parameters):
     return [f"--{name}={text(value)}" for name, value in sorted(parameters.items())]
 
 
+def command_of(job, algorithms):
+    """The words that run the job's algorithm. LookupError: the folder of algorithms no longer has it."""
+    if job.algorithm not in algorithms:
+        raise LookupError(f"there is no algorithm {job.algorithm} any more")
+    return [*algorithms[job.algorithm], *arguments_of(job.parameters)]
+
+
 def to_launch(jobs, slots):
     """The jobs to launch now: the first ones in the queue, as many as slots are free. jobs: in their order."""
     free = slots - sum(job.state in ACTIVE for job in jobs)

@@ -1,6 +1,6 @@
 """The training service by HTTP. Every answer is JSON, but for logs, which are text; an error is {"error": "one line"}.
 
-    POST   /train             a new job: {"algorithm": "fit_line", "PARALLEL_INSTANCES": 2, "parameters": {"steps": 100}}
+    POST   /train             a new job: {"algorithm": "fit_line", "PARALLEL_INSTANCES": 2, "parameters": {"steps": 9}}
     GET    /train             all jobs; ?state=failed: those in this state
     GET    /train/ID          one job, with dlaunch's report if it has ended
     GET    /train/ID/logs     its output; ?tail=10: the last lines; ?follow=1: and what comes, until it ends
@@ -11,6 +11,7 @@ import dataclasses
 import http.server
 import json
 import re
+import sqlite3
 import time
 import urllib.parse
 
@@ -77,6 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return 409, {"error": str(error)}
         except Refused as error:
             return error.status, {"error": str(error)}
+        except sqlite3.Error as error:
+            return 503, {"error": f"the queue cannot be read or written: {error}"}
 
     def send(self, status, thing):
         body = (json.dumps(thing) + "\n").encode()

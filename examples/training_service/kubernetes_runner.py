@@ -27,7 +27,7 @@ class KubernetesRunner:
         if not manifest.exists():
             emitted = subprocess.run(
                 ["dlaunch", "--emit", "kubernetes", "--image", self.image, "--nnodes", str(job.instances), "--job-id",
-                 self._name(job.id), "--", *self.algorithms[job.algorithm], *core.arguments_of(job.parameters)],
+                 self._name(job.id), "--", *core.command_of(job, self.algorithms)],
                 capture_output=True, text=True, check=False)
             if emitted.returncode != 0:
                 raise RuntimeError(emitted.stderr.strip())

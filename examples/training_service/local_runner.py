@@ -28,10 +28,9 @@ class LocalRunner:
 
     def start(self, job):
         folder = self.folder / job.id
-        folder.mkdir(exist_ok=True)
         command = ["dlaunch", "--nproc", str(job.instances), "--job-id", job.id, "--error-file",
-                   str(folder / "report.json"), "--", *self.algorithms[job.algorithm],
-                   *core.arguments_of(job.parameters)]
+                   str(folder / "report.json"), "--", *core.command_of(job, self.algorithms)]
+        folder.mkdir(exist_ok=True)
         with open(folder / "lock", "w", encoding="utf-8") as lock, open(folder / "log", "ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.children[job.id] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -64,7 +63,7 @@ class LocalRunner:
         return self.folder / job_id / "log"
 
     def report(self, job_id):
-        """dlaunch's report of a job that has ended, or None."""
+        """dlaunch's report of a job that has ended, or None. dlaunch writes it as a whole."""
         try:
             return json.loads((self.folder / job_id / "report.json").read_text(encoding="utf-8"))
         except FileNotFoundError:

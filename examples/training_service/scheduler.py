@@ -13,6 +13,14 @@ import core
 INTERVAL = 0.1  # seconds
 
 
+def guarded(act, *values):
+    """A full disk, or a cluster that does not answer: say so; the next turn tries again, and other jobs go on."""
+    try:
+        act(*values)
+    except Exception:
+        traceback.print_exc()
+
+
 class Scheduler:
     def __init__(self, store, runner, slots):
         self.store, self.runner, self.slots = store, runner, slots
@@ -25,14 +33,17 @@ class Scheduler:
         if any(job.state == core.LAUNCHING for job in active):
             self.runner.look_around()
         for job in active:
-            seen = self.runner.look(job)
-            job = self.store.change(job.id, lambda job: core.advanced(job, seen))
-            if job.state in core.ACTIVE and job.cancelled:
-                self._stop(job)
-            elif job.state not in core.ACTIVE:
-                self.stopped.discard(job.id)
+            guarded(self._move_on, job)
         for job in core.to_launch(self.store.jobs((core.QUEUED, *core.ACTIVE)), self.slots):
             self._launch(job)
+
+    def _move_on(self, job):
+        seen = self.runner.look(job)
+        job = self.store.change(job.id, lambda job: core.advanced(job, seen))
+        if job.state not in core.ACTIVE:
+            self.stopped.discard(job.id)
+        elif job.cancelled and job.id not in self.stopped and self.runner.stop(job):
+            self.stopped.add(job.id)
 
     def _launch(self, job):
         job = self.store.change(job.id, core.launched)
@@ -40,18 +51,11 @@ class Scheduler:
             return
         try:
             self.runner.start(job)
-        except (OSError, RuntimeError) as error:
+        except (LookupError, OSError, RuntimeError) as error:
             reason = f"it could not be launched: {error}"
             self.store.change(job.id, lambda job: core.failed(job, reason))
 
-    def _stop(self, job):
-        if job.id not in self.stopped and self.runner.stop(job):
-            self.stopped.add(job.id)
-
     def _loop(self):
         while not self.ending.is_set():
-            try:
-                self.turn()
-            except Exception:  # a full disk, a busy cluster: say so, and try again
-                traceback.print_exc()
+            guarded(self.turn)
             self.ending.wait(INTERVAL)

@@ -20,8 +20,9 @@ class Requests(unittest.TestCase):
         self.assertEqual(self.parse({"algorithm": "fit_line"}), core.Request("fit_line", 1, {}))
 
     def test_a_whole_request(self):
-        request = {"algorithm": "other", "PARALLEL_INSTANCES": 8, "parameters": {"rate": 0.1, "name": "x", "deep": True}}
-        self.assertEqual(self.parse(request), core.Request("other", 8, request["parameters"]))
+        parameters = {"rate": 0.1, "name": "x", "deep": True}
+        self.assertEqual(self.parse({"algorithm": "other", "PARALLEL_INSTANCES": 8, "parameters": parameters}),
+                         core.Request("other", 8, parameters))
 
     def test_what_is_wrong_is_said(self):
         good = {"algorithm": "fit_line"}
@@ -55,6 +56,11 @@ class Queue(unittest.TestCase):
         self.assertEqual(core.to_launch(jobs, 3), [jobs[2]])
         self.assertEqual(core.to_launch(jobs, 9), jobs[2:4])
         self.assertEqual(core.to_launch(jobs, 1), [])
+
+    def test_only_an_algorithm_that_exists_has_a_command(self):
+        self.assertEqual(core.command_of(job(QUEUED), {"fit_line": ["python3", "x.py"]}), ["python3", "x.py"])
+        with self.assertRaises(LookupError):
+            core.command_of(job(QUEUED), {})
 
     def test_only_a_queued_job_is_launched(self):
         self.assertEqual(core.launched(job(QUEUED)).state, LAUNCHING)

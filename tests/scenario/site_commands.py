@@ -2,8 +2,9 @@
 """Runs the commands of pages of Markdown and compares what they print; site_blocks.py says what a page may have.
 
 A page's commands run one after the other in one shell, in a folder of their own that has the page's files and the
-folder examples. A command has to end with 0 unless the next one is `echo $?`, and to print the lines that follow it, in any order, because ranks
-print at the same time. In an expected line "…" stands for any characters; a line "…" alone for any lines.
+folder examples. A command has to end with 0 unless the next one is `echo $?`. It has to print the lines that follow it,
+in any order, because ranks print at the same time. In an expected line "…" stands for any characters; a line "…" alone
+for any lines.
 
 usage: site_commands.py SOURCE PAGE…      PATH, PYTHONPATH and the like are the caller's.
 """
@@ -45,8 +46,10 @@ def missing(expected, printed):
 
 
 def lacks(notes):
-    """The Python modules and the commands that a block needs and that are not here."""
-    modules = [name for name in notes.get("needs", "").split() if importlib.util.find_spec(name) is None]
+    """The Python modules and the commands that a block needs and that are not here. $SITE_WITHOUT: modules that are
+    no use although they are here."""
+    without = os.environ.get("SITE_WITHOUT", "").split()
+    modules = [name for name in notes.get("needs", "").split() if name in without or not importlib.util.find_spec(name)]
     return modules + [name for name in notes.get("needs command", "").split() if shutil.which(name) is None]
 
 

@@ -1,5 +1,7 @@
 # Every command of the documentation site was run: this runs them, page by page, as an installed dlaunch would.
 source "$SOURCE/tests/scenario/common.sh"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || export SITE_WITHOUT=dlaunch.torch
 # As installed: the programs find headers and libraries beside themselves.
 mkdir -p prefix/bin prefix/include prefix/lib
 cp "$BUILD/cli/dlaunch" "$BUILD/cli/ctl/dlaunchctl" "$BUILD/cli/bench/dlaunch-bench" prefix/bin/
@@ -20,6 +22,9 @@ wrong() { # BLOCK REGEX
   run "$python" "$SOURCE/tests/scenario/site_commands.py" "$PWD" page.md
   expect_code 1; expect_out "$2"
 }
+printf '```python\nx = 1\n```\n' >page.md
+run "$python" "$SOURCE/tests/scenario/site_commands.py" "$PWD" page.md
+expect_code 1; expect_out 'neither a file \(:caption:\) nor marked as shown$'
 wrong '$ echo a; false' '^page.md:4: ended with 1: echo a; false$'
 wrong $'$ echo a\nb' 'did not print: b$'
 wrong $'$ echo a; echo b\na' 'printed, which the page does not show: b$'

@@ -138,6 +138,19 @@ def a_job_that_fails():
     service.end()
 
 
+def an_algorithm_that_is_gone():
+    service = Service("gone", "--slots", "0")
+    job_id = service.train("echo")
+    service.kill()
+    os.mkdir("others")
+    os.link("algorithms/fail", "others/fail")
+    service.options = ("--algorithms", "others")
+    service.start()
+    job = service.until(job_id, "failed")
+    assert job["reason"] == "it could not be launched: there is no algorithm echo any more", job
+    service.end()
+
+
 def cancelling():
     (NOTES / "enough").unlink(missing_ok=True)
     service = Service("cancelled", "--slots", "1")
@@ -278,8 +291,8 @@ def main():
         path = pathlib.Path("algorithms", name)
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(0o755)
-    for part in (a_hundred_jobs, a_job_that_fails, cancelling, a_killed_job_begins_again, logs_while_it_runs,
-                 wrong_requests, kubernetes):
+    for part in (a_hundred_jobs, a_job_that_fails, an_algorithm_that_is_gone, cancelling, a_killed_job_begins_again,
+                 logs_while_it_runs, wrong_requests, kubernetes):
         begin = time.monotonic()
         part()
         print(f"{part.__name__} ({time.monotonic() - begin:.1f} s): ok", flush=True)

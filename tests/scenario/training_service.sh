@@ -7,4 +7,4 @@ run /usr/bin/python3 "$service/test_core.py"; expect_code 0
 run /usr/bin/python3 "$SOURCE/tests/scenario/training_service.py" "$service/service.py"
 cat out; cat err >&2
 expect_code 0
-[ "$(grep -c ': ok$' out)" = 7 ] || fail "not all parts were right"
+[ "$(grep -c ': ok$' out)" = 8 ] || fail "not all parts were right"
