@@ -14,7 +14,7 @@ At an address: rank 0 listens there and the others connect. Here it is the addre
 
 In a folder that all ranks share, a new one for each job. No launcher is needed: here a shell starts the ranks.
 
-    $ (for rank in 0 1; do RANK=$rank WORLD_SIZE=2 python3 init_methods.py file://$PWD/meeting & done; wait) | sort
+    $ for r in 0 1; do RANK=$r WORLD_SIZE=2 python3 init_methods.py file://$PWD/meeting >out.$r & done; wait; cat out.*
     file: rank 0 of 2, together 3
     file: rank 1 of 2, together 3
 

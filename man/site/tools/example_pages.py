@@ -106,6 +106,7 @@ def tree(caption, pages):
 
 def write(folder, source):
     examples = source / "examples"
+    folder.mkdir(exist_ok=True)
     index, count = INDEX, 0
     for title, rows in sections(examples).items():
         stems = []
