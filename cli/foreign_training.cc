@@ -21,7 +21,8 @@ Result<Meaning> log_level(const Values& values) {
 }
 
 constexpr const char* kStartsHosts =
-    "dlaunch starts its other hosts by ssh, or by the scheduler within a job of Slurm, PBS or LSF";
+    "dlaunch starts its other hosts by ssh, or by the scheduler within a job of Slurm, PBS, LSF or "
+    "Flux";
 
 Result<Meaning> launcher(const Values& values) {
   for (const char* known : {"pdsh", "openmpi", "mvapich", "slurm", "mpich", "impi", "ssh", "rsh",

@@ -16,15 +16,18 @@
 #include <memory>
 
 #include <climits>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/address.h"
 #include "base/interfaces.h"
 #include "base/secret.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/read_file.h"
 #include "cli/slurm_time.h"
 #include "launcher/placement/accelerators.h"
+#include "launcher/process/command.h"
+#include "launcher/process/spawn.h"
 
 extern char** environ;
 
@@ -184,6 +187,22 @@ std::string new_job_id() {
   return id ? *id : fmt::format("{:x}", ::getpid());
 }
 
+Result<std::string> ask_flux(const std::vector<std::string>& words) {
+  constexpr Duration kLimit = std::chrono::seconds(30);  // a busy instance may take its time
+  const char* path = ::getenv("PATH");
+  const auto program = find_program("flux", path != nullptr ? path : "/usr/bin:/bin");
+  if (!program) return program.error();
+  Command::Request request{
+      .argv = {*program}, .env = own_environment(), .keep_errors = true, .limit = kLimit};
+  request.argv.insert(request.argv.end(), words.begin(), words.end());
+  const auto end = run_command(request);
+  if (!end) return end.error();
+  const std::string why = describe(*end, kLimit);
+  if (why.empty()) return end->text;
+  return Error{.what = fmt::format("flux {} {}: {}", fmt::join(words, " "), why,
+                                   escaped(end->text.substr(0, end->text.find('\n'))))};
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -210,6 +229,7 @@ Machine this_machine() {
   machine.check_secret = check_secret;
   machine.environment = environment;
   machine.new_job_id = new_job_id;
+  machine.ask_flux = ask_flux;
   machine.slurm_time_left = slurm_time_left;
   return machine;
 }

@@ -56,6 +56,8 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> check_secret;
   Environment environment;
   std::function<std::string()> new_job_id;
+  // What the program flux prints for these arguments.
+  std::function<Result<std::string>(const std::vector<std::string>& words)> ask_flux;
   // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
   std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;
 };

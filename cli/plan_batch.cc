@@ -127,7 +127,8 @@ void apply_batch(const BatchPlace& place, Options& options) {
 }
 
 bool is_of_batch(std::string_view variable) {
-  return variable.starts_with("PBS_") || variable.starts_with("LSB_");
+  return variable.starts_with("PBS_") || variable.starts_with("LSB_") ||
+         variable.starts_with("FLUX_");
 }
 
 }  // namespace dlaunch

@@ -1,5 +1,5 @@
 // What PBS and LSF say about the hosts of a batch job: which there are, how many processes each is
-// to have, and what starts the dlaunch of the others. Pure.
+// to have, and what starts the dlaunch of the others; plan_flux.h says the same of Flux. Pure.
 //
 //   dlaunch   in the job's script or its interactive shell: this dlaunch leads, and starts the
 //             others by the scheduler's own launcher, as it would by ssh: pbsdsh of PBS
@@ -39,7 +39,7 @@ Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadF
 // Puts the hosts where the options say nothing of how hosts meet; the source names the variable.
 void apply_batch(const BatchPlace& place, Options& options);
 
-// Whether a variable tells of such a job, or of its place on one host.
+// Whether a variable tells of such a job, or of one of Flux, or of its place on one host.
 bool is_of_batch(std::string_view variable);
 
 }  // namespace dlaunch

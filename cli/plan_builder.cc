@@ -110,7 +110,19 @@ Result<void> plan_general(PlanDraft& draft) {
   return {};
 }
 
-// What Kubernetes, Slurm or another scheduler say about the hosts, where nobody else does. A
+void place_in_flux(PlanDraft& draft, Options& options, FluxPlace place) {
+  if (place.step) {
+    apply_flux(place, options);
+    draft.flux = std::move(place);
+    return;
+  }
+  BatchPlace batch{.source = "FLUX_URI", .starter = Starter::flux};
+  for (const std::string& host : place.hosts) batch.hosts.push_back({.host = host, .slots = 1});
+  apply_batch(batch, options);
+  draft.batch = std::move(batch);
+}
+
+// What Kubernetes or a scheduler say about the hosts, where nobody else does. A
 // dlaunch that a worker started is for this host alone.
 Result<void> find_place(PlanDraft& draft, Options& options) {
   const Machine& machine = draft.machine;
@@ -119,6 +131,12 @@ Result<void> find_place(PlanDraft& draft, Options& options) {
   if (!in_pod) return in_pod.error();
   draft.in_pod = *in_pod;
   if (draft.in_pod) return {};
+  auto flux = read_flux(machine.environment, machine.ask_flux);
+  if (!flux) return flux.error();
+  if (*flux) {
+    place_in_flux(draft, options, std::move(**flux));
+    return {};
+  }
   auto place = read_slurm(machine.environment);
   if (!place) return place.error();
   draft.slurm = std::move(*place);

@@ -78,6 +78,16 @@ int cpus_of(const PlanDraft& draft, const HostEntry& entry) {
   return draft.slurm->cpus[static_cast<std::size_t>(at)];
 }
 
+// The line of its first process in PBS's list, and its number in Flux's.
+int place_of(const PlanDraft& draft, const HostEntry& entry) {
+  if (!draft.batch) return 0;
+  const auto& hosts = draft.batch->hosts;
+  const auto found = std::find_if(hosts.begin(), hosts.end(),
+                                  [&](const HostEntry& host) { return host.host == entry.host; });
+  if (found == hosts.end()) return 0;
+  return found->line > 0 ? found->line - 1 : static_cast<int>(found - hosts.begin());
+}
+
 bool counts_devices(const PlanDraft& draft, std::string_view nproc) {
   const auto kind = nproc.substr(nproc.find(':') == nproc.npos ? 0 : nproc.find(':') + 1);
   return kind == "gpu" || draft.machine.accelerators(kind);
@@ -119,8 +129,8 @@ Result<void> plan_shares(PlanDraft& draft) {
       plan.nproc = each_itself ? **asked : (*shares)[i];
     }
     const int workers = each_itself ? 0 : (*shares)[i];
-    nodes.hosts.push_back(
-        {entry.host, entry.user, entry.port, workers, own, cpus_of(draft, entry)});
+    nodes.hosts.push_back({entry.host, entry.user, entry.port, workers, own, cpus_of(draft, entry),
+                           place_of(draft, entry)});
     nodes.total += workers;
   }
   if (nodes.total > kMaxWorkers) {

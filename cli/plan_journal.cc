@@ -26,7 +26,7 @@ Result<void> plan_journal(PlanDraft& draft) {
   Text journal = draft.options.journal;
   const Plan& plan = draft.plan();
   NodesPlan& nodes = draft.plan().nodes;
-  const bool by_hand = !nodes.endpoint.empty() && nodes.hosts.empty() && !nodes.in_step;
+  const bool by_hand = !nodes.endpoint.empty() && nodes.hosts.empty() && !nodes.in_step();
   const bool by_slurm = draft.slurm && !by_hand && !nodes.elects();
   const bool restarts = plan.max_restarts.restarts > 0;
   if (!is_mistaken(journal) && !(restarts && (by_hand || by_slurm))) journal = {};

@@ -181,7 +181,8 @@ Result<void> plan_nodes(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
-  nodes.in_step = draft.slurm && draft.slurm->step;
+  if (draft.slurm && draft.slurm->step) nodes.step = NodesPlan::Step::slurm;
+  if (draft.flux) nodes.step = NodesPlan::Step::flux;
   nodes.leader_returns = draft.in_pod;
   if (nodes.max == 1) {
     plan_loopback(draft);
@@ -208,7 +209,7 @@ Result<void> plan_nodes(PlanDraft& draft) {
   nodes.endpoint = to_string(*endpoint);
   if (auto done = plan_lead(draft, *endpoint); !done) return done.error();
   const auto home = draft.machine.environment("HOME");
-  if (!options.secret_file && draft.slurm && draft.slurm->step && home) {
+  if (!options.secret_file && nodes.in_step() && home) {
     plan.key_file = *home + "/.dlaunch/key";
   } else if (!options.secret_file) {
     warn_of_strangers(nodes.endpoint);

@@ -16,6 +16,7 @@
 #include "base/nearest.h"
 #include "cli/plan_batch.h"
 #include "cli/plan_builder.h"
+#include "cli/plan_flux.h"
 #include "cli/plan_slurm.h"
 #include "launcher/plan/hostfile.h"
 
@@ -26,7 +27,8 @@ struct PlanDraft {
   const Machine& machine;
   bool joins = false;               // a job that another dlaunch leads
   std::optional<SlurmPlace> slurm;  // where Slurm has a say in which hosts there are
-  std::optional<BatchPlace> batch;  // where another scheduler has
+  std::optional<FluxPlace> flux;    // where Flux has, and started one dlaunch on each
+  std::optional<BatchPlace> batch;  // where another scheduler has, and we start the others
   bool in_pod = false;              // of Kubernetes, which gives every host its number
   BuiltPlan built;
   std::optional<Topology> topology;  // once somebody needed it

@@ -22,11 +22,17 @@ constexpr std::array<std::string_view, 5> kPrefixes = {"SSH_", "XDG_", "DBUS_", 
 
 // What a scheduler's launcher has set on each host, or left as it was: the devices that the job has
 // there, and which of the job's tasks this is.
-constexpr std::array<std::string_view, 10> kOfAStep = {
-    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",   "ZE_AFFINITY_MASK",     "NVIDIA_VISIBLE_DEVICES",
-    "PBS_TASKNUM",          "PBS_NODENUM",          "PBS_VNODENUM",
-    "PBS_MOMPORT"};
+constexpr std::array<std::string_view, 11> kOfAStep = {"CUDA_VISIBLE_DEVICES",
+                                                       "ROCR_VISIBLE_DEVICES",
+                                                       "HIP_VISIBLE_DEVICES",
+                                                       "GPU_DEVICE_ORDINAL",
+                                                       "ZE_AFFINITY_MASK",
+                                                       "NVIDIA_VISIBLE_DEVICES",
+                                                       "PBS_TASKNUM",
+                                                       "PBS_NODENUM",
+                                                       "PBS_VNODENUM",
+                                                       "PBS_MOMPORT",
+                                                       "FLUX_URI"};
 
 bool is_of_a_step(std::string_view name) {
   return name.starts_with("SLURM") || name.starts_with("LSF_PM_") ||

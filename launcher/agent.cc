@@ -346,7 +346,8 @@ Node::Listener Agent::node_listener() {
 
 void Agent::on_signal(int signal) {
   const NodesPlan& nodes = plan_.nodes;
-  if (nodes.in_step && !ends_the_job(signal)) return;  // Slurm gave it to the workers, too
+  if (nodes.step == NodesPlan::Step::slurm && !ends_the_job(signal))
+    return;  // Slurm gave it to the workers, too
   const bool by_all =
       nodes.signalled_by_all() && (ends_the_job(signal) || !nodes.steps_signal_workers());
   if (by_all && driver_ && !crew_.is_own_news(signal)) return;

@@ -339,7 +339,7 @@ void Follower::finished(const NodeFinish& finish) {
   if (care_) care_->stop();
   if (node_) node_->end_leftovers();
   // By the one that started us, by the leading one, or by our own candidate, to the same user.
-  const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step || leads_;
+  const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step() || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
   if (!leads_) return part(finish.exit_code);
   link_->stop();
@@ -421,7 +421,8 @@ void Follower::note(const NodeAnnounce& announce) {
 // The whole job's, by way of the leader; alone, or when it is pressed, at once.
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
-  if (plan_.nodes.in_step && !ends) return;  // Slurm gave it to the workers, too
+  if (plan_.nodes.step == NodesPlan::Step::slurm && !ends)
+    return;  // Slurm gave it to the workers, too
   if (ends && signal == stop_signal_ && steady_now() - stopped_at_ < kSameWish) return;
   const bool again = ends && std::exchange(stop_signal_, signal) != 0;
   if (ends) stopped_at_ = steady_now();

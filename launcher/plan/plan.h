@@ -59,7 +59,7 @@ enum class StdinPlan { none, one_rank, all };
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
 
 // What starts the dlaunch of another host: ssh, or the scheduler's own launcher.
-enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch };
+enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch, flux };
 const char* name_of(Starter starter);
 
 // A host that dlaunch starts the job on, by a Starter unless it is the one that leads.
@@ -69,7 +69,8 @@ struct HostPlan {
   std::optional<int> port;  // the same
   int nproc = 0;            // workers there; 0: as many as it says itself (--nproc auto)
   bool leads = false;
-  int cpus = 0;  // of Slurm's allocation
+  int cpus = 0;   // of Slurm's allocation
+  int place = 0;  // in PBS's list of processes, or Flux's of hosts
 };
 
 // The hosts of the job.
@@ -83,7 +84,8 @@ struct NodesPlan {
   std::string journal;          // of one that leads and may be started again; "": none
   std::string slurm_job;        // whose journal it is, and it goes on only in
   int requeued = 0;             // the same one after it was put into the queue again, so often
-  bool in_step = false;         // Slurm started one on each node, and signals all their processes
+  enum class Step { none, slurm, flux };
+  Step step = Step::none;  // a scheduler started one on each node
 
   // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
   std::string folder;
@@ -104,9 +106,10 @@ struct NodesPlan {
 
   bool by_scheduler() const { return starter != Starter::ssh; }
   // A signal to the job may come from each of its hosts, to which a scheduler has sent it.
-  bool signalled_by_all() const { return in_step || by_scheduler(); }
+  bool signalled_by_all() const { return in_step() || by_scheduler(); }
+  bool in_step() const { return step != Step::none; }
   // Slurm's steps signal the workers themselves, but for what ends the job.
-  bool steps_signal_workers() const { return starter == Starter::srun; }
+  bool steps_signal_workers() const { return starter == Starter::srun || step == Step::slurm; }
   bool elects() const { return !folder.empty() || etcd; }
   bool outlives_leader() const { return elects() || (!journal.empty() && slurm_job.empty()); }
   std::string where_elected() const;  // in words

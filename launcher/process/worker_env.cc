@@ -35,8 +35,9 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "DLAUNCH_JOB_ID",
                                        "DLAUNCH_LOCAL_CORES",
                                        "DLAUNCH_TF_CONFIG"};
-constexpr std::array kStaleNames = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
-                                    "SLURM_LOCALID", "JSM_JSRUN_PORT"};
+constexpr std::array kStaleNames = {"MPI_LOCALRANKID",    "MPI_LOCALNRANKS",      "SLURM_PROCID",
+                                    "SLURM_LOCALID",      "JSM_JSRUN_PORT",       "FLUX_TASK_RANK",
+                                    "FLUX_TASK_LOCAL_ID", "FLUX_PMI_LIBRARY_PATH"};
 // Settings a user of those launchers may well have made for the workers themselves.
 constexpr std::array kKeptPrefixes = {"OMPI_MCA_",     "PMIX_MCA_",   "HOROVOD_FUSION",
                                       "HOROVOD_CYCLE", "HOROVOD_LOG", "HOROVOD_TIMELINE"};

@@ -13,8 +13,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -58,14 +56,6 @@ HandshakeIdentity task_identity(std::int32_t stream) {
           .who = "PBS's task"};
 }
 
-Result<int> index_of_host(const std::string& host) {
-  const std::string path = pbs_variable("PBS_NODEFILE");
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.good() && !file.eof()) return errno_error("read PBS_NODEFILE " + path, errno);
-  return index_in_nodefile(text, host);
-}
-
 struct BackListener {
   UniqueFd socket;
   Endpoint at;
@@ -91,15 +81,14 @@ struct Pbsdsh {
   UniqueFd words;  // what it prints
 };
 
-Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, int index, const std::string& dlaunch,
-                          const Endpoint& back) {
+Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, const std::string& index,
+                          const std::string& dlaunch, const Endpoint& back) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe for pbsdsh", errno);
   UniqueFd words(ends[0]), printing(ends[1]);
   SpawnRequest request;
   request.path = pbsdsh;
-  request.argv = {"pbsdsh", "-n",         std::to_string(index), "--",
-                  dlaunch,  kPbsTaskWord, to_string(back)};
+  request.argv = {"pbsdsh", "-n", index, "--", dlaunch, kPbsTaskWord, to_string(back)};
   request.env = own_environment();
   UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   request.in = nothing.get();
@@ -224,28 +213,17 @@ Result<UniqueFd> connect_stream(const Endpoint& back, std::int32_t stream) {
 
 }  // namespace
 
-Result<int> index_in_nodefile(std::string_view text, std::string_view host) {
-  int index = 0;
-  for (const std::string_view line : split_words(text, '\n')) {
-    if (line == host) return index;
-    ++index;
-  }
-  return Error{.code = Errc::not_found,
-               .what = fmt::format("host '{}' is not in PBS_NODEFILE", host)};
-}
-
 int run_pbs_login(const std::vector<std::string>& words) {
-  if (words.size() != 4) return kExitUsage;
-  const auto& [pbsdsh, host, address, dlaunch] = std::tie(words[0], words[1], words[2], words[3]);
+  if (words.size() != 5) return kExitUsage;
+  const auto& [pbsdsh, index, host, address, dlaunch] =
+      std::tie(words[0], words[1], words[2], words[3], words[4]);
   // PBS may send the job's signals to each of its processes: the one that started us ends us.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {
     ::signal(signal, SIG_IGN);
   }
-  const auto index = index_of_host(host);
-  if (!index) return give_up_login(index.error().what);
   const auto listener = listen_back_at(address);
   if (!listener) return give_up_login(listener.error().what);
-  const auto started = run_pbsdsh(pbsdsh, *index, dlaunch, listener->at);
+  const auto started = run_pbsdsh(pbsdsh, index, dlaunch, listener->at);
   if (!started) return give_up_login(started.error().what);
   const auto streams = wait_for_streams(*listener, *started, host);
   if (!streams) return give_up_login(streams.error().what);

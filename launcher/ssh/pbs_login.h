@@ -2,7 +2,7 @@
 // back: its stdin is empty, and what it prints goes into the job's files. So the program connects
 // to the one that asked for it, and what it reads and prints goes through these connections.
 //
-//   SshStarter        dlaunch --pbs-login PBSDSH HOST ADDRESS DLAUNCH
+//   SshStarter        dlaunch --pbs-login PBSDSH INDEX HOST ADDRESS DLAUNCH
 //   that one          listens at ADDRESS and runs pbsdsh -n INDEX -- DLAUNCH --pbs-task HOST:PORT
 //   there, by PBS     dlaunch --pbs-task HOST:PORT
 //                     connects three times, for stdin, stdout and stderr, and goes on as
@@ -11,15 +11,12 @@
 // Both prove that they belong to the same job of PBS: by PBS_JOBCOOKIE, which PBS gives to each
 // process of the job, and by which it knows them itself. What follows is not encrypted.
 //
-// DLAUNCH is our own path: dlaunch has to be there on each host. INDEX counts the lines of
-// PBS_NODEFILE, for OpenPBS and for Torque.
+// DLAUNCH is our own path: dlaunch has to be there on each host. INDEX is the host's first line in
+// PBS_NODEFILE, counted from 0, for OpenPBS and for Torque.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "base/result.h"
 
 namespace dlaunch {
 
@@ -33,8 +30,5 @@ int run_pbs_login(const std::vector<std::string>& words);
 // There: our stdin, stdout and stderr are the connections from now on. Returns an exit code, and 0
 // if they are.
 int connect_pbs_task(const std::string& endpoint);
-
-// The first line of a node file that names the host, counted from 0. Error: there is none.
-Result<int> index_in_nodefile(std::string_view text, std::string_view host);
 
 }  // namespace dlaunch

@@ -218,9 +218,13 @@ Result<SpawnRequest> SshStarter::request_for(const HostPlan& there, std::size_t 
     case Starter::pbsdsh: {
       const auto endpoint = parse_endpoint(order_.endpoint);
       if (!endpoint) return endpoint.error();
-      by_ourselves({"dlaunch", kPbsLoginWord, ssh_, there.name, endpoint->host, binary.path});
+      by_ourselves({"dlaunch", kPbsLoginWord, ssh_, std::to_string(there.place), there.name,
+                    endpoint->host, binary.path});
       break;
     }
+    case Starter::flux:
+      request.argv = flux_arguments(there, binary);
+      break;
     case Starter::blaunch: {
       auto words = blaunch_arguments(there, binary);
       if (!words) return words.error();

@@ -164,6 +164,11 @@ Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const S
   return std::vector<std::string>{"blaunch", host.name, binary.path, kSshNodeWord};
 }
 
+std::vector<std::string> flux_arguments(const HostPlan& host, const SameBinary& binary) {
+  return {"flux",    "exec",      fmt::format("--rank={}", host.place),
+          "--dir=/", binary.path, kSshNodeWord};
+}
+
 bool asks_srun(std::string_view variable) {
   constexpr std::array<std::string_view, 13> kKept = {
       "SLURM_CONF",        "SLURM_JOB_ID",          "SLURM_JOBID",         "SLURM_CLUSTER_NAME",

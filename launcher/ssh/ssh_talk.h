@@ -68,6 +68,9 @@ std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& 
 // path on each host. Error: the path has what a shell would take for its own.
 Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const SameBinary& binary);
 
+// The same of Flux, whose broker there is the host's place; without a shell.
+std::vector<std::string> flux_arguments(const HostPlan& host, const SameBinary& binary);
+
 // What of our environment srun would take as options for the step is left out.
 bool asks_srun(std::string_view variable);
 

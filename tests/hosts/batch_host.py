@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""Look-alikes of what PBS and LSF run on the hosts of a job, for test hosts without either.
+"""Look-alikes of what PBS, LSF and Flux run on the hosts of a job, for test hosts without any of them.
 
-batch_host.py serve            PBS's MoM and LSF's RES of this host: starts tasks for those below
+batch_host.py serve            PBS's MoM, LSF's RES and Flux's broker of this host: starts tasks for those below
 pbsdsh -n INDEX -- PROGRAM …   as PBS's: on the host that line INDEX of PBS_NODEFILE names. The task
                                gets the job's environment and not ours, an empty stdin, and the job's
                                files as stdout and stderr; its exit code is printed, not returned. On
                                SIGTERM it gets that signal, too. It outlives us.
 blaunch HOST COMMAND …         as LSF's: a shell there runs the words, with our environment, folder,
                                stdin, stdout and stderr, and we end as it does. It ends with us.
+flux getattr hostlist          as Flux's: the hosts of the instance, and of a job of it
+flux jobs … ID
+flux exec --rank=N --dir=DIR COMMAND …
+                               as Flux's: the broker there runs the words, without a shell, in DIR, with our
+                               environment but for its own FLUX_URI; else as blaunch.
 
-The job is what the folder $BATCH_JOB says: its environment in `env`, its files in `out` and `err`, and
-the tasks that run on a host in `tasks.HOST`, for whoever signals the job.
+The job is what the folder $BATCH_JOB says: its environment in `env`, its hosts in `nodes`, its files in
+`out` and `err`, and the tasks that run on a host in `tasks.HOST`, for whoever signals the job.
 """
 import json
 import os
@@ -65,12 +70,14 @@ def run_of_pbs(conn, request):
     return note_and_wait(conn, job, task)
 
 
-def run_of_lsf(conn, request):
-    """One task of blaunch: it has our connection as its terminal, and ends with it."""
-    env = dict(request["env"], TMPDIR=os.environ["TMPDIR"], LSF_PM_TASKID="2")
-    task = subprocess.Popen(["/bin/sh", "-c", " ".join(request["argv"])], env=env, cwd=request["cwd"],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            start_new_session=True)
+def run_connected(conn, request):
+    """One task of blaunch or of flux exec: it has our connection as its terminal, and ends with it."""
+    env = dict(request["env"], TMPDIR=os.environ["TMPDIR"], **request["there"])
+    if "FLUX_URI" in env:
+        env["FLUX_URI"] = f"local:///run/flux/{socket.gethostname()}"
+    argv = ["/bin/sh", "-c", " ".join(request["argv"])] if request["shell"] else request["argv"]
+    task = subprocess.Popen(argv, env=env, cwd=request["cwd"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, start_new_session=True)
 
     def listen():
         try:
@@ -117,7 +124,7 @@ def answer(conn):
     except EOFError:
         return  # who only looked whether we are there
     try:
-        (run_of_pbs if request["kind"] == "pbs" else run_of_lsf)(conn, request)
+        (run_of_pbs if request["kind"] == "pbs" else run_connected)(conn, request)
     except OSError as error:
         send(conn, b"x", str(error).encode())
 
@@ -154,8 +161,21 @@ def pbsdsh(words):
 
 
 def blaunch(words):
-    conn = ask(words[0], {"kind": "lsf", "job": os.environ["BATCH_JOB"], "argv": words[1:], "cwd": os.getcwd(),
-                          "env": dict(os.environ)})
+    be_there(words[0], {"argv": words[1:], "cwd": os.getcwd(), "there": {"LSF_PM_TASKID": "2"}, "shell": True})
+
+
+def flux(words):
+    hosts = open(os.environ["BATCH_JOB"] + "/nodes").read().split()
+    if words == ["getattr", "hostlist"] or words[:3] == ["jobs", "--no-header", "--format={nodelist}"]:
+        print(",".join(hosts))
+    elif words[0] == "exec" and words[1].startswith("--rank=") and words[2].startswith("--dir="):
+        be_there(hosts[int(words[1][7:])], {"argv": words[3:], "cwd": words[2][6:], "there": {}, "shell": False})
+    else:
+        sys.exit(f"flux: the test's knows no {words}")
+
+
+def be_there(host, request):
+    conn = ask(host, dict(request, kind="connected", job=os.environ["BATCH_JOB"], env=dict(os.environ)))
 
     def give_input():
         while data := os.read(0, 65536):
@@ -171,7 +191,7 @@ def blaunch(words):
     while True:
         kind, data = receive(conn)
         if kind == b"x" and not data.lstrip(b"-").isdigit():
-            sys.exit(f"blaunch: {data.decode()}")
+            sys.exit(data.decode())
         if kind == b"x":
             os._exit(int(data) if int(data) >= 0 else 128 - int(data))
         os.write(2 if kind == b"e" else 1, data)
@@ -183,6 +203,8 @@ if __name__ == "__main__":
         pbsdsh(sys.argv[1:])
     elif name == "blaunch":
         blaunch(sys.argv[1:])
+    elif name == "flux":
+        flux(sys.argv[1:])
     elif sys.argv[1:] == ["serve"]:
         serve()
     else:

@@ -1,20 +1,29 @@
-# In a batch job of PBS or LSF dlaunch needs no flags for its hosts: it takes hosts and counts from the
-# job's variables, and starts the other hosts by pbsdsh or blaunch. Both are look-alikes here.
+# In a batch job of PBS, LSF or Flux dlaunch needs no flags for its hosts: it takes hosts and counts from the
+# scheduler, and starts the other hosts by pbsdsh, blaunch or flux exec, which are look-alikes here.
 source "$SOURCE/tests/hosts/batch.sh" || exit 1
 hosts_up 3
 batch_up 1 2 3
 where='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE "$WORD" $(hostname)'
 export WORD='two  words'
+# Two workers on host 1 and one on the others; of Flux, which has no slots, one on each.
+job_of() {
+  places=('0/4 0/2 0/3 two  words host1' '1/4 1/2 0/3 two  words host1' '2/4 0/1 1/3 two  words host2'
+    '3/4 0/1 2/3 two  words host3')
+  case $1 in
+    pbs) pbs_job host1 host1 host2 host3 ;;
+    lsf) lsf_job "host1 2 host2 1 host3 1" ;;
+    flux)
+      flux_job host1 host2 host3
+      places=('0/3 0/1 0/3 two  words host1' '1/3 0/1 1/3 two  words host2' '2/3 0/1 2/3 two  words host3') ;;
+  esac
+  ranks=${#places[@]} last=$((${#places[@]} - 1))
+}
 placed() {
   local line
   expect_code 0
-  for line in '0/4 0/2 0/3 two  words host1' '1/4 1/2 0/3 two  words host1' '2/4 0/1 1/3 two  words host2' \
-    '3/4 0/1 2/3 two  words host3'; do
-    expect_out "^\[${line%%/*}\] $line$"
-  done
+  for line in "${places[@]}"; do expect_out "^\[${line%%/*}\] $line$"; done
   [ ! -s err ] || fail "words on stderr"
 }
-job_of() { if [ "$1" = pbs ]; then pbs_job host1 host1 host2 host3; else lsf_job "host1 2 host2 1 host3 1"; fi; }
 has() { [ "$(grep -c "$2" log 2>/dev/null)" = "$1" ]; }
 cat > worker.sh <<END
 $never
@@ -22,30 +31,58 @@ trap 'echo got TERM \$RANK >>log; exit 0' TERM
 echo up >>log; while :; do read -rt 1 -u 9; done
 END
 
-for kind in pbs lsf; do
+for kind in pbs lsf flux; do
   job_of $kind
   run batch 1 dlaunch bash -c "$where"; placed
   [ ! -s "$BATCH_JOB/err" ] && [ ! -s "$BATCH_JOB/out" ] || fail "$kind has output of its own"
   run batch 1 dlaunch --nproc 2 hello; expect_code 0
   # Input goes to a rank of any host, and all of it comes back.
-  seq 50000 >numbers; batch 1 dlaunch --output raw --stdin 3 sh -c '[ $RANK != 3 ] || cat' <numbers >out 2>err
+  seq 50000 >numbers; batch 1 dlaunch --output raw --stdin $last sh -c "[ \$RANK != $last ] || cat" <numbers >out 2>err
   cmp out numbers || fail "$kind: input or output is lost"
   # A failure has its code and its report.
-  run batch 1 dlaunch bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
-  expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host3\) failed first: exit code 7'
+  run batch 1 dlaunch bash -c "if [ \$RANK = $last ]; then exit 7; fi; exec sleep 100"
+  expect_code 7; expect_err "rank $last \(pid [0-9]+ on host host3\) failed first: exit code 7"
   # The job is deleted: all of its processes are signalled at once, and each worker is asked once.
   rm -f log; start_batch 1 dlaunch bash worker.sh
-  wait_until 20 has 4 up || { cat out err >&2; fail "$kind: not all are up"; }
+  wait_until 20 has $ranks up || { cat out err >&2; fail "$kind: not all are up"; }
   signal_job TERM 1 2 3
   wait $job; [ $? = 143 ] || { cat err >&2; fail "$kind: exit code"; }
-  for r in 0 1 2 3; do has 1 "got TERM $r" || { cat log err >&2; fail "$kind: rank $r was not asked once"; }; done
+  for ((r = 0; r < ranks; ++r)); do has 1 "got TERM $r" || { cat log err >&2; fail "$kind: rank $r was not asked once"; }; done
   # The dlaunch of the script is killed: nothing of the job stays.
   rm -f log; start_batch 1 dlaunch bash worker.sh
-  wait_until 20 has 4 up || fail "$kind: not all are up"
+  wait_until 20 has $ranks up || fail "$kind: not all are up"
   on 1 bash -c 'kill -KILL $(ps -e -o pid=,comm= | awk "\$2 == \"dlaunch\" { print \$1; exit }")'
   wait $job
   batch_clean 1 2 3
 done
+
+# flux run starts one dlaunch on each host: they find each other.
+flux_job host1 host2 host3
+flux_run() { # TASKS COMMAND…
+  local h tasks=$1; shift
+  for h in 1 2 3; do
+    start_on $h env "${batch_env[@]}" FLUX_JOB_ID=ƒ2WpHZ5J FLUX_JOB_SIZE="$tasks" FLUX_JOB_NNODES=3 FLUX_TASK_RANK=$((h - 1)) \
+      FLUX_TASK_LOCAL_ID=0 "$@" >"out.$h" 2>"err.$h" </dev/null
+    task[h]=$!
+  done
+}
+flux_ends() { # CODE
+  for h in 1 2 3; do wait "${task[h]}"; code=$?; [ $code = "$1" ] || { cat err.* >&2; fail "host $h exits with $code"; }; done
+}
+task=(); flux_run 3 dlaunch --nproc 2 bash -c 'echo $RANK/$WORLD_SIZE $DLAUNCH_JOB_ID ${FLUX_TASK_RANK-none} $(hostname)'
+flux_ends 0
+for r in 0 1 2 3 4 5; do
+  h=$((r / 2 + 1)); grep -qx "\[$r\] $r/6 flux-f2WpHZ5J none host$h" out.$h || { cat out.* err.* >&2; fail "rank $r of flux run"; }
+done
+[ ! -s err.1 ] || { cat err.1 >&2; fail "words of flux run"; }
+# Its signals come to each dlaunch, and once to each worker.
+rm -f log; sed 's/TERM/USR1/g' worker.sh >user.sh
+flux_run 3 dlaunch bash user.sh
+wait_until 20 has 3 up || { cat err.* >&2; fail "flux run: not all are up"; }
+kill -USR1 "${task[@]}"; flux_ends 0
+for r in 0 1 2; do has 1 "got USR1 $r" || { cat log >&2; fail "rank $r did not get one USR1"; }; done
+flux_run 12 dlaunch true; flux_ends 64
+grep -q 'Flux started 12 dlaunch on 3 hosts, and each host needs one' err.2 || fail "nothing is said of several tasks"
 
 # What cannot work is said at once.
 pbs_job host1 host2

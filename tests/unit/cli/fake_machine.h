@@ -26,9 +26,10 @@ struct FakeMachine {
   std::vector<Hca> hcas;
   bool terminal = false;
   int topology_asked = 0;
-  std::map<std::string, int> resolved;  // how often
-  std::optional<Duration> time_left;    // of a Slurm job
-  std::string any = "10.0.0.5";         // address of ours
+  std::map<std::string, int> resolved;           // how often
+  std::optional<Duration> time_left;             // of a Slurm job
+  std::map<std::string, std::string> flux = {};  // what it prints for which words
+  std::string any = "10.0.0.5";                  // address of ours
   std::string loopback = "127.0.0.1";
 
   Machine machine() {
@@ -75,6 +76,12 @@ struct FakeMachine {
       return std::nullopt;
     };
     m.new_job_id = [] { return "random"; };
+    m.ask_flux = [this](const Words& words) -> Result<std::string> {
+      std::string line;
+      for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+      if (flux.contains(line)) return flux[line];
+      return Error{.what = "flux " + line + " ended with exit code 1: no broker"};
+    };
     m.slurm_time_left = [this](const std::string&) { return time_left; };
     m.any_address = [this] { return any; };
     m.loopback = [this] { return loopback; };

@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 
 #include "launcher/plan/host_shares.h"
-#include "launcher/ssh/pbs_login.h"
 #include "launcher/ssh/ssh_login.h"
 
 using namespace dlaunch;
@@ -221,9 +220,8 @@ TEST_CASE("blaunch: words that a shell leaves as they are") {
         "--ssh-command ssh");
 }
 
-TEST_CASE("pbs: a host's number is that of its first line in the node file") {
-  CHECK(*index_in_nodefile("a\na\nb\nc.x\n", "a") == 0);
-  CHECK(*index_in_nodefile("a\na\nb\nc.x\n", "b") == 2);
-  CHECK(*index_in_nodefile("a\na\nb\nc.x", "c.x") == 3);
-  CHECK(index_in_nodefile("a\n", "b").error().what == "host 'b' is not in PBS_NODEFILE");
+TEST_CASE("flux: on the broker of the host") {
+  const HostPlan host{.name = "n7", .nproc = 2, .place = 3};
+  CHECK(flux_arguments(host, binary("/my apps/dlaunch")) ==
+        Words{"flux", "exec", "--rank=3", "--dir=/", "/my apps/dlaunch", "--ssh-node"});
 }
