@@ -7,7 +7,7 @@ A job goes through these states:
 
     queued -> launching -> running -> finished
                  |            |    -> failed
-                 +------------+-----> queued      its processes were killed, and it runs again from the beginning
+                 +------------+-----> queued     if its processes were killed
 """
 
 import dataclasses

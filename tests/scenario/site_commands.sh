@@ -8,8 +8,12 @@ cp "$BUILD/cli/dlaunch" "$BUILD/cli/ctl/dlaunchctl" "$BUILD/cli/bench/dlaunch-be
 ln -s "$SOURCE"/ring/include/dlaunch prefix/include/dlaunch
 cp -P "$BUILD"/ring/libdlring.so{,.0,.0.?.?} prefix/lib/
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
-mkdir python && ln -s "$(command -v "$python")" python/python3
-export PATH="$PWD/python:$PWD/prefix/bin:$PATH" PYTHONPATH="$BUILD/python" PYTHON_EXEC="$python"
+# An environment into which the package was installed, with what that Python has.
+"$python" -m venv --without-pip venv && site=$(echo venv/lib/python*/site-packages) || fail "no virtual environment"
+"$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' >"$site/others.pth"
+echo "import site; site.addsitedir('$BUILD/python')" >"$site/package.pth"
+python=$PWD/venv/bin/python
+export PATH="$PWD/venv/bin:$PWD/prefix/bin:$PATH"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 mapfile -t pages < <(find "$SOURCE/man/site" "$SOURCE"/examples/*/ -name '*.md' | sort)
 run "$python" "$SOURCE/tests/scenario/site_commands.py" "$SOURCE" "${pages[@]}"

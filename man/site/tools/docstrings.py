@@ -7,11 +7,12 @@ is. Whatever a docstring has, the result is valid: each paragraph and each item 
 import re
 
 # What reStructuredText would take for emphasis, a reference, a substitution, or a list at the beginning of a line.
-SPECIAL = re.compile(r"([\\*`|_]|^(?:[-+•]|\w+[.)])(?= ))")
+SPECIAL = re.compile(r"`([^`\s][^`]*)`|([\\*`|_]|^(?:[-+•]|\w+[.)])(?= ))")
 
 
 def escaped(text):
-    return SPECIAL.sub(r"\\\1", text)
+    """`code` stays code."""
+    return SPECIAL.sub(lambda found: f"``{found.group(1)}``\\ " if found.group(1) else "\\" + found.group(2), text)
 
 
 def blocks_of(lines):

@@ -2,7 +2,7 @@
 
 A page shows the row's programs. Each program's own header is the text above it, and files of the same folder that it
 includes or imports follow. All of them are shown by reference, through the link source. A subfolder with a README.md
-of its own gets a page that includes it.
+of its own gets a page that includes it, and its programs.
 """
 
 import ast
@@ -118,7 +118,9 @@ def write(folder, source):
     readmes = sorted(examples.glob("*/README.md"))
     for readme in readmes:
         name = readme.parent.name
-        (folder / f"{name}.md").write_text(f"```{{include}} /source/examples/{name}/README.md\n```\n", encoding="utf-8")
+        text = f"```{{include}} /source/examples/{name}/README.md\n```\n"
+        text += "".join(program(examples, path) for path in sorted(readme.parent.glob("*.py")))
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
     if readmes:
         index += tree("Larger examples", [readme.parent.name for readme in readmes])
     if count < 10:
