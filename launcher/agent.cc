@@ -61,7 +61,6 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   void give_up(int exit_code, const std::string& why);
   void end_without_journal(int signal);
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
-  Node::Listener node_listener();
   void on_signal(int signal) override;
   void on_timer() override;
   void on_idle() override;
@@ -88,7 +87,6 @@ class Agent final : private AgentBase, private JobDriver::Hands {
   std::unique_ptr<StoreServer> store_;
   std::optional<JobDriver> driver_;  // once all hosts are there
   std::unique_ptr<Node> node_;
-  std::optional<NodeCare> node_care_;
   std::optional<JobCare> care_;
   std::unique_ptr<JobControl> control_;
   Office* office_ = nullptr;             // where the journal goes
@@ -267,12 +265,11 @@ void Agent::begin() {
   if (started_) started_->begin();
   const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
   care_.emplace(loop_, plan_, *hub_, crew_, job(), feed_job);
-  auto node = open_node(crew_.own_slots(), node_listener());
+  auto node =
+      open_node(crew_.own_slots(), [this](const NodeMessage& message) { crew_.own_says(message); });
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
-  node_care_.emplace(loop_, node_->processes(), helpers_,
-                     [this](const NodeMessage& message) { crew_.own_says(message); });
-  crew_.set_own(*node_, *node_care_);
+  crew_.set_own(*node_);
   control_->begin({job(), *care_, [this](Slot slot) { return crew_.host_of(slot); }, feed_job});
   if (plan_.stdin_to == StdinPlan::all) {
     for (const int other : crew_.others_here()) hub_->stdin_pump().expect(other);
@@ -334,16 +331,6 @@ void Agent::end(int exit_code, const std::string& why, const std::vector<std::st
   started_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
 
-Node::Listener Agent::node_listener() {
-  return {
-      .tell = [this](const JobCore::Event& event) { crew_.own_tell(event); },
-      .ended = [this](Slot slot, const WorkerEnd& end) { crew_.own_ended(slot, end); },
-      .start_failed = [this](Slot slot,
-                             const SpawnError& error) { crew_.own_start_failed(slot, error); },
-      .child_changed = [this] { node_care_->look(); },
-  };
-}
-
 void Agent::on_signal(int signal) {
   const NodesPlan& nodes = plan_.nodes;
   if (nodes.step == NodesPlan::Step::slurm && !ends_the_job(signal))
@@ -381,14 +368,14 @@ void Agent::on_idle() {
   if (!node_) return;
   drained_.let_go();
   if (started_ && started_->some_leave()) let_go();
-  arm_timer(std::min({job().deadline().value_or(kNever),
-                      node_->driver().deadline().value_or(kNever), end_signal_at_}));
+  arm_timer(std::min(
+      {job().deadline().value_or(kNever), node_->deadline().value_or(kNever), end_signal_at_}));
 }
 
 void Agent::on_timer() {
   if (!driver_) return on_waiting();
   if (!node_) return;
-  node_->driver().on_clock();
+  node_->on_clock();
   if (steady_now() >= end_signal_at_) {
     end_signal_at_ = kNever;
     log_warn("the job's time is nearly up: {} to all workers", describe_signal(plan_.end_signal));
@@ -423,7 +410,6 @@ void Agent::perform(const JobCore::StartWorkers& start) {
     for (const auto& place : start.places) story_.begins_again(place.rank);
   }
   crew_.start(start, job());
-  if (start.all) node_->drop_old_round_dirs();
 }
 
 void Agent::perform(const JobCore::StopWorkers& stop) {
@@ -453,7 +439,6 @@ void Agent::perform(const JobCore::Announce& announce) {
              format_duration(steady_now() - *fenced_));
     fenced_.reset();
   }
-  node_->drop_old_round_dirs();
 }
 
 // -- What happened on a node
@@ -513,8 +498,7 @@ void Agent::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
 void Agent::perform(const JobCore::Finish& how) {
   interrupted_ = how.end == JobEnding::interrupted;
   care_->stop();
-  node_care_->stop();
-  node_->end_leftovers();
+  node_->finish();
   std::vector<int> left;
   const Processes& processes = node_->processes();
   for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);

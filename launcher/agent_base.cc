@@ -94,7 +94,7 @@ Result<void> AgentBase::reserve_ports(int master_port) {
   return {};
 }
 
-Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener listener) {
+Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Say say) {
   PmixOrder pmix;
   pmix.host = plan_.host;
   pmix.folder = job_dir_.path();
@@ -110,7 +110,7 @@ Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Listener lis
                             .who = fmt::format("the ranks on {}", plan_.host)},
                std::move(pmix));
   return Node::open({loop_, job_dir_, *starter_, *hub_, pump_, helpers_, *mpi_}, slots, plan_.grace,
-                    common_, std::move(listener));
+                    common_, std::move(say));
 }
 
 // Signals come as bytes; the end of the pipe means that the keeper was killed.

@@ -40,7 +40,7 @@ class AgentBase {
   // Once all output is out.
   void leave(int exit_code);
 
-  Result<std::unique_ptr<Node>> open_node(int slots, Node::Listener listener);
+  Result<std::unique_ptr<Node>> open_node(int slots, Node::Say say);
   void arm_timer(TimePoint deadline);
 
   virtual void on_signal(int signal) = 0;

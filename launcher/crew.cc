@@ -299,7 +299,7 @@ void Crew::on(int node, const NodeSignal& signal) {
   if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
     listener_.tell(JobCore::Signal{signal.number});
   } else if (own_ != nullptr) {
-    own_->driver().hand_on(signal.number);  // those of the steps have it already
+    own_->take(NodeHandOn{signal.number});  // those of the steps have it already
   }
 }
 
@@ -340,19 +340,14 @@ void Crew::on(int node, const NodeStartFailed& failed) {
   const Slot slot = job_slot(node, failed.slot);
   if (slot < 0) return;
   SpawnError error = failed.error;
-  error.what = fmt::format("on host {}: {}", host_of(slot), error.what);
+  if (node != own()) error.what = fmt::format("on host {}: {}", host_of(slot), error.what);
   listener_.start_failed(slot, error);
   listener_.tell(JobCore::SpawnFailed{slot});
 }
 
-void Crew::own_start_failed(Slot slot, const SpawnError& error) {
-  listener_.start_failed(job_slot(own(), slot), error);
-}
-
-void Crew::set_own(Node& node, NodeCare& care) {
+void Crew::set_own(Node& node) {
   own_ = &node;
-  own_care_ = &care;
-  care.begin(still_after());
+  node.begin(still_after());
 }
 
 bool Crew::is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }

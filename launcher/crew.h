@@ -21,7 +21,6 @@
 #include "elastic/host_health.h"
 #include "elastic/job_core.h"
 #include "elastic/node_roster.h"
-#include "launcher/care/node_care.h"
 #include "launcher/hosts/node_links.h"
 #include "launcher/hosts/node_message.h"
 #include "launcher/job_journal.h"
@@ -92,13 +91,9 @@ class Crew {
   std::vector<int> others_here() const;
   // 0 where this host leads without being one of the job's.
   int own_slots() const { return slots_of(own()); }
-  void set_own(Node& node, NodeCare& care);
-  // What the own node's care says.
+  void set_own(Node& node);
+  // What the own node says.
   void own_says(const NodeMessage& message) { take(own(), message); }
-  // The own node's listener hands these on.
-  void own_tell(const JobCore::Event& event) { tell(own(), event); }
-  void own_ended(Slot slot, const WorkerEnd& end) { on(own(), NodeEnded{slot, end}); }
-  void own_start_failed(Slot slot, const SpawnError& error);
 
   // -- What the job wants
   void start(const JobCore::StartWorkers& start, const JobCore& job);
@@ -125,9 +120,7 @@ class Crew {
   bool is_news(int node, int signal);
   bool is_own_news(int signal) { return is_news(own(), signal); }
 
-  // To the care of a node.
   void order(int node, const NodeMessage& message);
-  Duration still_after() const;  // as NodeCare::begin()
   std::string host_of(Slot slot) const;
   const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
   // The job's slot that a slot of a node is; -1: there is none.
@@ -172,6 +165,8 @@ class Crew {
   void open_to_all();
   void lay_out();
   void welcome(int node);
+  void order_all(const NodeMessage& message);
+  Duration still_after() const;
   void arm();
   int slots_of(int node) const;
   std::vector<NodePlace> places_on(int node, const std::vector<JobCore::Place>& places,
@@ -195,7 +190,6 @@ class Crew {
   bool open_to_all_ = false;
   NodeRoster roster_;
   Node* own_ = nullptr;
-  NodeCare* own_care_ = nullptr;
   Addresses own_addresses_;
   std::map<Link, Remote> remotes_;
   std::vector<Home> homes_;                  // by slot of the job

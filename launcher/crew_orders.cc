@@ -7,8 +7,12 @@
 namespace dlaunch {
 
 void Crew::order(int node, const NodeMessage& message) {
-  if (node == own()) return static_cast<void>(own_care_->take(message));
+  if (node == own()) return own_->take(message);
   links_.send(node_at(node).link, message);
+}
+
+void Crew::order_all(const NodeMessage& message) {
+  for (const int node : own_last()) order(node, message);
 }
 
 // ranks: of all slots of the job.
@@ -51,8 +55,7 @@ void Crew::start(const JobCore::StartWorkers& start, const JobCore& job) {
     }
     to.local_size = members[static_cast<std::size_t>(node)];
     to.places = places_on(node, start.places, ranks);
-    if (to.places.empty()) continue;
-    node == own() ? own_->start(to) : order(node, to);
+    if (!to.places.empty()) order(node, to);
   }
 }
 
@@ -63,24 +66,13 @@ void Crew::stop(const JobCore::StopWorkers& stop) {
       const Home& home = home_of(slot);
       if (home.node == node) to.slots.push_back(home.slot);
     }
-    if (to.slots.empty()) continue;
-    node == own() ? own_->driver().stop(to.slots, to.signal) : order(node, to);
+    if (!to.slots.empty()) order(node, to);
   }
 }
 
-void Crew::hand_on(const JobCore::HandOn& pass) {
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order(node, NodeHandOn{pass.signal});
-  }
-  own_->driver().hand_on(pass.signal);
-}
+void Crew::hand_on(const JobCore::HandOn& pass) { order_all(NodeHandOn{pass.signal}); }
 
-void Crew::fence(const JobCore::Fence& fence) {
-  for (int node = 0; node < nodes(); ++node) {
-    if (node != own()) order(node, NodeFence{fence.round, fence.lost});
-  }
-  own_->fence(fence.round, fence.lost);
-}
+void Crew::fence(const JobCore::Fence& fence) { order_all(NodeFence{fence.round, fence.lost}); }
 
 void Crew::announce(const JobCore::Announce& announce) {
   const int size = static_cast<int>(announce.slots.size());
@@ -90,11 +82,7 @@ void Crew::announce(const JobCore::Announce& announce) {
       const Home& home = home_of(announce.slots[static_cast<std::size_t>(rank)]);
       if (home.node == node) to.places.push_back({home.slot, rank, -1});
     }
-    if (to.places.empty()) continue;
-    if (node != own())
-      order(node, to);
-    else
-      own_->announce(to);
+    if (!to.places.empty()) order(node, to);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <numeric>
+#include <type_traits>
 
 #include <asio/post.hpp>
 #include <fmt/format.h>
@@ -21,6 +21,18 @@ namespace {
 
 constexpr Duration kNobodyListens = std::chrono::seconds(10);
 constexpr Duration kTellAfter = std::chrono::seconds(5);
+
+// What no leader may miss: it is kept for the next one.
+bool is_report(const NodeMessage& message) {
+  return std::visit(
+      [](const auto& what) {
+        using T = std::remove_cvref_t<decltype(what)>;
+        return std::is_same_v<T, NodeEnded> || std::is_same_v<T, NodeStartFailed> ||
+               std::is_same_v<T, NodeNotStarted> || std::is_same_v<T, NodeUnkillable> ||
+               std::is_same_v<T, NodeReplace>;
+      },
+      message);
+}
 
 }  // namespace
 
@@ -171,14 +183,8 @@ void Follower::clear() {
   found_.clear();
   unsent_.clear();
   if (any_runs()) log_warn("the job went on without this host; ending its workers");
-  kill_workers();
+  if (node_) node_->kill_all();
   join();
-}
-
-void Follower::kill_workers() {
-  std::vector<Slot> all(static_cast<std::size_t>(slots_));
-  std::iota(all.begin(), all.end(), 0);
-  if (node_) node_->driver().stop(all, SIGKILL);
 }
 
 void Follower::test() {
@@ -219,7 +225,9 @@ void Follower::on_lost(const std::string& why) {
         why, format_duration(plan_.join_timeout));
   }
   log_warn("lost the leading dlaunch at {}; ending this host's workers", why);
-  pump_.post([this] { kill_workers(); });
+  pump_.post([this] {
+    if (node_) node_->kill_all();
+  });
 }
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {
@@ -270,51 +278,25 @@ void Follower::take(const NodeMessage& message) {
   if (std::holds_alternative<NodeClear>(message)) return clear();
   if (std::holds_alternative<NodeTest>(message)) return test();
   if (!joined_) return;
-  if (const auto* start = std::get_if<NodeStart>(&message)) {
-    note(*start);
-    node_->drop_old_round_dirs();
-    node_->start(*start);
-  } else if (const auto* stop = std::get_if<NodeStop>(&message)) {
-    node_->driver().stop(stop->slots, stop->signal);
-  } else if (const auto* pass = std::get_if<NodeHandOn>(&message)) {
-    node_->driver().hand_on(pass->signal);
-  } else if (const auto* fence = std::get_if<NodeFence>(&message)) {
-    node_->fence(fence->round, fence->lost);
-  } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
-    note(*announce);
-    node_->announce(*announce);
-  } else if (const auto* input = std::get_if<NodeInput>(&message)) {
-    hub_->stdin_pump().feed(input->bytes);
-  } else {
-    (void)care_->take(message);
+  if (const auto* input = std::get_if<NodeInput>(&message)) {
+    return hub_->stdin_pump().feed(input->bytes);
   }
+  note(message);
+  node_->take(message);
 }
 
 void Follower::welcomed(const NodeWelcome& welcome) {
   if (!node_) {
-    slots_ = welcome.slots;
-    auto node = open_node(
-        slots_, {.tell = [this](const JobCore::Event& event) { tell(event); },
-                 .ended =
-                     [this](Slot slot, const WorkerEnd& end) {
-                       report(NodeEnded{slot, end});
-                       node_->end_leftovers();
-                       join();
-                     },
-                 .start_failed = [this](Slot slot,
-                                        const SpawnError& error) { start_errors_[slot] = error; },
-                 .child_changed = [this] { care_->look(); }});
+    auto node =
+        open_node(welcome.slots, [this](const NodeMessage& message) { node_says(message); });
     if (!node) {
       failed(kExitCannotCreate, node.error());
       return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
-    care_.emplace(loop_, node_->processes(), helpers_, [this](const NodeMessage& message) {
-      if (joined_) send(message);
-    });
   }
   joined_ = true;
-  care_->begin(welcome.still_after);
+  node_->begin(welcome.still_after);
   show_the_way(welcome.led_by);
   run_ = welcome.run;
   number_ = welcome.number;
@@ -336,8 +318,7 @@ void Follower::show_the_way(const std::string& leader) {
 }
 
 void Follower::finished(const NodeFinish& finish) {
-  if (care_) care_->stop();
-  if (node_) node_->end_leftovers();
+  if (node_) node_->finish();
   // By the one that started us, by the leading one, or by our own candidate, to the same user.
   const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step() || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
@@ -348,29 +329,24 @@ void Follower::finished(const NodeFinish& finish) {
 
 // -- What happens here
 
-void Follower::tell(const JobCore::Event& event) {
-  if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
+void Follower::node_says(const NodeMessage& message) {
+  if (const auto* ready = std::get_if<NodeReady>(&message)) {
     if (clearing_) return;
     NodeFound& process = found(ready->slot);
     process.linked = process.ready = true;
     process.version = ready->version;
-    if (joined_) send(NodeReady{ready->slot, ready->left, ready->version, ready->why});
-  } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
+    if (joined_) send(message);
+  } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
     if (clearing_) return;
     found(progress->slot).version = progress->version;
-    if (joined_) send(NodeProgress{progress->slot, progress->version});
-  } else if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
-    if (joined_) send(NodeSpawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<JobCore::SpawnFailed>(&event)) {
-    report(NodeStartFailed{failed->slot, start_errors_[failed->slot]});
-  } else if (const auto* not_started = std::get_if<JobCore::Ended>(&event)) {
-    report(NodeNotStarted{not_started->slot});
-  } else if (const auto* stuck = std::get_if<JobCore::Unkillable>(&event)) {
-    report(NodeUnkillable{stuck->slot});
-  } else if (const auto* replace = std::get_if<JobCore::Replace>(&event)) {
-    report(NodeReplace{replace->slot, replace->kind});
+    if (joined_) send(message);
+  } else if (is_report(message)) {
+    report(message);
+    if (std::holds_alternative<NodeEnded>(message)) node_->end_leftovers();
+    join();
+  } else if (joined_) {
+    send(message);
   }
-  if (!joined_) join();
 }
 
 NodeFound& Follower::found(Slot slot) {
@@ -404,17 +380,18 @@ void Follower::report(const NodeMessage& message) {
   send(message);
 }
 
-void Follower::note(const NodeStart& start) {
-  for (const auto& place : start.places) {
-    found_[place.slot] = {.slot = place.slot, .round = start.round};
-  }
-}
-
-void Follower::note(const NodeAnnounce& announce) {
-  for (const auto& place : announce.places) {
-    NodeFound& process = found(place.slot);
-    process.in_round = process.round = announce.round;
-    process.ready = false;
+// What the next leader is to know of what this one wants.
+void Follower::note(const NodeMessage& message) {
+  if (const auto* start = std::get_if<NodeStart>(&message)) {
+    for (const auto& place : start->places) {
+      found_[place.slot] = {.slot = place.slot, .round = start->round};
+    }
+  } else if (const auto* announce = std::get_if<NodeAnnounce>(&message)) {
+    for (const auto& place : announce->places) {
+      NodeFound& process = found(place.slot);
+      process.in_round = process.round = announce->round;
+      process.ready = false;
+    }
   }
 }
 
@@ -433,7 +410,7 @@ void Follower::on_signal(int signal) {
 }
 
 void Follower::on_timer() {
-  if (node_) return node_->driver().on_clock();
+  if (node_) return node_->on_clock();
   if (joined_ || parted_) return;  // the one that leads sees to it
   std::string what = "not all of its hosts are there";
   if (!open_) what = "nobody leads it";
@@ -443,7 +420,7 @@ void Follower::on_timer() {
 }
 
 void Follower::on_idle() {
-  if (node_) arm_timer(node_->driver().deadline().value_or(kNever));
+  if (node_) arm_timer(node_->deadline().value_or(kNever));
 }
 
 }  // namespace dlaunch

@@ -18,7 +18,6 @@
 #include "launcher/agent_base.h"
 #include "launcher/candidate.h"
 #include "launcher/care/health_check.h"
-#include "launcher/care/node_care.h"
 #include "launcher/control/signpost.h"
 #include "launcher/hosts/leader_link.h"
 #include "launcher/hosts/node_message.h"
@@ -54,16 +53,14 @@ class Follower final : private AgentBase {
   void take(const NodeMessage& message);
   void join();
   void clear();
-  void kill_workers();
   NodeFound& found(Slot slot);
-  void note(const NodeStart& start);
-  void note(const NodeAnnounce& announce);
   void welcomed(const NodeWelcome& welcome);
   void show_the_way(const std::string& leader);
   void finished(const NodeFinish& finish);
   void test();
   void tested(const std::string& why);
-  void tell(const JobCore::Event& event);
+  void node_says(const NodeMessage& message);
+  void note(const NodeMessage& message);
   void send(const NodeMessage& message);
   // Now, or to the next leader.
   void report(const NodeMessage& message);
@@ -73,7 +70,6 @@ class Follower final : private AgentBase {
 
   std::optional<CandidateProcess> elected_by_;
   std::optional<CandidateLink> candidate_;
-  std::optional<NodeCare> care_;
   std::unique_ptr<Signpost> signpost_;
   std::optional<HealthCheck> health_check_;
   std::string unhealthy_;          // as we have told
@@ -84,8 +80,6 @@ class Follower final : private AgentBase {
   std::optional<LeaderLink> link_;
   std::string maybe_here_;  // a note on the elected leader's address
   std::unique_ptr<Node> node_;
-  std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
-  int slots_ = 0;
   int number_ = -1;                  // as node of the job
   std::string run_;                  // that job; "": it ends with its leader
   std::map<Slot, NodeFound> found_;  // what the leader is to know of each process

@@ -1,5 +1,8 @@
 #include "launcher/node.h"
 
+#include <signal.h>
+
+#include "base/check.h"
 #include "base/log.h"
 #include "launcher/placement/topology.h"
 #include "launcher/process/process_tree.h"
@@ -9,23 +12,46 @@ namespace {
 
 constexpr int kRoundDirsKept = 3;
 
+// What the driver and the workers tell, as the leader is told of it.
+struct Report {
+  const std::map<Slot, SpawnError>& errors;
+
+  NodeMessage operator()(const JobCore::Spawned& e) const { return NodeSpawned{e.slot}; }
+  NodeMessage operator()(const JobCore::SpawnFailed& e) const {
+    return NodeStartFailed{e.slot, errors.at(e.slot)};
+  }
+  NodeMessage operator()(const JobCore::Ended& e) const { return NodeNotStarted{e.slot}; }
+  NodeMessage operator()(const JobCore::Unkillable& e) const { return NodeUnkillable{e.slot}; }
+  NodeMessage operator()(const JobCore::Ready& e) const {
+    return NodeReady{e.slot, e.left, e.version, e.why};
+  }
+  NodeMessage operator()(const JobCore::Progress& e) const {
+    return NodeProgress{e.slot, e.version};
+  }
+  NodeMessage operator()(const JobCore::Replace& e) const { return NodeReplace{e.slot, e.kind}; }
+  NodeMessage operator()(const auto&) const {
+    DL_ASSERT(false);  // of the job, not of a node
+    return {};
+  }
+};
+
 }  // namespace
 
-Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common,
-           Listener listener)
+Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Say say)
     : job_dir_(parts.job_dir),
       starter_(parts.starter),
       mpi_(parts.mpi),
-      listener_(std::move(listener)),
+      say_(std::move(say)),
       driver_(slots, grace, parts.pump, *this),
       processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
                  {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-                  .child_changed = listener_.child_changed,
+                  .child_changed = [this] { care_.look(); },
                   .never_ran =
                       [this](Slot slot, const SpawnError& error) {
-                        listener_.start_failed(slot, error);
+                        start_errors_[slot] = error;
                         driver_.never_ran(slot);
                       }}),
+      care_(parts.loop, processes_, parts.helpers, say_),
       common_(common),
       hub_(parts.hub) {
   mpi_.on_abort([this](int worker, int exit_code) {
@@ -36,8 +62,8 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
 }
 
 Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration grace,
-                                         const WorkerPlace& common, Listener listener) {
-  std::unique_ptr<Node> made(new Node(parts, slots, grace, common, std::move(listener)));
+                                         const WorkerPlace& common, Say say) {
+  std::unique_ptr<Node> made(new Node(parts, slots, grace, common, std::move(say)));
   Node* node = made.get();
   auto channel = WorkerChannel::open(
       parts.loop, node->common_.agent_socket,
@@ -76,9 +102,13 @@ void Node::on_cut_off(int worker) {
   tell(JobCore::Replace{*slot, FailureKind::lost});
 }
 
-// -- What the job wants
+// -- What the leader wants
 
-void Node::start(const NodeStart& start) {
+void Node::take(const NodeMessage& message) {
+  std::visit([this](const auto& what) { on(what); }, message);
+}
+
+void Node::on(const NodeStart& start) {
   common_.size = start.size;
   common_.local_size = start.local_size;
   common_.node_rank = start.node_rank;
@@ -95,15 +125,16 @@ void Node::start(const NodeStart& start) {
   }
   hub_.set_local_ranks(shown_);
   driver_.start(start.round, places);
+  if (start.one_world) drop_old_round_dirs();
 }
 
-void Node::fence(int round, int lost) {
+void Node::on(const NodeFence& fence) {
   for (const Slot slot : processes_.running_slots()) {
-    channel_->send(processes_.place(slot).worker, FenceNotice{round, lost});
+    channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
   }
 }
 
-void Node::announce(const NodeAnnounce& announce) {
+void Node::on(const NodeAnnounce& announce) {
   const std::string dir = round_dir(announce.round);
   std::set<int> ranks;
   for (const auto& place : announce.places) {
@@ -123,6 +154,18 @@ void Node::announce(const NodeAnnounce& announce) {
                                .store_url = common_.store_url,
                                .round_dir = dir});
   }
+  drop_old_round_dirs();
+}
+
+void Node::kill_all() {
+  std::vector<Slot> all;
+  for (const auto& [slot, local_rank] : local_ranks_) all.push_back(slot);
+  driver_.stop(all, SIGKILL);
+}
+
+void Node::finish() {
+  care_.stop();
+  end_leftovers();
 }
 
 // "": there is none. It has evidence of failures only, and no round is worth less for want of that.
@@ -153,7 +196,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   const auto inherited = mpi_.invite(place);
   const auto error = processes_.start(slot, place);
   if (error.stage == Stage::none) return true;
-  listener_.start_failed(slot, error);
+  start_errors_[slot] = error;
   return false;
 }
 
@@ -169,7 +212,9 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
   }
   if (!failed) mpi_.ended_well(end.rank);
   driver_.exited(slot);
-  listener_.ended(slot, end);
+  say_(NodeEnded{slot, end});
 }
+
+void Node::tell(const JobCore::Event& event) { say_(std::visit(Report{start_errors_}, event)); }
 
 }  // namespace dlaunch

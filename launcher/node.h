@@ -1,5 +1,7 @@
-// Node: all that dlaunch does on one host for a job: starts the workers the job wants, tells them
-// of rounds, says how they end. An asio shell around NodeDriver; one thread, the loop's.
+// Node: all that dlaunch does on one host for a job: starts the workers, tells them of rounds,
+// looks after them, and reports how they end. It takes orders and reports as NodeMessage
+// (launcher/hosts/node_message.h), whether its leader is in this process or on another host. An
+// asio shell around NodeDriver and NodeCare; one thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -12,6 +14,7 @@
 
 #include "elastic/job_core.h"
 #include "elastic/node_driver.h"
+#include "launcher/care/node_care.h"
 #include "launcher/hosts/node_message.h"
 #include "launcher/job_dir.h"
 #include "launcher/mpi/mpi_servers.h"
@@ -25,16 +28,8 @@ namespace dlaunch {
 
 class Node final : private NodeDriver::Hands {
  public:
-  // To the job.
-  struct Listener {
-    std::function<void(const JobCore::Event&)> tell;
-    // The job is to be fed Ended for it.
-    std::function<void(Slot, const WorkerEnd&)> ended;
-    // Why the job hears of SpawnFailed next.
-    std::function<void(Slot, const SpawnError&)> start_failed;
-    // A child was stopped or continued, or has ended.
-    std::function<void()> child_changed;
-  };
+  // To the leader.
+  using Say = std::function<void(const NodeMessage&)>;
   // What it is made of; all of it must outlive it.
   struct Parts {
     asio::io_context& loop;
@@ -42,30 +37,43 @@ class Node final : private NodeDriver::Hands {
     WorkerStarter& starter;
     OutputHub& hub;
     Pump& pump;
-    const std::set<pid_t>& helpers;  // children that are no workers
+    std::set<pid_t>& helpers;  // children that are no workers
     MpiServers& mpi;
   };
   // common: what all workers are told alike: the store, the secret, MASTER_PORT.
   // Error: the socket in the job's folder cannot be made.
   static Result<std::unique_ptr<Node>> open(const Parts& parts, int slots, Duration grace,
-                                            const WorkerPlace& common, Listener listener);
+                                            const WorkerPlace& common, Say say);
 
-  // -- What the job wants: call these, and the driver, from within an event of the pump.
-  NodeDriver& driver() { return driver_; }
-  void start(const NodeStart& start);
+  // A leader leads from now on that knows nothing yet of the workers. still_after: as
+  // NodeCare::begin().
+  void begin(Duration still_after) { care_.begin(still_after); }
+  // Does what the leader wants; messages that are not for a node are ignored. Call it from within
+  // an event of the pump.
+  void take(const NodeMessage& message);
   // Where workers meet from the next round on.
   void set_store(const std::string& url) { common_.store_url = url; }
-  // Every round before that is over; lost: the rank that is the reason, or -1.
-  void fence(int round, int lost);
-  void announce(const NodeAnnounce& announce);
+  // Also those that are still to be started.
+  void kill_all();
+  void on_clock() { driver_.on_clock(); }  // deadline() has passed
+  std::optional<TimePoint> deadline() const { return driver_.deadline(); }
 
   // Ends what workers that have ended left behind; see Processes.
   void end_leftovers() { processes_.end_leftovers(); }
-  void drop_old_round_dirs();
-  Processes& processes() { return processes_; }
+  // The job is over: looks after nobody any more, and ends what workers left behind.
+  void finish();
+  const Processes& processes() const { return processes_; }
 
  private:
-  Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Listener listener);
+  Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Say say);
+  void on(const NodeStart& start);
+  void on(const NodeStop& stop) { driver_.stop(stop.slots, stop.signal); }
+  void on(const NodeHandOn& pass) { driver_.hand_on(pass.signal); }
+  void on(const NodeFence& fence);
+  void on(const NodeAnnounce& announce);
+  // Of the care, or not for a node.
+  void on(const auto& other) { (void)care_.take(other); }
+  void drop_old_round_dirs();
   void on_ready(const Ready& ready, pid_t pid);
   void on_progress(const ProgressNotice& progress);
   void on_cut_off(int worker);
@@ -76,14 +84,16 @@ class Node final : private NodeDriver::Hands {
   TimePoint now() override { return steady_now(); }
   bool spawn(Slot slot, int rank, int round) override;
   void perform(const AgentCore::SendSignal& send) override;
-  void tell(const JobCore::Event& event) override { listener_.tell(event); }
+  void tell(const JobCore::Event& event) override;
 
   const JobDir& job_dir_;
   const WorkerStarter& starter_;
   MpiServers& mpi_;
-  const Listener listener_;
+  const Say say_;
   NodeDriver driver_;
   Processes processes_;
+  NodeCare care_;
+  std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;
   OutputHub& hub_;
