@@ -52,6 +52,10 @@ constexpr OptionRow kWorkersRows[] = {
      "Give each worker a TF_CONFIG with the addresses of all: when it imports TensorFlow (auto), "
      "from its start (tensorflow), or never (none). A TF_CONFIG of your own stays",
      &Options::framework},
+    {"horovod", "", "", "", "", Group::workers,
+     "Programs that import Horovod get the package dlaunch in its place: import horovod.torch is "
+     "dlaunch.horovod.torch. The workers' Python must have that package",
+     &Options::horovod},
     {"no-python", "", "", "", "", Group::workers,
      "Never put python3 before the program, not even before a file.py that cannot be executed",
      &Options::no_python},

@@ -73,6 +73,7 @@ struct Options {
   Text roles;
   Text framework;
   Switch multi_gpu;
+  Switch horovod;
   // hosts and rendezvous
   Text hosts;
   Text hostfile;

@@ -144,6 +144,7 @@ Result<void> plan_workers(PlanDraft& draft) {
   }
   if (options.chdir) draft.plan().chdir = *options.chdir;
   if (options.role) draft.plan().role = *options.role;
+  draft.plan().in_place_of_horovod = options.horovod.on;
   return plan_programs(draft);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,19 @@
 
 namespace dlaunch {
 namespace {
+
+// --horovod: what a worker's Python finds under this name, before a Horovod that is installed.
+constexpr std::string_view kInPlaceOfHorovod =
+    R"py("""dlaunch --horovod: dlaunch.horovod in Horovod's place."""
+import sys
+try:
+    from dlaunch.horovod import _in_place
+except ImportError as error:
+    raise ImportError(
+        f"dlaunch --horovod: {sys.executable} cannot import dlaunch.horovod ({error}): install "
+        "the package dlaunch into this Python, or leave out --horovod") from error
+_in_place.take(__name__)
+)py";
 
 Result<void> check_kernel() {
   const UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
@@ -74,6 +88,11 @@ bool AgentBase::set_up() {
   if (plan_.tls) {
     DL_ASSERT(!secret_.empty());
     if (auto ok = TlsChannel::prepare(); !ok) return failed(kExitSystem, ok.error());
+  }
+  if (plan_.in_place_of_horovod) {
+    auto folder = job_dir_.write_package("horovod", kInPlaceOfHorovod);
+    if (!folder) return failed(kExitCannotCreate, folder.error());
+    common_.python_folder = *folder;
   }
   if (secret_.empty()) return true;
   auto file = job_dir_.write_secret(secret_);

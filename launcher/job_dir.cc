@@ -130,6 +130,17 @@ Result<std::string> JobDir::write_secret(const Secret& secret) const {
   return file;
 }
 
+Result<std::string> JobDir::write_package(const std::string& name, std::string_view text) const {
+  const std::string folder = path_ + "/python", package = folder + "/" + name;
+  std::error_code ec;
+  fs::create_directories(package, ec);
+  const UniqueFd fd(::open((package + "/__init__.py").c_str(),
+                           O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const int err = fd ? write_all(fd.get(), text).os_errno : errno;
+  if (err != 0) return cannot_use(fs::path(path_).parent_path(), "write to " + package, err);
+  return folder;
+}
+
 Result<std::string> JobDir::make_round_dir(int round) const {
   std::string folder = path_ + "/" + std::to_string(round);
   if (::mkdir(folder.c_str(), 0700) != 0) {

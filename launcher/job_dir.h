@@ -1,10 +1,12 @@
-// The job's private folder: the secret, and a folder for each round in which workers leave their
-// error files and libdlring its notes on lost peers, by rank. Mode 0700, in folder_for_jobs(),
-// removed at the end by whoever of keeper and agent lives longer. A folder whose owner was killed
-// together with its keeper is swept away by the user's next job: its lock is free then.
+// The job's private folder: the secret, packages for its Pythons, and a folder for each round in
+// which workers leave their error files and libdlring its notes on lost peers, by rank. Mode 0700,
+// in folder_for_jobs(), removed at the end by whoever of keeper and agent lives longer. A folder
+// whose owner was killed together with its keeper is swept away by the user's next job: its lock is
+// free then.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +30,8 @@ class JobDir {
   const std::string& path() const { return path_; }
   // Writes the secret 0600 and returns the file's path.
   Result<std::string> write_secret(const Secret& secret) const;
+  // Makes a folder for PYTHONPATH in which this package is, with this text, and returns its path.
+  Result<std::string> write_package(const std::string& name, std::string_view text) const;
   // Makes the folder of a round and returns its path.
   Result<std::string> make_round_dir(int round) const;
   // Removes the folders of this round and of those before it, as far as they are there.

@@ -93,6 +93,7 @@ Facts about_workers(const Plan& plan) {
   }
   if (plan.framework == Framework::tensorflow) lines.emplace_back("framework", "tensorflow");
   if (plan.framework == Framework::none) lines.emplace_back("framework", "none");
+  if (plan.in_place_of_horovod) lines.emplace_back("import horovod", "dlaunch.horovod");
   return lines;
 }
 

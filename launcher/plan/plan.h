@@ -166,6 +166,7 @@ struct Plan {
   std::string role = "default";  // ROLE_NAME of the workers
   std::vector<JobRole> roles;    // or of each of them: all ranks, in order; empty: `role`
   Framework framework = Framework::automatic;
+  bool in_place_of_horovod = false;  // Python's `import horovod` gives dlaunch.horovod
   std::string health_check;  // before a host joins a job that has begun: a command; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;

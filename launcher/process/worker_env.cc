@@ -39,8 +39,9 @@ constexpr std::array kStaleNames = {"MPI_LOCALRANKID",    "MPI_LOCALNRANKS",    
                                     "SLURM_LOCALID",      "JSM_JSRUN_PORT",       "FLUX_TASK_RANK",
                                     "FLUX_TASK_LOCAL_ID", "FLUX_PMI_LIBRARY_PATH"};
 // Settings a user of those launchers may well have made for the workers themselves.
-constexpr std::array kKeptPrefixes = {"OMPI_MCA_",     "PMIX_MCA_",   "HOROVOD_FUSION",
-                                      "HOROVOD_CYCLE", "HOROVOD_LOG", "HOROVOD_TIMELINE"};
+constexpr std::array kKeptPrefixes = {"OMPI_MCA_",       "PMIX_MCA_",   "HOROVOD_FUSION",
+                                      "HOROVOD_CYCLE",   "HOROVOD_LOG", "HOROVOD_STALL",
+                                      "HOROVOD_TIMELINE"};
 // What mpirun says there of itself: a program would look for that one.
 constexpr std::array kStaleSettings = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
                                        "OMPI_MCA_initial_wdir"};
@@ -263,6 +264,10 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
   if (!plan.programs.empty()) {
     const JobProgram& own = plan.programs[static_cast<std::size_t>(plan.program_of(place.rank))];
     for (const auto& [name, value] : own.env) env[name] = expand(value, plan, place);
+  }
+  if (!place.python_folder.empty()) {
+    std::string& folders = env["PYTHONPATH"];
+    folders = place.python_folder + (folders.empty() ? "" : ":") + folders;
   }
   std::vector<std::string> out;
   for (const auto& [name, value] : env) out.push_back(name + "=" + value);

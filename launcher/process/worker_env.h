@@ -27,8 +27,9 @@ struct WorkerPlace {
   std::string store_url;           // "tcp://127.0.0.1:40000"
   std::string secret_file;
   std::string agent_socket;
-  std::string round_dir;   // private folder of this round; "": there is none
-  std::string error_file;  // TORCHELASTIC_ERROR_FILE
+  std::string round_dir;      // private folder of this round; "": there is none
+  std::string error_file;     // TORCHELASTIC_ERROR_FILE
+  std::string python_folder;  // the first of PYTHONPATH; "": none
   // For MPI libraries:
   int pmi_fd = -1;                                        // inherited; -1: none
   std::vector<std::pair<std::string, std::string>> pmix;  // variables

@@ -12,10 +12,17 @@
 
     dlaunch --nproc 4 train.py
 
+With `dlaunch --horovod` a program needs no other import: `import horovod.torch` gives dlaunch.horovod.torch, and all
+other modules of Horovod that are here have both names, too.
+
 dlaunch.horovod.torch has what horovod.torch has, by the same names: init() to cross_size(); allreduce, allgather,
 broadcast, alltoall and reducescatter, grouped, with _async and in place; join, barrier, poll and synchronize;
 DistributedOptimizer; broadcast_parameters, broadcast_optimizer_state, broadcast_object and allgather_object;
-process sets; Compression; SyncBatchNorm; timelines.
+process sets; Compression; SyncBatchNorm; timelines; and elastic trainings: dlaunch.horovod.elastic.
+
+dlaunch.horovod.tensorflow, dlaunch.horovod.keras and dlaunch.horovod.tensorflow.keras have what Horovod's modules of
+these names have for TensorFlow 2: the collectives, eagerly and in a tf.function, DistributedGradientTape,
+DistributedOptimizer for Keras 3 and tf_keras, broadcast_variables, callbacks, and elastic trainings.
 
 How it works: ranks submit collectives by name, in any order, from any thread. Rank 0 collects the names, and tells all
 ranks which collectives are ready. A thread of each rank makes them, in one order, by libdlring. Small ones that are
@@ -45,4 +52,10 @@ What differs from Horovod:
 - Handles are objects, and synchronize() may be called again.
 - broadcast_optimizer_state() takes optimizers of every kind, without a first step.
 - Only rank 0 writes a timeline.
+- TensorFlow: tensors become NumPy's arrays, which XLA cannot compile. Keras 3 may use XLA, unless compile() gets
+  jit_compile=False, or fit() a callback of this package, which sees to it. A tape or an optimizer reduces all its
+  gradients in one collective, once all are there. backward_passes_per_step is for PyTorch only: Keras has
+  gradient_accumulation_steps. Callbacks leave momentum as it is. Programs of TensorFlow 1 (sessions, hooks, its
+  optimizers), SyncBatchNormalization and load_model() are not there.
+- elastic.run() recovers from lost workers only, and not from other HorovodInternalErrors, which would come again.
 """

@@ -57,6 +57,11 @@ class Channel:
         self._comm.barrier()
         self._comm.finalize()
 
-    def abort(self):
+    def leave(self):
+        """Where it is broken."""
         self._sending.clear()
         self._comm.finalize()
+
+    def abort(self):
+        """Any thread: whoever sends or receives gets an error."""
+        self._comm.abort()

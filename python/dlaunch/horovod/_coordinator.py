@@ -47,12 +47,16 @@ class Coordinator:
 
         kind: allreduce, allgather, broadcast, alltoall, reducescatter, barrier, join, add_set, remove_set, shutdown.
         set: the number of the process set; 0: all ranks. name. tensors: [dtype, shape] of each.
-        op, pre, post, root: where the kind has them. splits: alltoall's. ranks: of add_set."""
+        op, pre, post, root: where the kind has them. splits: alltoall's. ranks: of add_set.
+        at_exit: of shutdown, whether the rank's program ends."""
         if self._over:
             return
         kind = request["kind"]
         if kind == "shutdown":
-            self._end(f"rank {rank} has shut Horovod down")
+            if request.get("at_exit"):
+                self._end(f"the program of rank {rank} has ended", gone=rank)
+            else:
+                self._end(f"rank {rank} has shut Horovod down")
         elif kind == "join":
             self._joined.append(rank)
             for key in list(self._pending):
@@ -97,7 +101,8 @@ class Coordinator:
 
         do: the kind, or joined, error, shutdown. set, names, tensors: as submitted; allgather, alltoall: shapes without
         the first dimension. rows: of allgather, the first dimensions by tensor and member; of alltoall, the splits of
-        each member. id: of add_set, the new number. last: of joined. text: of error and shutdown."""
+        each member. id: of add_set, the new number. last: of joined. text: of error and shutdown.
+        gone: of shutdown, the rank whose program has ended."""
         number, kind, name = key
         first = next(iter(by_rank.values()))
         response = {"do": kind, "set": number, "names": [name], "members": members, "tensors": first.get("tensors", [])}
@@ -131,10 +136,10 @@ class Coordinator:
             del self._pending[key]
         return True
 
-    def _end(self, text):
+    def _end(self, text, **more):
         self._over = True
         self._pending.clear()
-        self._ready.append({"do": "shutdown", "text": text})
+        self._ready.append({"do": "shutdown", "text": text, **more})
 
     # -- Tensors that some rank does not submit.
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from .._errors import Error
+from .._errors import Aborted, Error
 from ._channel import Channel
 from ._coordinator import Coordinator
 from ._errors import HorovodInternalError
@@ -20,18 +20,19 @@ _LOST = object()  # in rank 0's queue: nothing more is received
 
 
 class Engine:
-    """comm: of all ranks, which nobody else uses meanwhile. timeline: of _timeline, or None."""
+    """comm: of all ranks, which nobody else uses meanwhile. timeline: of _timeline, or None. lost(rank): is called
+    before this rank gets an error because that one's program has ended."""
 
-    def __init__(self, comm, arrays, settings, timeline):
+    def __init__(self, comm, arrays, settings, timeline, lost):
         self.rank, self.size = comm.rank, comm.size
-        self._settings, self._timeline = settings, timeline
+        self._settings, self._timeline, self._lost = settings, timeline, lost
         self._executor = Executor(comm, arrays)
         self._channel = Channel(comm.group(range(self.size), op_timeout=0)) if self.size > 1 else None
         self._lock = threading.Lock()
         self._entries = {}        # what is under way, by key
         self._joining = None      # the entry of join()
         self._end = None          # (text, cause) once it has ended
-        self._said_goodbye = False
+        self._gone = None         # the rank whose program has ended, and with it all engines
         self._queue = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._lead if self.rank == 0 else self._follow, daemon=True,
                                           name="dlaunch-horovod")]
@@ -44,10 +45,8 @@ class Engine:
 
     def submit(self, entry):
         """Any thread. Returns at once."""
+        self._raise_if_over()
         with self._lock:
-            if self._end is not None:
-                text, cause = self._end
-                raise HorovodInternalError(text) from cause
             if entry.request["kind"] == "join":
                 self._joining = entry
             elif entry.key in self._entries:
@@ -56,14 +55,36 @@ class Engine:
             else:
                 self._entries[entry.key] = entry
         self._tell(entry.request)
+        if self._end is not None:  # meanwhile
+            self._deliver()
         return entry
 
-    def shut_down(self):
-        """All ranks' engines end with this one."""
+    def _raise_if_over(self):
+        if self._end is not None:
+            self._blame()
+            text, cause = self._end
+            raise HorovodInternalError(text) from cause
+
+    def shut_down(self, at_exit=False):
+        """All ranks' engines end with this one. at_exit: because its program ends."""
         with self._lock:
             over = self._end is not None
         if not over:
-            self._tell({"kind": "shutdown"})
+            self._tell({"kind": "shutdown", "at_exit": at_exit})
+        self.wait_for_end()
+
+    def abort(self):
+        """This rank ends in disorder, and the others lose it, unless all engines end already."""
+        with self._lock:
+            over = self._end is not None
+        if not over:
+            self._queue.put((_LOST, Aborted("the program has ended")))
+            try:
+                self._executor.abort()
+                if self._channel is not None:
+                    self._channel.abort()
+            except Error:
+                pass  # it has ended meanwhile
         self.wait_for_end()
 
     def wait_for_end(self):
@@ -146,6 +167,7 @@ class Engine:
         self._executor.finalize_groups()
         if self._channel is not None:
             self._channel.close()
+        self._deliver()  # now that a rank whose program has ended does not wait for this one
 
     def _broken(self, error):
         self._fail(str(error), error)
@@ -154,18 +176,31 @@ class Engine:
                 self._executor.abort()  # the others may be in a collective with this rank
             self._executor.finalize_groups()
             if self._channel is not None:
-                self._channel.abort()
+                self._channel.leave()
         except Error:
             pass  # what was lost is lost
+        self._deliver()
 
     def _fail(self, text, cause):
+        """The end of this engine: whatever is under way fails."""
         with self._lock:
             if self._end is None:
                 self._end = text, cause
-            ended = [*self._entries.values(), *([self._joining] if self._joining else [])]
+        if self._gone is None:
+            self._deliver()
+
+    def _deliver(self):
+        with self._lock:
+            failed = [*self._entries.values(), *([self._joining] if self._joining else [])]
             self._entries, self._joining = {}, None
-        for entry in ended:
-            entry.complete(error=(text, cause))
+        if failed:
+            self._blame()
+        for entry in failed:
+            entry.complete(error=self._end)
+
+    def _blame(self):
+        if self._gone is not None and self._gone != self.rank:
+            self._lost(self._gone)
 
     # -- Responses.
 
@@ -173,6 +208,7 @@ class Engine:
         for response in responses:
             response["rank"] = self.rank
             if response["do"] == "shutdown":
+                self._gone = response.get("gone")
                 self._fail(response["text"], None)
                 return
             if response["do"] == "joined":

@@ -56,7 +56,8 @@ class Executor:
         return getattr(self, "_" + response["do"])(response, self._groups.get(response["set"]), entries)
 
     def abort(self):
-        for comm in self._groups.values():
+        """Any thread."""
+        for comm in list(self._groups.values()):
             comm.abort()
 
     def finalize_groups(self):
@@ -72,10 +73,7 @@ class Executor:
         inputs = [self._inputs(entry, out) for entry, out in zip(entries, outputs)]
         factor = self._before(response, entries, inputs, outputs)
         op, after = _op_and_factor(response, len(response["members"]), factor)
-        by_type = {}
-        for (dtype, _), x, out in zip(response["tensors"], _flat(inputs), _flat(outputs)):
-            by_type.setdefault(dtype, []).append((x, out))
-        for pairs in by_type.values():
+        for pairs in _by_type(response, zip(_flat(inputs), _flat(outputs))):
             if len(pairs) == 1:
                 comm.all_reduce(pairs[0][0], op, out=pairs[0][1])
             else:
@@ -171,7 +169,9 @@ class Executor:
                 for x, out in zip(entry.inputs, outs):
                     if x is not out:
                         out[...] = x
-        comm.broadcast_list([self._of(entry).plain(out) for entry, outs in zip(entries, outputs) for out in outs], root)
+        moved = (self._of(entry).plain(out) for entry, outs in zip(entries, outputs) for out in outs)
+        for tensors in _by_type(response, moved):
+            comm.broadcast_list(tensors, root)
         return outputs
 
     def _alltoall(self, response, comm, entries):
@@ -213,6 +213,14 @@ def _parts(response):
 
 def _flat(lists):
     return (x for xs in lists for x in xs)
+
+
+def _by_type(response, things):
+    """Lists of the things, one for each tensor of the response, whose tensors have one type."""
+    lists = {}
+    for (dtype, _), thing in zip(response["tensors"], things):
+        lists.setdefault(dtype, []).append(thing)
+    return list(lists.values())
 
 
 def _op_and_factor(response, size, post):

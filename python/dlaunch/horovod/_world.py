@@ -2,18 +2,22 @@
 
 import atexit
 import os
+import select
 import socket
+import struct
 import sys
 import threading
 
-from . import _engine
 from .. import init as _join_job
+from .._errors import PeerLost
+from . import _engine
 from ._coordinator import Settings
 from ._errors import HorovodInternalError
 from ._execute import Entry
 from ._timeline import Timeline
 
-_HOST_BYTES = 256
+_RECORD = struct.Struct("<QQ256s64s")  # what ranks tell each other: version, process, host, namespace of processes
+_PATIENCE = 5.0                        # seconds, for the end of a program that is ending
 _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
 
@@ -48,11 +52,16 @@ class ProcessSet:
 
 
 class _World:
-    """The one of this process. arrays: the operations of the framework that it was made for."""
+    """The one of this process.
+
+    arrays: the operations of the framework that it was made for. sets: by number. elastic: it goes on when others are
+    lost. version: of the state that an elastic program holds; 0: none. round: how many rounds this process was in."""
 
     def __init__(self):
         self._comm = self._engine = self._timeline = None
+        self._data = None  # the communicator of collectives: _comm, or its ranks in another order
         self._hosts = []
+        self.version = self.round = 0
         self._numbers, self._lock = {}, threading.Lock()  # of calls without a name
         self.sets = {}
         self.elastic = False
@@ -63,33 +72,75 @@ class _World:
         if self._engine is not None:
             return
         if self._comm is None:
-            self.elastic = may_be_elastic()
+            self.elastic, self.version = may_be_elastic(), 0
             self._comm = _join_job(elastic=self.elastic)
             atexit.register(self._at_exit, os.getpid())
         if comm is not None and sorted(comm) != list(range(self._comm.size)):
             self._leave()
             raise ValueError(f"init(comm={comm!r}): it takes all ranks of the job; for some of them use process sets")
-        self._begin(arrays)
+        self.arrays = arrays
+        self._begin_somehow()
         for process_set in [] if process_sets is None or process_sets == "dynamic" else process_sets:
             self.add_set(process_set)
 
-    def _begin(self, arrays):
-        host = f"{socket.gethostname()} {_boot_id()}".encode()[:_HOST_BYTES].ljust(_HOST_BYTES)
-        everybody = bytearray(_HOST_BYTES * self._comm.size)
-        self._comm.all_gather(host, out=everybody)
-        self._hosts = [bytes(everybody[i:i + _HOST_BYTES]) for i in range(0, len(everybody), _HOST_BYTES)]
-        self._arrays, self._numbers = arrays, {}
+    def _begin_somehow(self):
+        """In this round, or in the next one where a rank of this one is lost before it has begun."""
+        while True:
+            try:
+                return self._begin()
+            except PeerLost:
+                if not self.elastic:
+                    raise
+            self._comm.rejoin(self.version)
+
+    def _begin(self):
+        comm = self._comm
+        host = f"{socket.gethostname()} {_first_line('/proc/sys/kernel/random/boot_id')}"
+        mine = _RECORD.pack(self.version, os.getpid(), host.encode(), _process_namespace())
+        everybody = bytearray(len(mine) * comm.size)
+        comm.all_gather(mine, out=everybody)
+        records = list(_RECORD.iter_unpack(everybody))
+        # The rank 0 of Horovod holds the newest state.
+        versions = [record[0] for record in records]
+        first = versions.index(max(versions))
+        order = [first, *(rank for rank in range(comm.size) if rank != first)]
+        self._data = comm if first == 0 else comm.group(order, tag=1)
+        self._hosts = [records[rank][2] for rank in order]
+        self._processes = [records[rank][1:] for rank in order]
+        self._order = order
+        self._numbers, self.round = {}, self.round + 1
         self.sets = {0: global_process_set}
-        global_process_set.process_set_id, global_process_set.ranks = 0, list(range(self._comm.size))
+        global_process_set.process_set_id, global_process_set.ranks = 0, list(range(comm.size))
         path = os.environ.get("HOROVOD_TIMELINE")
         if path and self._timeline is None:
             self.start_timeline(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
-        self._engine = _engine.Engine(self._comm, arrays, _settings(), self._timeline)
+        self._engine = _engine.Engine(self._data, self.arrays, _settings(), self._timeline, self._note_loss)
+
+    def _note_loss(self, rank):
+        """For the launcher's report, where libdlring leaves such notes: this rank fails because of that one. Waits for
+        the end of that one's process, where it can be seen: so the launcher sees it first, too."""
+        process, host, namespace = self._processes[rank]
+        if (host, namespace) == self._processes[self.rank()][1:]:
+            _wait_for_end(process)
+        folder = os.environ.get("DLAUNCH_ROUND_DIR")
+        if folder:
+            folder = os.path.join(os.path.dirname(folder), str(self._comm.round))
+            note = os.path.join(folder, f"peer_lost.{self._launched(self.rank())}")
+            try:
+                with open(note, "w", encoding="ascii") as file:
+                    file.write(str(self._launched(rank)))
+            except OSError:
+                pass  # the report says less
 
     def shut_down(self):
+        """An elastic process stays a member of its round: init() may follow."""
         if self._engine is not None:
             self._engine.shut_down()
-            self._leave()
+            if self.elastic:
+                self._forget()
+                self.stop_timeline()
+            else:
+                self._leave()
 
     def _leave(self):
         self._forget()
@@ -98,24 +149,31 @@ class _World:
         self.stop_timeline()
 
     def _forget(self):
-        self._engine = None
+        if self._data is not None and self._data is not self._comm:
+            self._data.finalize()
+        self._engine = self._data = None
         for process_set in self.sets.values():
             process_set.process_set_id = None
 
     def _at_exit(self, process):
         """The process goes on in the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
         # has shut Horovod down.
-        if os.getpid() == process and self._engine is not None and not hasattr(sys, "last_value"):
-            self.shut_down()
+        if os.getpid() != process or self._comm is None:
+            return
+        if self._engine is not None and hasattr(sys, "last_value"):
+            self._engine.abort()
+            return
+        if self._engine is not None:
+            self._engine.shut_down(at_exit=True)
+        self._leave()
 
-    def next_round(self, version):
-        """The process goes on in the next round of an elastic job. The engine ends, on all ranks or by a loss."""
-        arrays = self._arrays
+    def next_round(self):
+        """The process goes on in the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
         if self._engine is not None:
             self._engine.shut_down()
             self._forget()
-        self._comm.rejoin(version)
-        self._begin(arrays)
+        self._comm.rejoin(self.version)
+        self._begin_somehow()
 
     # -- The place of this rank.
 
@@ -142,16 +200,25 @@ class _World:
 
     def local_ranks(self):
         """The ranks of this host."""
-        return [rank for rank, host in enumerate(self._hosts) if host == self._hosts[self.rank()]]
+        return [rank for rank in self._by_launch() if self._hosts[rank] == self._hosts[self.rank()]]
 
     def cross_ranks(self):
         """The ranks with this one's local rank, by host."""
         place, seen, same = self.local_ranks().index(self.rank()), {}, []
-        for rank, host in enumerate(self._hosts):
+        for rank in self._by_launch():
+            host = self._hosts[rank]
             if seen.setdefault(host, 0) == place:
                 same.append(rank)
             seen[host] += 1
         return same
+
+    def _launched(self, rank):
+        """The launcher's number of a rank."""
+        return self._order[rank]
+
+    def _by_launch(self):
+        """The ranks in the launcher's order: local ranks are the launcher's."""
+        return sorted(range(len(self._order)), key=self._launched)
 
     def is_homogeneous(self):
         self.engine
@@ -216,8 +283,7 @@ class _World:
 
     def start_timeline(self, path, mark_cycles=False):
         self.stop_timeline()
-        rank = self._comm.rank if self._comm is not None else 0
-        if rank == 0:
+        if self._data is None or self._data.rank == 0:
             self._timeline = Timeline(path, mark_cycles)
             if self._engine is not None:
                 self._engine.set_timeline(self._timeline)
@@ -231,16 +297,34 @@ class _World:
 
 
 def may_be_elastic():
-    """Whether the launcher replaces what is lost: then survivors keep their process (elastic.run())."""
-    return "DLAUNCH_AGENT" in os.environ and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) != 0
+    """Whether the launcher may form another round: then survivors of a loss keep their process (elastic.run())."""
+    return "DLAUNCH_AGENT" in os.environ
 
 
-def _boot_id():
+def _first_line(path):
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open(path, encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def _process_namespace():
+    try:
+        return os.readlink("/proc/self/ns/pid").encode()
+    except OSError:
+        return os.urandom(8)  # nobody else's
+
+
+def _wait_for_end(process):
+    try:
+        descriptor = os.pidfd_open(process)
+    except (AttributeError, OSError):
+        return  # it has ended, or this system does not tell
+    try:
+        select.select([descriptor], [], [], _PATIENCE)
+    finally:
+        os.close(descriptor)
 
 
 def _number(name, otherwise):

@@ -132,17 +132,4 @@ def get_process_set_ids_and_ranks():
     return {number: list(process_set.ranks) for number, process_set in sorted(world.sets.items())}
 
 
-def reduction(op, average=None):
-    """The op of a call, which may have the old average= in its place."""
-    if average is not None:
-        if op is not None:
-            raise ValueError("give op=, and not average= beside it")
-        return Average if average else Sum
-    if op is None:
-        return Average
-    if op not in OPS and op != Adasum:
-        raise ValueError(f"op={op!r}: it is one of hvd.Average, Sum, Adasum, Min, Max and Product")
-    return op
-
-
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("OPS", "world", "reduction")]
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("OPS", "world")]

@@ -35,6 +35,7 @@ const std::map<std::string, Case> kCases = {
     {"role", {{"--role", "trainer"}, "role: trainer"}},
     {"roles", {{"--roles", "worker=3"}, "role worker: rank 0-2"}},
     {"framework", {{"--framework", "tensorflow"}, "framework: tensorflow"}},
+    {"horovod", {{"--horovod"}, "import horovod: dlaunch.horovod"}},
     {"virtual-local-rank", {{"--virtual-local-rank"}, "LOCAL_RANK: 0 for all"}},
     {"numa-binding", {{"--numa-binding", "socket"}, "bind: socket"}},
     {"log-line-prefix-template",

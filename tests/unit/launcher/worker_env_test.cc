@@ -204,6 +204,18 @@ TEST_CASE("an IPv6 master gets brackets only where a port follows") {
         std::vector<std::string>{"[fd00::2]:4711", "fd00::2", "tcp://[fd00::2]:1"});
 }
 
+TEST_CASE("A folder of packages is the first of PYTHONPATH, whatever else is in it") {
+  WorkerPlace place = kPlace;
+  place.python_folder = "/job/python";
+  CHECK(has(worker_environment(plan(), place, {}), "PYTHONPATH=/job/python"));
+  CHECK(
+      has(worker_environment(plan(), place, {"PYTHONPATH=/a:/b"}), "PYTHONPATH=/job/python:/a:/b"));
+  Plan p = plan();
+  p.env = {{"PYTHONPATH", "/c"}};
+  CHECK(has(worker_environment(p, place, {"PYTHONPATH=/a"}), "PYTHONPATH=/job/python:/c"));
+  CHECK(!times_set(worker_environment(plan(), kPlace, {}), "PYTHONPATH"));
+}
+
 TEST_CASE("--role names the role, and --virtual-local-rank makes every local rank 0") {
   Plan p = plan();
   p.role = "trainer";

@@ -155,6 +155,9 @@ class CoordinatorTest(unittest.TestCase):
         self.assertEqual(core.take(0), [{"do": "shutdown", "text": "rank 1 has shut Horovod down"}])
         submit(core, 2, tensor("a"), {"kind": "shutdown"})
         self.assertEqual((core.take(0), core.deadline()), ([], None))
+        core = self.core()
+        submit(core, 1, {"kind": "shutdown", "at_exit": True})
+        self.assertEqual(core.take(0), [{"do": "shutdown", "text": "the program of rank 1 has ended", "gone": 1}])
 
     def test_whatever_the_order_each_tensor_runs_once(self):
         for seed in range(300):

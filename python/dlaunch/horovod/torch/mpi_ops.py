@@ -10,16 +10,13 @@ before and after the reduction. root_rank is a rank of the job, also within a pr
 
 import torch
 
-from .. import basics
+from .. import _requests, basics
+from .._requests import reduction
 from .._world import global_process_set, world
 from ..basics import *  # noqa: F401,F403
-from ..basics import Adasum, Average, Sum, reduction
+from ..basics import Average, Sum
 from . import _tensors
 from .compression import Compression
-
-_REDUCED = {torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
-            torch.float64}
-
 
 def init(comm=None, process_sets=None):
     """Joins the job, and waits until all ranks have. comm: only None, or a list of all ranks. process_sets: a list of
@@ -60,19 +57,13 @@ def _with_places(kind, tensors, name, process_set, request, in_place, single):
 
 
 def _reduction(op, prescale_factor, postscale_factor, tensors, average=None):
-    op = reduction(op, average)
-    for tensor in tensors:
-        if tensor.dtype not in _REDUCED or (op == Adasum and not tensor.dtype.is_floating_point):
-            raise ValueError(f"op={op} is not for tensors of {tensor.dtype}")
-    return {"op": op, "pre": float(prescale_factor), "post": float(postscale_factor)}
+    return _requests.reduced(op, prescale_factor, postscale_factor, map(_tensors.name_of, tensors), average)
 
 
 def _gathering(kind, tensors, name, process_set, request, single):
     """Submits what has results of other shapes."""
     tensors = list(tensors)
-    for tensor in tensors:
-        if tensor.dim() == 0:
-            raise ValueError(f"{kind} is along the first dimension, and this tensor has none")
+    _requests.with_rows(kind, [tensor.shape for tensor in tensors])
     inputs = [_on_host(tensor) for tensor in tensors]
 
     def finish(results):
@@ -203,22 +194,15 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
-    return _with_places("broadcast", [tensor], name, process_set, {"root": _root(root_rank, process_set)}, False, True)
+    return _with_places("broadcast", [tensor], name, process_set, _requests.root(root_rank, process_set), False, True)
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
-    return _with_places("broadcast", [tensor], name, process_set, {"root": _root(root_rank, process_set)}, True, True)
+    return _with_places("broadcast", [tensor], name, process_set, _requests.root(root_rank, process_set), True, True)
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
-
-
-def _root(root_rank, process_set):
-    world.number_of(process_set)
-    if root_rank not in process_set.ranks:
-        raise ValueError(f"root_rank={root_rank} is not in {process_set}")
-    return root_rank
 
 
 class _Broadcast(torch.autograd.Function):
@@ -243,17 +227,9 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
     """synchronize() gives (tensor, received_splits)."""
-    size = process_set.size()
-    if tensor.dim() == 0:
-        raise ValueError("alltoall is along the first dimension, and this tensor has none")
-    if splits is None:
-        if size is not None and tensor.shape[0] % size:
-            raise ValueError(f"alltoall: {tensor.shape[0]} rows are no equal parts for {size} ranks: give splits=")
-        counts = [tensor.shape[0] // (size or 1)] * (size or 1)
-    else:
-        counts = splits.tolist() if torch.is_tensor(splits) else list(splits)
-    if size is not None and (len(counts) != size or sum(counts) != tensor.shape[0] or min(counts) < 0):
-        raise ValueError(f"alltoall: splits={counts} do not divide {tensor.shape[0]} rows among {size} ranks")
+    _requests.with_rows("alltoall", [tensor.shape])
+    given = splits.tolist() if torch.is_tensor(splits) else splits
+    counts = _requests.splits(tensor.shape[0], given, process_set)
     x = _on_host(tensor)
 
     def finish(results):
@@ -290,21 +266,14 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                         postscale_factor=1.0):
-    request = _scattering(op, prescale_factor, postscale_factor, [tensor])
+    request = _requests.scattered(op, prescale_factor, postscale_factor, [_tensors.name_of(tensor)])
     return _gathering("reducescatter", [tensor], name, process_set, request, True)
 
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
-    request = _scattering(op, prescale_factor, postscale_factor, tensors)
+    request = _requests.scattered(op, prescale_factor, postscale_factor, map(_tensors.name_of, tensors))
     return _gathering("reducescatter", tensors, name, process_set, request, False)
-
-
-def _scattering(op, prescale_factor, postscale_factor, tensors):
-    request = _reduction(op, prescale_factor, postscale_factor, tensors)
-    if request["op"] == Adasum:
-        raise ValueError("reducescatter has no op=Adasum")
-    return request
 
 
 class _Reducescatter(torch.autograd.Function):

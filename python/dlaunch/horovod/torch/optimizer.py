@@ -5,10 +5,10 @@ import warnings
 
 import torch
 
+from .._requests import reduction
 from .._world import global_process_set, world
 from .compression import Compression
-from .mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_, reduction, sparse_allreduce_async,
-                      synchronize)
+from .mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async, synchronize)
 
 _TOO_OFTEN = ("Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
               "backward_passes_per_step to accumulate gradients locally.")
@@ -85,6 +85,7 @@ class _Reducer:
         self._under_way = {}                             # handles by parameter, or by group
         self._groups = self._grouped(groups)             # by parameter
         self._accumulators = []
+        self._round = world.round
         self.synchronized, self.synchronizes = False, True
         # Alone there is nothing to reduce, unless others may come.
         if process_set.size() != 1 or world.elastic:
@@ -113,8 +114,15 @@ class _Reducer:
         accumulator.register_hook(lambda *_: self._came(p))
         self._accumulators.append(accumulator)  # which lives as long as somebody holds it
 
+    def _new_round(self):
+        """What was under way in an earlier round of an elastic job has ended with it."""
+        if self._round != world.round:
+            self._round = world.round
+            self.reset()
+
     @property
     def pending(self):
+        self._new_round()
         return bool(self._under_way) or any(left != self.passes for left in self._left.values())
 
     def reset(self, passes=None):
@@ -124,6 +132,7 @@ class _Reducer:
 
     def _came(self, p):
         """backward() has added to p.grad."""
+        self._new_round()
         if self._left[p] <= 0:
             raise AssertionError(_TOO_OFTEN)
         self._left[p] -= 1
@@ -162,6 +171,7 @@ class _Reducer:
 
     def synchronize(self):
         """All gradients are reduced, also those that this rank's passes did not come to."""
+        self._new_round()
         if self._accumulators:
             for p in self._names:
                 group = self._groups.get(p)

@@ -1,4 +1,4 @@
-"""Horovod's API for PyTorch, beside what must come out of it. usage: horovod.py [VICTIM]
+"""Horovod's API for PyTorch, beside what must come out of it. usage: horovod_calls.py [VICTIM]
 
 With a victim: at the end that rank dies, and the others are told."""
 

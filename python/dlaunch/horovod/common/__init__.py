@@ -1,0 +1,1 @@
+"""Names that programs import from horovod.common."""

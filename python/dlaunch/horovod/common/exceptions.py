@@ -1,0 +1,5 @@
+"""Horovod's exceptions."""
+
+from .._errors import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
+
+__all__ = ["HorovodInternalError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt"]

@@ -1,0 +1,68 @@
+# Unchanged programs of Horovod under --horovod: a training; an elastic one, which comes to the same weights whatever rank
+# is killed; and what happens to one that is not elastic.
+source "$SOURCE/tests/scenario/common.sh"
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+here=$SOURCE/tests/scenario
+
+run dlaunch --nproc 2 --horovod "$python" "$here/horovod_program.py"
+expect_code 0; expect_out '^\[0\] epoch 3: accuracy (1.00|0\.9[0-9]) on 2 ranks$'
+run dlaunch --nproc 4 --horovod "$python" "$here/horovod_program.py" --fp16-allreduce --gradient-predivide-factor 2
+expect_code 0; expect_out '^\[0\] epoch 3: accuracy (1.00|0\.9[0-9]) on 4 ranks$'
+run dlaunch --nproc 2 --horovod "$python" "$here/horovod_program.py" --use-adasum
+expect_code 0; expect_out '^\[0\] epoch 3: accuracy (1.00|0\.9[0-9]) on 2 ranks$'
+
+# Both names are one module, and what is not there is missing, whatever Horovod is installed.
+mkdir -p site/horovod/torch && echo 'raise SystemExit("the installed one")' | tee site/horovod/__init__.py >site/horovod/torch/__init__.py
+PYTHONPATH=$PYTHONPATH:$PWD/site run dlaunch --nproc 1 --horovod "$python" -c '
+import horovod, horovod.torch as hvd, dlaunch.horovod.torch
+from horovod.torch.mpi_ops import allreduce
+from horovod.common.exceptions import HorovodInternalError
+assert hvd is dlaunch.horovod.torch and allreduce is hvd.allreduce and horovod.torch is hvd
+assert hvd.__spec__.name == "dlaunch.horovod.torch" and HorovodInternalError is hvd.HorovodInternalError
+try:
+    import horovod.spark
+except ModuleNotFoundError as error:
+    print(error)'
+expect_code 0; expect_out "No module named 'horovod.spark'"
+# A Python without the package is told what it lacks.
+PYTHONPATH= run dlaunch --nproc 1 --horovod "$python" -s -c 'import sys; sys.modules["dlaunch"] = None; import horovod.torch'
+expect_code 1; expect_err "dlaunch --horovod: .*python3.* cannot import dlaunch.horovod .*: install the package"
+run dlaunch --nproc 1 "$python" -c 'import horovod.torch'; expect_code 1; expect_err "No module named 'horovod'"
+
+# elastic FOLDER VICTIMS OPTIONS…
+elastic() { mkdir "$1" && run dlaunch --horovod "${@:3}" "$python" "$here/horovod_elastic.py" "$1" $2 && expect_code 0; }
+same() { "$python" -c 'import sys, torch
+a, b = map(torch.load, sys.argv[1:])
+assert all(torch.equal(a[key], b[key]) for key in a), (a, b)' "$1/weights.pt" "$2/weights.pt" || fail "$1 and $2 have other weights"; }
+elastic quiet "" --nproc 2
+# Twice Horovod's rank 0, which the launcher's rank 1 is the second time: a new process takes the place, then the spare.
+elastic killed "0 0" --nproc 2 --spares 1 --max-restarts 3
+same quiet killed
+expect_err 'rank 0 .*killed by SIGKILL'; expect_err 'rank 1 .*killed by SIGKILL'
+[ "$(grep -c 'of 2 ended' out)" = 2 ] || fail "not both ranks came to the end"
+elastic shrunk 2 --nproc 3 --min-nproc 2 --max-restarts 0
+[ "$(grep -c 'of 2 ended after resets \[2\]' out)" = 2 ] || fail "not both survivors went on"
+
+cat >leave.py <<'P'
+import os, sys
+import horovod.torch as hvd, torch
+hvd.init()
+for i in range(20):
+    hvd.allreduce(torch.ones(1))
+    if i == 10 and hvd.rank() == 1 and not os.path.exists("gone"):
+        open("gone", "x").close()
+        if sys.argv[1] == "exit":
+            sys.exit(3)
+        raise RuntimeError("of its own")
+print("ends", flush=True)
+P
+# Whoever leaves first is named.
+run dlaunch --nproc 2 --horovod "$python" leave.py exit
+expect_code 3; expect_err 'rank 1 .* failed first: exit code 3'
+rm gone; run dlaunch --nproc 2 --horovod "$python" leave.py raise
+expect_code 1; expect_err 'RuntimeError: of its own'
+rm gone; run dlaunch --nproc 2 --max-restarts 1 --horovod "$python" leave.py raise
+expect_code 0; [ "$(grep -c 'ends$' out)" = 2 ] || fail "the restarted job did not end"
