@@ -139,6 +139,7 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    feed(JobCore::NodeLost{node});
                  },
              .back = [this](int node, const std::string& host) { on_back(node, host); },
+             .leaves = [this](int node) { return driver_ && drained_.leave(node); },
              .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
              .start_failed =
                  [this](Slot slot, const SpawnError& error) {
@@ -153,7 +154,8 @@ Agent::Agent(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       story_(plan) {}
 
 DrainedHosts::Job Agent::job_for_drained() {
-  return {.feed = [this](const JobCore::Event& event) { feed(event); },
+  return {.least = plan_.nodes.min,
+          .feed = [this](const JobCore::Event& event) { feed(event); },
           .nobody_on = [this](int node) { return !driver_ || job().nobody_on(node); },
           .started = [this] { return started_ ? &*started_ : nullptr; },
           .write_down = [this] { write_down_drained(); }};

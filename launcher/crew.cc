@@ -295,6 +295,8 @@ void Crew::take(int node, const NodeMessage& message) {
 }
 
 void Crew::on(int node, const NodeSignal& signal) {
+  const bool of_a_pod = plan_.nodes.leader_returns && signal.number == SIGTERM;
+  if (of_a_pod && listener_.leaves(node)) return;
   if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
   if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
     listener_.tell(JobCore::Signal{signal.number});
@@ -372,10 +374,10 @@ void Crew::give_input(int node, const std::string& bytes) {
   if (!finished_) order(node, NodeInput{bytes});
 }
 
-void Crew::release(int node, const std::string& why) {
+void Crew::release(int node, const std::string& why, int exit_code) {
   if (!is_here(node)) return;
   released_.insert(node);
-  order(node, NodeFinish{0, why});
+  order(node, NodeFinish{exit_code, why});
 }
 
 std::vector<std::string> Crew::host_names() const {

@@ -40,6 +40,8 @@ class Crew {
     // A host, once begun; the job is to be fed NodeLost, or NodeBack, for it.
     std::function<void(int node, const std::string& host)> lost;
     std::function<void(int node, const std::string& host)> back;
+    // Kubernetes ends that node's pod. True: the job goes on without it; false: the job ends.
+    std::function<bool(int node)> leaves;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
     // A dlaunch that says it was started by that login may join (node_message.h).
@@ -106,7 +108,7 @@ class Crew {
   // Tells all hosts, and then() once they know, or have been silent for a lease.
   void finish(int exit_code, const std::string& why, std::function<void()> then);
   // Lets a host go on which nothing of the job is left, and tells it why.
-  void release(int node, const std::string& why = "");
+  void release(int node, const std::string& why = "", int exit_code = 0);
   // A host of that name is kept out of the job, or not any more.
   void keep_out(const std::string& host, bool out) {
     out ? void(kept_out_.insert(host)) : void(kept_out_.erase(host));

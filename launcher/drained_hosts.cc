@@ -1,5 +1,7 @@
 #include "launcher/drained_hosts.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -54,7 +56,24 @@ void DrainedHosts::drain(const HostStatus& host) {
   job_.feed(JobCore::NodeDrain{node});
 }
 
+bool DrainedHosts::leave(int node) {
+  if (leaving_.contains(node)) return true;
+  int others = 1;  // we stay
+  for (const int other : crew_.others_here()) {
+    others += other != node && !leaving_.contains(other);
+  }
+  if (others < job_.least) return false;
+  leaving_.insert(node);
+  job_.feed(JobCore::NodeDrain{node});
+  return true;
+}
+
 void DrainedHosts::let_go() {
+  std::erase_if(leaving_, [this](int node) {
+    if (!job_.nobody_on(node)) return false;
+    crew_.release(node, "the job goes on without this host", 128 + SIGTERM);
+    return true;
+  });
   bool news = false;
   for (auto& [name, host] : hosts_) {
     const int node = host.node;

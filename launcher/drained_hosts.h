@@ -1,9 +1,11 @@
 // DrainedHosts: the hosts that the user takes out of a job that has begun, and takes back
-// (dlaunchctl drain, undrain). A leader that follows knows them by the journal.
+// (dlaunchctl drain, undrain). A leader that follows knows them by the journal. And pods that
+// Kubernetes ends, which may come back whenever they like.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ namespace dlaunch {
 class DrainedHosts {
  public:
   struct Job {
+    int least = 1;  // hosts that the job has to have
     std::function<void(const JobCore::Event&)> feed;
     std::function<bool(int node)> nobody_on;  // nothing of the job is there
     std::function<StartedHosts*()> started;   // null: we have not started the other hosts
@@ -32,7 +35,11 @@ class DrainedHosts {
 
   // A host as it is now (all()): it is to leave, or, where it is drained, may come back.
   void drain(const HostStatus& host);
-  // The dlaunch of a drained host ends once nothing of the job is there; ours goes on leading.
+  // A host has a SIGTERM of its own: its members leave at the next commit, if the job still has
+  // enough hosts then. False: it has not, and nothing was done.
+  bool leave(int node);
+  // The dlaunch of a drained host ends with 0 once nothing of the job is there, and that of a host
+  // that leaves with 143; ours goes on leading.
   void let_go();
 
   // All hosts of the job, and those that were drained.
@@ -46,6 +53,7 @@ class DrainedHosts {
   Crew& crew_;
   const Job job_;
   std::map<std::string, HostStatus> hosts_;  // by name
+  std::set<int> leaving_;                    // nodes
 };
 
 }  // namespace dlaunch

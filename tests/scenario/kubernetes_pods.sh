@@ -48,6 +48,27 @@ for r in 0 1 2 3; do
     { cat out.* >&2; fail "rank $r of the group"; }
 done
 
+# Kubernetes ends a pod of an elastic job, as when it drains a node: the members there leave at their next
+# commit, which costs no restart, and the pod comes back. With fewer than MIN the job would end.
+for i in 0 1 2; do on $((i + 1)) hostname train-$i; pod $i $((i + 1)); done
+for h in 2 3; do knows $h 0 "$(host_addr 1)"; done
+in_round() {
+  [ "$(sed -n 's/^round \([0-9]*\) .*/\1/p' log 2>/dev/null | sort -n | tail -1)" = "$1" ] &&
+    [ "$(grep -c "^round $1 .* size $2 " log)" = "$2" ]
+}
+emit --nnodes 2:3 --max-restarts 1 "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 --until "$tmp/stop" \
+  --log "$tmp/log" --size 2000 --shard 1003
+for i in 0 1 2; do start_pod $i $((i + 1)); done
+wait_until 30 in_round 1 6 || { tail err.* >&2; fail "the elastic job does not begin"; }
+kill -TERM "${dlaunch_of[2]}"
+wait_until 30 in_round 2 4 || { tail err.* log >&2; fail "no round without pod 2"; }
+wait_until 20 eval "! alive ${dlaunch_of[2]} 2>/dev/null" || fail "pod 2 does not end"
+wait "${dlaunch_of[2]}"; [ $? = 143 ] || fail "the exit code of pod 2, which Kubernetes is to replace"
+! grep -q 'restarts used' err.0 || { cat err.0 >&2; fail "it cost a restart"; }
+start_pod 2 3
+wait_until 60 in_round 3 6 || { tail err.* log >&2; fail "pod 2 is not taken in again"; }
+touch stop; for i in 0 1 2; do end_pod $i; done
+
 # A pod that has no name of a Service says what it lacks.
 on 2 hostname train-1; printf '%s train-1\n' "$(host_addr 2)" > hosts.2
 run on 2 env JOB_COMPLETION_INDEX=1 "${command[@]}"; expect_code 64
