@@ -25,7 +25,8 @@ from ask import Dlaunch
 def assemble(source, build, out):
     """The sources of the site, hand-written and generated, in out/pages; Doxygen's XML in out/doxygen."""
     pages = out / "pages"
-    shutil.rmtree(out, ignore_errors=True)
+    for folder in ("pages", "doxygen", "cache", "html"):  # and nothing else that may be there
+        shutil.rmtree(out / folder, ignore_errors=True)
     shutil.copytree(source / "man" / "site", pages, ignore=shutil.ignore_patterns("__pycache__", "*.txt"))
     (pages / "source").symlink_to(source)
     dlaunch = Dlaunch(build)
@@ -34,7 +35,7 @@ def assemble(source, build, out):
     man_pages.write(pages / "reference", build, source)
     example_pages.write(pages / "tutorials", source)
     cpp_pages.run_doxygen(source, pages / "tools", out / "doxygen")
-    cpp_pages.write(pages / "reference" / "api", out / "doxygen" / "xml")
+    cpp_pages.write(pages / "reference" / "api", source, out / "doxygen" / "xml")
     return pages
 
 

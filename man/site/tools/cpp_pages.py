@@ -67,7 +67,10 @@ def cpp_page(xml, header, about):
     return out + (f"\n## Beside the classes\n{others}" if others else "")
 
 
-def write(folder, xml):
+def write(folder, source, xml):
+    headers = {header.name for place in FOLDERS for header in (source / place).iterdir()}
+    if headers != {*C_HEADERS, *CPP_HEADERS}:
+        raise SystemExit(f"cpp_pages: the public headers are {sorted(headers)}; tell what each is about")
     folder.mkdir(parents=True, exist_ok=True)
     for header, about in C_HEADERS.items():
         (folder / f"{header}.md").write_text(c_page(xml, header, about), encoding="utf-8")
