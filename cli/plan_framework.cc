@@ -71,6 +71,34 @@ Result<std::vector<JobRole>> parse_roles(const Text& text) {
   return roles;
 }
 
+// An import of one of these modules stands on a line of its own.
+bool imports_any(std::string_view text, std::initializer_list<std::string_view> modules) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    const bool import = line.starts_with("import ");
+    if (!import && !line.starts_with("from ")) continue;
+    line.remove_prefix(import ? 7 : 5);
+    const std::string_view name = line.substr(0, line.find_first_of(" .,\r"));
+    if (std::find(modules.begin(), modules.end(), name) != modules.end()) return true;
+  }
+  return false;
+}
+
+// A script that says so itself. Its Python may lack the package dlaunch, which sees the import.
+bool imports_tensorflow(const PlanDraft& draft, const std::vector<std::string>& argv) {
+  const auto script = std::find_if(argv.begin(), argv.end(),
+                                   [](const std::string& word) { return word.ends_with(".py"); });
+  if (script == argv.end()) return false;
+  const std::string& chdir = draft.plan().chdir;
+  const bool relative = !script->starts_with('/') && !chdir.empty();
+  const auto text = draft.machine.read_file(relative ? chdir + "/" + *script : *script);
+  return text && imports_any(*text, {"tensorflow", "tf_keras"}) &&
+         !imports_any(*text, {"horovod", "dlaunch"});
+}
+
 }  // namespace
 
 Result<void> count_roles(Options& options) {
@@ -88,6 +116,8 @@ Result<void> plan_framework(PlanDraft& draft) {
     auto framework = one_of(options.framework, kFrameworks, kShown);
     if (!framework) return framework.error();
     plan.framework = *framework;
+  } else if (plan.port_range.empty() && imports_tensorflow(draft, plan.argv)) {
+    plan.framework = Framework::tensorflow_if_possible;
   }
   if (options.roles) {
     auto roles = parse_roles(options.roles);

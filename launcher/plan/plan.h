@@ -147,6 +147,7 @@ std::set<int> serving_ranks(const std::vector<JobRole>& roles);
 enum class Framework {
   automatic,   // TF_CONFIG once a Python program imports TensorFlow
   tensorflow,  // TF_CONFIG from the start
+  tensorflow_if_possible,
   none,
 };
 

@@ -173,8 +173,12 @@ void set_tensorflow(EnvByName& env, const Plan& plan, const WorkerPlace& place) 
   if (plan.framework == Framework::none) return;
   const std::string config = tf_config(plan.roles, place.rank, place.peers);
   if (config.empty()) return;
-  if (plan.framework == Framework::tensorflow) env.emplace("TF_CONFIG", config);
-  if (place.size > 1 || !plan.roles.empty()) env["DLAUNCH_TF_CONFIG"] = config;
+  const bool has_peers = place.size > 1 || !plan.roles.empty();
+  if (plan.framework == Framework::tensorflow ||
+      (plan.framework == Framework::tensorflow_if_possible && has_peers)) {
+    env.emplace("TF_CONFIG", config);
+  }
+  if (has_peers) env["DLAUNCH_TF_CONFIG"] = config;
 }
 
 // Only with somebody who answers: a linked MPI library takes it as an invitation to a job.

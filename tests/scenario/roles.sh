@@ -53,12 +53,16 @@ site.addsitedir("site")
 sys.path.insert(0, "fake")
 importlib.util.find_spec("tensorflow")
 print("before", os.environ.get("TF_CONFIG"))
-import tensorflow
+__import__("tensorflow")
 print("after", os.environ.get("TF_CONFIG"))
 P
 run dlaunch --nproc 2 python3 ask.py; expect_code 0
 expect_out '^\[1\] before None$'; expect_out '^\[1\] after \{"cluster":\{"worker":\["127.0.0.1:[0-9]+","127.0.0.1:[0-9]+"\]\},"task":\{"type":"worker","index":1\}\}$'
 [ "$(config | wc -l)" = 1 ] || fail "the ranks have different addresses"
+# A Python without the package gets it, too, for a script that says so itself.
+echo 'import tensorflow, os; print("plain", os.environ.get("TF_CONFIG"))' >plain.py
+run dlaunch --nproc 2 -x PYTHONPATH=fake python3 plain.py; expect_code 0; expect_out '^\[1\] plain \{"cluster"'
+run dlaunch --nproc 1 -x PYTHONPATH=fake python3 plain.py; expect_code 0; expect_out '^\[0\] plain None'
 run dlaunch --nproc 2 -x TF_CONFIG=own python3 ask.py; expect_code 0; expect_out '^\[1\] after own$'
 run dlaunch --nproc 2 --framework none python3 ask.py; expect_code 0; expect_out '^\[1\] after None$'
 run dlaunch --nproc 1 python3 ask.py; expect_code 0; expect_out '^\[0\] after None$'

@@ -37,6 +37,30 @@ TEST_CASE("roles that do not fit are refused") {
         "64 --roles: parameter servers serve others, and there are none: add worker=N");
 }
 
+TEST_CASE("a script that imports TensorFlow says so itself") {
+  FakeMachine fake;
+  fake.kinds = {{"a.py", FileKind::plain}, {"there/a.py", FileKind::plain}};
+  const auto framework = [&](const char* text, Words words = {"a.py", "--x"}) {
+    fake.files["a.py"] = text;
+    return fake.plan(words).framework;
+  };
+  CHECK(framework("import os\n  import tensorflow as tf\n") == Framework::tensorflow_if_possible);
+  CHECK(framework("from tensorflow.keras import layers") == Framework::tensorflow_if_possible);
+  CHECK(framework("import tf_keras") == Framework::tensorflow_if_possible);
+  CHECK(framework("import tensorflow_datasets") == Framework::automatic);
+  CHECK(framework("x = 'import tensorflow'") == Framework::automatic);
+  CHECK(framework("import tensorflow as tf\nimport horovod.tensorflow as hvd\n") ==
+        Framework::automatic);
+  CHECK(framework("import tensorflow", {"--framework", "none", "a.py"}) == Framework::none);
+  CHECK(framework("import tensorflow", {"--port-range", "5000-5009", "a.py"}) ==
+        Framework::automatic);
+  CHECK(framework("import tensorflow", {"-n", "1025", "a.py"}) ==
+        Framework::tensorflow_if_possible);
+  CHECK(framework("import tensorflow", {"--chdir", "there", "a.py"}) == Framework::automatic);
+  fake.files["there/a.py"] = "import tensorflow";
+  CHECK(framework("", {"--chdir", "there", "a.py"}) == Framework::tensorflow_if_possible);
+}
+
 TEST_CASE("frameworks, and how many workers TF_CONFIG has room for") {
   FakeMachine fake;
   CHECK(fake.plan({"p"}).framework == Framework::automatic);
