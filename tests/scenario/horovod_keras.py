@@ -97,7 +97,7 @@ def elastic(folder, victim):
         rows = rows_of([hvd.rank()])
         model.fit(x[rows], y[rows], batch_size=PER_RANK, epochs=EPOCHS - state.epoch, shuffle=False, verbose=0,
                   callbacks=[hvd.elastic.UpdateEpochStateCallback(state), Dies(),
-                             hvd.elastic.CommitStateCallback(state, batches_per_commit=STEPS + 1)])
+                             hvd.elastic.CommitStateCallback(state, batches_per_commit=1000)])
     train(state)
     weights = np.concatenate([w.ravel() for w in model.get_weights()])
     assert (hvd.allgather(weights[None]) == weights).all(), "the ranks have other weights"
