@@ -4,7 +4,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 config() { grep -o '{"cluster".*' out | sed 's/,"task".*//' | sort -u; }
 
-run dlaunch --roles chief,worker=2,ps --framework tensorflow bash -c 'echo $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE $RANK/$WORLD_SIZE $TF_CONFIG; [ $ROLE_NAME = chief ] || sleep 600'
+run dlaunch --roles chief,worker=2,ps --framework tensorflow bash -c 'echo $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE $RANK/$WORLD_SIZE $TF_CONFIG; touch told.$RANK; [ $ROLE_NAME = chief ] || exec sleep 600; until [ -e told.1 ] && [ -e told.2 ] && [ -e told.3 ]; do sleep 0.02; done'
 expect_code 0; expect_under 20000
 expect_out '^\[0\] chief 0/1 0/4 .*"task":\{"type":"chief","index":0\}'
 expect_out '^\[2\] worker 1/2 2/4 .*"task":\{"type":"worker","index":1\}'
