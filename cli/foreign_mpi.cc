@@ -134,14 +134,16 @@ Result<Meaning> gpus_per_proc(const Values& values) {
       "the program for others");
 }
 
-constexpr const char* kSeesScheduler = "dlaunch sees by itself that it runs in Slurm, PBS or LSF";
+constexpr const char* kSeesScheduler =
+    "dlaunch sees by itself that it runs in a job of a scheduler";
 
 Result<Meaning> resource_manager(const Values& values) {
-  for (const char* known : {"user", "slurm", "pbs", "lsf", "none"}) {
+  for (const char* known : {"user", "slurm", "pbs", "lsf", "sge", "none"}) {
     if (values[0] == known) return Meaning{.note = kSeesScheduler};
   }
   return not_here(
-      "dlaunch reads its hosts from Slurm, PBS, LSF and Kubernetes; name others by --hostfile");
+      "dlaunch reads its hosts from Slurm, PBS, LSF, Grid Engine and Kubernetes; name others by "
+      "--hostfile");
 }
 
 Result<Meaning> membind(const Values& values) {

@@ -21,12 +21,11 @@ Result<Meaning> log_level(const Values& values) {
 }
 
 constexpr const char* kStartsHosts =
-    "dlaunch starts its other hosts by ssh, or by the scheduler within a job of Slurm, PBS, LSF or "
-    "Flux";
+    "dlaunch starts its other hosts by ssh, or by the scheduler within its job";
 
 Result<Meaning> launcher(const Values& values) {
   for (const char* known : {"pdsh", "openmpi", "mvapich", "slurm", "mpich", "impi", "ssh", "rsh",
-                            "fork", "hydra", "pbs", "lsf"}) {
+                            "fork", "hydra", "pbs", "lsf", "sge"}) {
     if (values[0] == known) return Meaning{.note = kStartsHosts};
   }
   return not_here(

@@ -99,6 +99,32 @@ Result<BatchPlace> read_lsf(const Environment& env, const ReadFile& read_file) {
   return place;
 }
 
+// "hostA 4 all.q@hostA UNDEFINED", a line for each host.
+Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read_file) {
+  BatchPlace place{.source = "PE_HOSTFILE", .starter = Starter::qrsh};
+  auto text = read_file(value(env, "PE_HOSTFILE"));
+  if (!text) {
+    Error error = text.error();
+    error.what = fmt::format("PE_HOSTFILE: {}; {}", error.what, kWayOut);
+    return error;
+  }
+  std::string counts;
+  for (const auto line : split_words(*text, '\n')) {
+    const auto words = split_words(line, ' ');
+    counts += fmt::format("{} {} ", words[0], words.size() > 1 ? words[1] : "");
+  }
+  auto hosts = hosts_with_counts(counts, "PE_HOSTFILE");
+  if (!hosts) return hosts.error();
+  place.hosts = std::move(*hosts);
+  return place;
+}
+
+bool is_grid_engine(const Environment& env) {
+  constexpr std::array kAll = {"SGE_ROOT", "JOB_ID", "PE_HOSTFILE"};
+  return std::none_of(kAll.begin(), kAll.end(),
+                      [&](const char* name) { return value(env, name).empty(); });
+}
+
 bool is_lsf(const Environment& env) {
   constexpr std::array kLists = {"LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "LSB_HOSTS"};
   return !value(env, "LSB_JOBID").empty() &&
@@ -110,8 +136,11 @@ bool is_lsf(const Environment& env) {
 
 Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadFile& read_file) {
   const bool pbs = !value(env, "PBS_JOBID").empty() && !value(env, "PBS_NODEFILE").empty();
-  if (!pbs && !is_lsf(env)) return std::optional<BatchPlace>();
-  auto place = pbs ? read_pbs(env, read_file) : read_lsf(env, read_file);
+  const bool lsf = is_lsf(env);
+  if (!pbs && !lsf && !is_grid_engine(env)) return std::optional<BatchPlace>();
+  auto place = pbs   ? read_pbs(env, read_file)
+               : lsf ? read_lsf(env, read_file)
+                     : read_grid_engine(env, read_file);
   if (!place) return place.error();
   return std::optional(std::move(*place));
 }
@@ -127,8 +156,8 @@ void apply_batch(const BatchPlace& place, Options& options) {
 }
 
 bool is_of_batch(std::string_view variable) {
-  return variable.starts_with("PBS_") || variable.starts_with("LSB_") ||
-         variable.starts_with("FLUX_");
+  return variable == "PE_HOSTFILE" || variable.starts_with("PBS_") ||
+         variable.starts_with("LSB_") || variable.starts_with("FLUX_");
 }
 
 }  // namespace dlaunch

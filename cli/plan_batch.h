@@ -1,9 +1,10 @@
-// What PBS and LSF say about the hosts of a batch job: which there are, how many processes each is
-// to have, and what starts the dlaunch of the others; plan_flux.h says the same of Flux. Pure.
+// What PBS, LSF and Grid Engine say about the hosts of a batch job: which there are, how many
+// processes each is to have, and what starts the dlaunch of the others; plan_flux.h says the same
+// of Flux. Pure.
 //
 //   dlaunch   in the job's script or its interactive shell: this dlaunch leads, and starts the
 //             others by the scheduler's own launcher, as it would by ssh: pbsdsh of PBS
-//             (OpenPBS, PBS Professional, Torque), blaunch of LSF.
+//             (OpenPBS, PBS Professional, Torque), blaunch of LSF, qrsh -inherit of Grid Engine.
 //
 // Whatever an option says wins; --standalone, --nnodes 1 and --hosts leave nothing to them, and
 // --ssh-command leaves the hosts to them and starts them by ssh.

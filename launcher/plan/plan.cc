@@ -11,7 +11,7 @@
 namespace dlaunch {
 
 const char* name_of(Starter starter) {
-  static constexpr std::array kNames = {"ssh", "srun", "pbsdsh", "blaunch", "flux"};
+  static constexpr std::array kNames = {"ssh", "srun", "pbsdsh", "blaunch", "qrsh", "flux"};
   return kNames[static_cast<std::size_t>(starter)];
 }
 

@@ -59,7 +59,7 @@ enum class StdinPlan { none, one_rank, all };
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
 
 // What starts the dlaunch of another host: ssh, or the scheduler's own launcher.
-enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch, flux };
+enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch, qrsh, flux };
 const char* name_of(Starter starter);
 
 // A host that dlaunch starts the job on, by a Starter unless it is the one that leads.

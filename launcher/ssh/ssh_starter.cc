@@ -30,6 +30,8 @@ constexpr Duration kTellPatience = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
 constexpr Duration kSilent = std::chrono::seconds(10);
 
+using Words = std::vector<std::string>;
+
 struct Pipe {
   UniqueFd reading, writing;
 };
@@ -225,8 +227,11 @@ Result<SpawnRequest> SshStarter::request_for(const HostPlan& there, std::size_t 
     case Starter::flux:
       request.argv = flux_arguments(there, binary);
       break;
-    case Starter::blaunch: {
-      auto words = blaunch_arguments(there, binary);
+    case Starter::blaunch:
+    case Starter::qrsh: {
+      const bool by_qrsh = plan_.nodes.starter == Starter::qrsh;
+      auto words =
+          plain_arguments(by_qrsh ? Words{"qrsh", "-inherit"} : Words{"blaunch"}, there, binary);
       if (!words) return words.error();
       request.argv = std::move(*words);
       break;

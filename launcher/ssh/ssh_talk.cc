@@ -153,15 +153,16 @@ std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& 
   return words;
 }
 
-Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const SameBinary& binary) {
+Result<std::vector<std::string>> plain_arguments(std::vector<std::string> words,
+                                                 const HostPlan& host, const SameBinary& binary) {
   if (shell_quoted(binary.path) != binary.path) {
-    return Error{
-        .code = Errc::usage,
-        .what = fmt::format("blaunch cannot start dlaunch from the path {}: move it, or say "
-                            "--ssh-command ssh",
-                            shell_quoted(binary.path))};
+    return Error{.code = Errc::usage,
+                 .what = fmt::format("{} cannot start dlaunch from the path {}: move it, or say "
+                                     "--ssh-command ssh",
+                                     words[0], shell_quoted(binary.path))};
   }
-  return std::vector<std::string>{"blaunch", host.name, binary.path, kSshNodeWord};
+  words.insert(words.end(), {host.name, binary.path, kSshNodeWord});
+  return words;
 }
 
 std::vector<std::string> flux_arguments(const HostPlan& host, const SameBinary& binary) {

@@ -64,9 +64,11 @@ std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, cons
 // Slurm has given to the job there, beside other steps, and not bound to a part of it.
 std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& binary,
                                         std::size_t order_size);
-// The same of LSF's blaunch, which may hand the words to a shell: dlaunch has to be at the same
-// path on each host. Error: the path has what a shell would take for its own.
-Result<std::vector<std::string>> blaunch_arguments(const HostPlan& host, const SameBinary& binary);
+// The same of LSF's blaunch and of Grid Engine's qrsh -inherit, `words`, which may hand the command
+// to a shell: dlaunch has to be at the same path on each host. Error: the path has what a shell
+// would take for its own.
+Result<std::vector<std::string>> plain_arguments(std::vector<std::string> words,
+                                                 const HostPlan& host, const SameBinary& binary);
 
 // The same of Flux, whose broker there is the host's place; without a shell.
 std::vector<std::string> flux_arguments(const HostPlan& host, const SameBinary& binary);

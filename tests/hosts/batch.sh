@@ -1,12 +1,12 @@
-# Test hosts as the schedulers PBS, LSF and Flux have them: sourced in place of hosts.sh. None of them is in
-# Debian, so batch_host.py stands for what they run on each host, and for pbsdsh, blaunch and flux.
+# Test hosts as the schedulers PBS, LSF, Grid Engine and Flux have them: sourced in place of hosts.sh.
+# batch_host.py stands for what they run on each host, and for pbsdsh, blaunch, qrsh and flux.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 
 # batch_up H…: their daemons on these hosts, and a folder for jobs, with the programs in PATH.
 batch_up() {
   local h name
   export BATCH_JOB=$tmp/job HOME=$tmp/home; mkdir -p "$BATCH_JOB" "$HOME" batch
-  for name in pbsdsh blaunch flux; do
+  for name in pbsdsh blaunch qrsh flux; do
     cp "$SOURCE/tests/hosts/batch_host.py" "batch/$name" && chmod +x "batch/$name" || fail "no $name"
   done
   PATH=$tmp/batch:$PATH
@@ -32,6 +32,13 @@ lsf_job() {
   rm -f "$BATCH_JOB"/*
   batch_env=(LSB_JOBID=8 LSB_BATCH_JID=8 LSB_MCPU_HOSTS="$1 " LSB_QUEUE=normal)
 }
+# grid_engine_job "HOST SLOTS"…: the same of Grid Engine.
+grid_engine_job() {
+  rm -f "$BATCH_JOB"/*
+  printf '%s all.q UNDEFINED\n' "$@" > "$BATCH_JOB/pe"
+  batch_env=(SGE_ROOT=/var/lib/gridengine JOB_ID=9 PE=mpi PE_HOSTFILE="$BATCH_JOB/pe" NSLOTS=4 NHOSTS=3)
+  printf '%s\n' "${batch_env[@]}" "HOME=$HOME" PATH=/usr/bin:/bin USER=root SHELL=/bin/sh > "$BATCH_JOB/env"
+}
 # flux_job HOST…: what Flux says in the script of flux batch.
 flux_job() {
   rm -f "$BATCH_JOB"/*
@@ -44,7 +51,7 @@ start_batch() { local h=$1; shift; start_on "$h" env "${batch_env[@]}" "$@" >out
 # As qdel and bkill do: to all processes of the job's script on host H, and to the tasks elsewhere.
 signal_job() { # SIGNAL H OTHERS…
   local signal=$1 h=$2; shift 2
-  on "$h" bash -c 'kill -'"$signal"' $(ps -e -o pid=,comm= | awk "\$2 ~ /^(dlaunch|pbsdsh|blaunch|flux)/ { print \$1 }")'
+  on "$h" bash -c 'kill -'"$signal"' $(ps -e -o pid=,comm= | awk "\$2 ~ /^(dlaunch|pbsdsh|blaunch|qrsh|flux)/ { print \$1 }")'
   for h in "$@"; do
     on "$h" bash -c 'kill -'"$signal"' $(cat "$1") 2>/dev/null; :' bash "$BATCH_JOB/tasks.host$h"
   done
@@ -53,7 +60,7 @@ signal_job() { # SIGNAL H OTHERS…
 batch_clean() {
   local h
   for h in "$@"; do
-    wait_until 15 eval "[ -z \"\$(on $h ps -e -o comm= | grep -E '^(dlaunch|sleep|pbsdsh|blaunch|flux)')\" ]" ||
+    wait_until 15 eval "[ -z \"\$(on $h ps -e -o comm= | grep -E '^(dlaunch|sleep|pbsdsh|blaunch|qrsh|flux)')\" ]" ||
       { on "$h" ps -ef >&2; fail "processes are left on host $h"; }
     [ -z "$(ls -A "$(host_dir "$h")/tmp")" ] || fail "files are left on host $h: $(ls -A "$(host_dir "$h")/tmp")"
   done

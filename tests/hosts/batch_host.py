@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Look-alikes of what PBS, LSF and Flux run on the hosts of a job, for test hosts without any of them.
+"""Look-alikes of what PBS, LSF, Grid Engine and Flux run on the hosts of a job, for test hosts without them.
 
-batch_host.py serve            PBS's MoM, LSF's RES and Flux's broker of this host: starts tasks for those below
+batch_host.py serve            PBS's MoM, LSF's RES, Grid Engine's execd and Flux's broker of this host: starts tasks
+                               for those below
 pbsdsh -n INDEX -- PROGRAM …   as PBS's: on the host that line INDEX of PBS_NODEFILE names. The task
                                gets the job's environment and not ours, an empty stdin, and the job's
                                files as stdout and stderr; its exit code is printed, not returned. On
                                SIGTERM it gets that signal, too. It outlives us.
 blaunch HOST COMMAND …         as LSF's: a shell there runs the words, with our environment, folder,
                                stdin, stdout and stderr, and we end as it does. It ends with us.
+qrsh -inherit HOST COMMAND …   as Grid Engine's: as blaunch, with the job's environment and not ours
 flux getattr hostlist          as Flux's: the hosts of the instance, and of a job of it
 flux jobs … ID
 flux exec --rank=N --dir=DIR COMMAND …
@@ -164,6 +166,14 @@ def blaunch(words):
     be_there(words[0], {"argv": words[1:], "cwd": os.getcwd(), "there": {"LSF_PM_TASKID": "2"}, "shell": True})
 
 
+def qrsh(words):
+    if words[0] != "-inherit":
+        sys.exit("qrsh: what the test's knows is -inherit HOST COMMAND")
+    job = os.environ["BATCH_JOB"]
+    env = dict(line.split("=", 1) for line in open(f"{job}/env").read().splitlines())
+    be_there(words[1], {"argv": words[2:], "cwd": env["HOME"], "there": {}, "shell": True, "env": env})
+
+
 def flux(words):
     hosts = open(os.environ["BATCH_JOB"] + "/nodes").read().split()
     if words == ["getattr", "hostlist"] or words[:3] == ["jobs", "--no-header", "--format={nodelist}"]:
@@ -175,7 +185,7 @@ def flux(words):
 
 
 def be_there(host, request):
-    conn = ask(host, dict(request, kind="connected", job=os.environ["BATCH_JOB"], env=dict(os.environ)))
+    conn = ask(host, {"env": dict(os.environ), **request, "kind": "connected", "job": os.environ["BATCH_JOB"]})
 
     def give_input():
         while data := os.read(0, 65536):
@@ -203,6 +213,8 @@ if __name__ == "__main__":
         pbsdsh(sys.argv[1:])
     elif name == "blaunch":
         blaunch(sys.argv[1:])
+    elif name == "qrsh":
+        qrsh(sys.argv[1:])
     elif name == "flux":
         flux(sys.argv[1:])
     elif sys.argv[1:] == ["serve"]:

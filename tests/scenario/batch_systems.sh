@@ -1,5 +1,5 @@
-# In a batch job of PBS, LSF or Flux dlaunch needs no flags for its hosts: it takes hosts and counts from the
-# scheduler, and starts the other hosts by pbsdsh, blaunch or flux exec, which are look-alikes here.
+# In a batch job of PBS, LSF, Grid Engine or Flux dlaunch needs no flags for its hosts: it takes hosts and counts from the
+# scheduler, and starts the other hosts by pbsdsh, blaunch, qrsh or flux exec, which are look-alikes here.
 source "$SOURCE/tests/hosts/batch.sh" || exit 1
 hosts_up 3
 batch_up 1 2 3
@@ -12,6 +12,7 @@ job_of() {
   case $1 in
     pbs) pbs_job host1 host1 host2 host3 ;;
     lsf) lsf_job "host1 2 host2 1 host3 1" ;;
+    sge) grid_engine_job "host1 2" "host2 1" "host3 1" ;;
     flux)
       flux_job host1 host2 host3
       places=('0/3 0/1 0/3 two  words host1' '1/3 0/1 1/3 two  words host2' '2/3 0/1 2/3 two  words host3') ;;
@@ -31,7 +32,7 @@ trap 'echo got TERM \$RANK >>log; exit 0' TERM
 echo up >>log; while :; do read -rt 1 -u 9; done
 END
 
-for kind in pbs lsf flux; do
+for kind in pbs lsf sge flux; do
   job_of $kind
   run batch 1 dlaunch bash -c "$where"; placed
   [ ! -s "$BATCH_JOB/err" ] && [ ! -s "$BATCH_JOB/out" ] || fail "$kind has output of its own"

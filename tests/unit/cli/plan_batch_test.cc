@@ -81,6 +81,19 @@ TEST_CASE("lsf: hosts with counts, or a host for each slot") {
         "here:2* n2:2 n3:1");
 }
 
+TEST_CASE("grid engine: a line for each host, with its slots") {
+  const Variables job = {{"SGE_ROOT", "/sge"}, {"JOB_ID", "9"}, {"PE_HOSTFILE", "pe"}};
+  FakeMachine fake = machine(job);
+  fake.files["pe"] = "here 2 all.q@here UNDEFINED\nn2 3 all.q@n2 UNDEFINED\n";
+  CHECK(hosts_in(fake.plan({"p"})) == "here:2* n2:3");
+  CHECK(fake.plan({"p"}).nodes.starter == Starter::qrsh);
+  fake.files["pe"] = "here\n";
+  CHECK(fake.refused({"p"}).starts_with("64 PE_HOSTFILE: "));
+  CHECK(machine(job).refused({"p"}).starts_with("66 PE_HOSTFILE: read pe: No such file"));
+  fake.env.erase("SGE_ROOT");
+  CHECK_FALSE(fake.plan({"p"}).nodes.several());
+}
+
 TEST_CASE("a variable alone is no job, and in a worker or with options of ours it is no matter") {
   for (const Variables& alone :
        {Variables{{"PBS_JOBID", "7"}}, Variables{{"PBS_NODEFILE", "f"}},

@@ -211,9 +211,11 @@ TEST_CASE("srun: a step on one node, with all of it, without what was meant for 
 
 TEST_CASE("blaunch: words that a shell leaves as they are") {
   const HostPlan host{.name = "n7", .nproc = 2};
-  CHECK(*blaunch_arguments(host, binary("/opt/v1.2/bin/dlaunch")) ==
+  CHECK(*plain_arguments({"qrsh", "-inherit"}, host, binary("/opt/dlaunch")) ==
+        Words{"qrsh", "-inherit", "n7", "/opt/dlaunch", "--ssh-node"});
+  CHECK(*plain_arguments({"blaunch"}, host, binary("/opt/v1.2/bin/dlaunch")) ==
         Words{"blaunch", "n7", "/opt/v1.2/bin/dlaunch", "--ssh-node"});
-  const auto refused = blaunch_arguments(host, binary("/my apps/dlaunch"));
+  const auto refused = plain_arguments({"blaunch"}, host, binary("/my apps/dlaunch"));
   REQUIRE_FALSE(refused);
   CHECK(refused.error().what ==
         "blaunch cannot start dlaunch from the path '/my apps/dlaunch': move it, or say "
