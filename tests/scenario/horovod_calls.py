@@ -38,7 +38,8 @@ def refused(kind, words, call, *args, **kwargs):
 def places():
     assert hvd.is_initialized() and hvd.is_homogeneous()
     assert (hvd.rank(), hvd.size()) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    assert (hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()) == (rank, size, 0, 1)
+    assert (hvd.local_rank(), hvd.local_size()) == (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    assert (hvd.cross_rank(), hvd.cross_size()) == (int(os.environ["GROUP_RANK"]), int(os.environ.get("HOSTS", "1")))
     assert not (hvd.mpi_threads_supported() or hvd.mpi_built() or hvd.gloo_built() or hvd.nccl_built())
 
 

@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 expect_code 0; expect_out "No module named 'horovod.spark'"
 # A Python without the package is told what it lacks.
 PYTHONPATH= run dlaunch --nproc 1 --horovod "$python" -s -c 'import sys; sys.modules["dlaunch"] = None; import horovod.torch'
-expect_code 1; expect_err "dlaunch --horovod: .*python3.* cannot import dlaunch.horovod .*: install the package"
+expect_code 1; expect_err "dlaunch --horovod: .*python.* cannot import dlaunch.horovod .*: install the package"
 run dlaunch --nproc 1 "$python" -c 'import horovod.torch'; expect_code 1; expect_err "No module named 'horovod'"
 
 # elastic FOLDER VICTIMS OPTIONS…

@@ -1,0 +1,23 @@
+# Horovod's API over two hosts: every collective, places on hosts, and an elastic training that goes on when its rank 0,
+# and then another rank, are killed.
+source "$SOURCE/tests/hosts/jobs.sh" || exit 1
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+here=$SOURCE/tests/scenario
+hosts_up 2
+
+touch stalled
+start_job "2 1" --nnodes 2 --nproc 2 -x HOSTS=2 "$python" -X faulthandler "$here/horovod_calls.py"
+wait_job 120 0
+[ "$(cat out.1 out.2 | grep -c ' is right$')" = 14 ] || job_fails "not every part is right"
+
+mkdir quiet killed
+start_job "2 1" --nnodes 2 --nproc 1 --horovod "$python" "$here/horovod_elastic.py" "$PWD/quiet"
+wait_job 60 0
+start_job "2 1" --nnodes 2 --nproc 1 --max-restarts 3 --horovod "$python" "$here/horovod_elastic.py" "$PWD/killed" 0 1
+wait_job 90 0
+"$python" -c 'import torch
+quiet, killed = torch.load("quiet/weights.pt"), torch.load("killed/weights.pt")
+assert all(torch.equal(quiet[key], killed[key]) for key in quiet), (quiet, killed)' || job_fails "other weights"
