@@ -12,8 +12,8 @@
 #include <set>
 
 #include "base/exit_code.h"
-#include "base/field_codec.h"
 #include "base/print.h"
+#include "base/record.h"
 #include "base/unique_fd.h"
 #include "cli/doctor/gpu_test.h"
 #include "launcher/care/nvml.h"
@@ -23,7 +23,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMostGpuText = 400, kMostGpuFacts = 1024;
+constexpr RecordLimits kGpuFactLimits{.text = 400, .items = 4096, .escapes = true};
 constexpr std::size_t kMostLog = 8 << 20;  // bytes
 
 // From bad to worse; of programs that went wrong (13, 31, 43, 45 …) nothing is said here.
@@ -128,38 +128,11 @@ AllGpuFacts find_gpu_facts(bool speed, const std::vector<std::string>& in_files,
   return facts;
 }
 
-namespace {
-
-// One list of fields serves both directions.
-template <class Facts, class What>
-void each_gpu_fact(Facts& facts, const What& what) {
-  auto& gpu = facts.figures;
-  what(gpu.bus), what(gpu.lost), what(gpu.uncorrected), what(gpu.pages_pending);
-  what(gpu.rows_pending), what(gpu.rows_failed), what(facts.xid), what(facts.test.wrong);
-  what(facts.test.to_gpu_per_s), what(facts.test.from_gpu_per_s);
-}
-
-}  // namespace
-
-std::string encode(const AllGpuFacts& facts) {
-  Writer out;
-  const PutField put{out, kMostGpuText};
-  put(facts.trouble);
-  out.put(static_cast<std::uint32_t>(facts.gpus.size()));
-  for (const GpuFacts& gpu : facts.gpus) each_gpu_fact(gpu, put);
-  return out.take();
-}
+std::string encode(const AllGpuFacts& facts) { return encode_record(facts, kGpuFactLimits); }
 
 Result<AllGpuFacts> decode_gpu_facts(std::string_view bytes) {
-  Reader in(bytes);
   AllGpuFacts facts;
-  const GetField get{in, kMostGpuText};
-  get(facts.trouble);
-  const auto size = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < size && size <= kMostGpuFacts && in.ok(); ++i) {
-    each_gpu_fact(facts.gpus.emplace_back(), get);
-  }
-  if (in.done()) return facts;
+  if (decode_record(bytes, facts, kGpuFactLimits)) return facts;
   return Error{.code = Errc::protocol, .what = "malformed facts of GPUs"};
 }
 

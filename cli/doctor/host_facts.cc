@@ -13,8 +13,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/field_codec.h"
 #include "base/interfaces.h"
+#include "base/record.h"
 #include "base/small_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxFact = 4096, kMaxGpuFacts = 1 << 20;
+constexpr RecordLimits kFactLimits{.text = 4096, .items = 4096, .escapes = true};
 
 // A number that stands alone; ~0: there is none, or no limit ("max").
 std::uint64_t number_in(const char* path) {
@@ -136,37 +136,12 @@ HostFacts find_host_facts(const std::string& towards) {
   return facts;
 }
 
-namespace {
-
-// Calls what(field) for all that a host tells of itself.
-template <class Facts, class What>
-void each_fact(Facts& facts, const What& what) {
-  what(facts.host), what(facts.address), what(facts.interface);
-  what(facts.mtu), what(facts.named_loopback), what(facts.cpus), what(facts.cpu_quota);
-  what(facts.load), what(facts.memory), what(facts.memory_free), what(facts.open_files);
-  what(facts.locked_memory), what(facts.shared_memory), what(facts.send_buffer);
-  what(facts.recv_buffer), what(facts.huge_pages), what(facts.infiniband), what(facts.gpus);
-  what(facts.gpu_driver);
-}
-
-}  // namespace
-
-std::string encode(const HostFacts& facts) {
-  Writer out;
-  each_fact(facts, PutField{out, std::string::npos});
-  out.put_string(encode(facts.gpu_facts));
-  return out.take();
-}
+std::string encode(const HostFacts& facts) { return encode_record(facts, kFactLimits); }
 
 Result<HostFacts> decode_host_facts(std::string_view bytes) {
-  Reader in(bytes);
   HostFacts facts;
-  each_fact(facts, GetField{in, kMaxFact});
-  auto gpus = decode_gpu_facts(in.get_string(kMaxGpuFacts));
-  if (gpus) facts.gpu_facts = std::move(*gpus);
-  if (!gpus || !in.done())
-    return Error{.code = Errc::protocol, .what = "malformed facts of a host"};
-  return facts;
+  if (decode_record(bytes, facts, kFactLimits)) return facts;
+  return Error{.code = Errc::protocol, .what = "malformed facts of a host"};
 }
 
 }  // namespace dlaunch

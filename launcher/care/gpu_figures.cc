@@ -4,14 +4,13 @@
 #include <cctype>
 #include <charconv>
 
-#include "base/field_codec.h"
+#include "base/record.h"
 #include "base/text.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxGpuWord = 200, kMaxGpus = 1024, kMaxGpuProcesses = 4096,
-                      kMaxInstances = 64;
+constexpr RecordLimits kGpuLimits{.text = 200, .items = 4096, .escapes = true};
 
 std::optional<GpuUse> gpu_named(const std::vector<GpuFigures>& gpus, std::string_view entry) {
   std::size_t number = 0;
@@ -35,20 +34,6 @@ bool has_one_of(const std::vector<GpuProcess>& processes, const std::vector<int>
   return std::any_of(processes.begin(), processes.end(), [&](const GpuProcess& process) {
     return std::find(pids.begin(), pids.end(), process.pid) != pids.end();
   });
-}
-
-// These lists of fields serve both directions.
-template <class Gpu, class What>
-void each_field(Gpu& gpu, const What& what) {
-  what(gpu.bus), what(gpu.uuid), what(gpu.lost);
-  what(gpu.utilisation), what(gpu.temperature), what(gpu.memory_used), what(gpu.memory_total);
-  what(gpu.uncorrected), what(gpu.pages_pending), what(gpu.rows_pending), what(gpu.rows_failed);
-}
-
-template <class Instance, class What>
-void each_field_of_instance(Instance& instance, const What& what) {
-  what(instance.number), what(instance.uuid);
-  what(instance.memory_used), what(instance.memory_total);
 }
 
 }  // namespace
@@ -90,60 +75,14 @@ std::vector<GpuUse> gpus_of(const std::vector<GpuFigures>& gpus, const std::vect
   return found;
 }
 
-namespace {
-
-void put_processes(Writer& out, const std::vector<GpuProcess>& processes) {
-  out.put(static_cast<std::uint32_t>(processes.size()));
-  for (const GpuProcess& process : processes) out.put(process.pid), out.put(process.memory);
-}
-
-// Whether there are no more of them than may be.
-bool get_processes(Reader& in, std::vector<GpuProcess>& processes) {
-  const auto size = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < size && size <= kMaxGpuProcesses && in.ok(); ++i) {
-    auto& process = processes.emplace_back();
-    process.pid = in.get<std::int32_t>();
-    process.memory = in.get<std::uint64_t>();
-  }
-  return size <= kMaxGpuProcesses;
-}
-
-}  // namespace
-
 std::string encode_gpus(const std::vector<GpuFigures>& gpus) {
-  Writer out;
-  out.put(static_cast<std::uint32_t>(gpus.size()));
-  for (const GpuFigures& gpu : gpus) {
-    each_field(gpu, PutField{out, kMaxGpuWord});
-    put_processes(out, gpu.processes);
-    out.put(static_cast<std::uint32_t>(gpu.instances.size()));
-    for (const GpuInstance& instance : gpu.instances) {
-      each_field_of_instance(instance, PutField{out, kMaxGpuWord});
-      put_processes(out, instance.processes);
-    }
-  }
-  return out.take();
+  return encode_record(gpus, kGpuLimits);
 }
 
 Result<std::vector<GpuFigures>> decode_gpus(std::string_view bytes) {
-  Reader in(bytes);
   std::vector<GpuFigures> gpus;
-  const auto size = in.get<std::uint32_t>();
-  bool fits = size <= kMaxGpus;
-  for (std::uint32_t i = 0; i < size && fits && in.ok(); ++i) {
-    GpuFigures& gpu = gpus.emplace_back();
-    each_field(gpu, GetField{in, kMaxGpuWord});
-    fits = get_processes(in, gpu.processes);
-    const auto instances = in.get<std::uint32_t>();
-    fits = fits && instances <= kMaxInstances;
-    for (std::uint32_t k = 0; k < instances && fits && in.ok(); ++k) {
-      GpuInstance& instance = gpu.instances.emplace_back();
-      each_field_of_instance(instance, GetField{in, kMaxGpuWord});
-      fits = get_processes(in, instance.processes);
-    }
-  }
-  if (!fits || !in.done()) return Error{.code = Errc::protocol, .what = "malformed GPU figures"};
-  return gpus;
+  if (decode_record(bytes, gpus, kGpuLimits)) return gpus;
+  return Error{.code = Errc::protocol, .what = "malformed GPU figures"};
 }
 
 }  // namespace dlaunch

@@ -10,42 +10,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/codec.h"
+#include "base/record.h"
 #include "base/text.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxOrderText = 4096;
-constexpr std::uint32_t kMostRanks = 1 << 20;
+constexpr RecordLimits kPmixLimits{.text = 4096, .items = 1 << 20};
 constexpr std::size_t kMostOfJobId = 64;   // in a name of at most 255 bytes
 constexpr std::size_t kSecretDigits = 32;  // 128 bits
-
-void put_ranks(Writer& out, const std::vector<int>& ranks) {
-  out.put(static_cast<std::uint32_t>(ranks.size()));
-  for (const int rank : ranks) out.put(static_cast<std::int32_t>(rank));
-}
-
-std::vector<int> get_ranks(Reader& in) {
-  std::vector<int> ranks;
-  const auto count = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; in.ok() && i < std::min(count, kMostRanks); ++i) {
-    ranks.push_back(in.get<std::int32_t>());
-  }
-  return ranks;
-}
-
-// The texts of an order, and its numbers.
-template <class Order>
-auto texts_of(Order& order) {
-  return std::vector{&order.nspace, &order.host,      &order.folder,
-                     &order.job_id, &order.store_url, &order.secret_file};
-}
-
-template <class Order>
-auto numbers_of(Order& order) {
-  return std::vector{&order.listener, &order.round, &order.size, &order.node_rank, &order.nodes};
-}
 
 Result<void> check_versions(const std::vector<PmixNode>& nodes) {
   for (const auto& node : nodes) {
@@ -64,52 +37,24 @@ Result<void> check_versions(const std::vector<PmixNode>& nodes) {
 
 }  // namespace
 
-std::string encode_order(const PmixOrder& order) {
-  Writer out;
-  for (const auto* text : texts_of(order)) out.put_string(*text);
-  for (const auto* number : numbers_of(order)) out.put(static_cast<std::int32_t>(*number));
-  out.put(static_cast<std::uint8_t>(order.tls));
-  put_ranks(out, order.ranks);
-  out.put(static_cast<std::uint32_t>(order.programs.size()));
-  for (const auto& ranks : order.programs) out.put_string(ranks);
-  return out.take();
-}
+std::string encode_order(const PmixOrder& order) { return encode_record(order, kPmixLimits); }
 
 Result<PmixOrder> decode_order(std::string_view bytes) {
-  Reader in(bytes);
   PmixOrder order;
-  for (auto* text : texts_of(order)) *text = in.get_string(kMaxOrderText);
-  for (auto* number : numbers_of(order)) *number = in.get<std::int32_t>();
-  order.tls = in.get<std::uint8_t>() != 0;
-  order.ranks = get_ranks(in);
-  const auto programs = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < programs && in.ok(); ++i) {
-    order.programs.emplace_back(in.get_string(kMaxOrderText));
-  }
-  if (!in.done()) return protocol_error("an order for a PMIx server makes no sense");
-  return order;
+  if (decode_record(bytes, order, kPmixLimits)) return order;
+  return protocol_error("an order for a PMIx server makes no sense");
 }
 
-std::string encode_node(const PmixNode& node) {
-  Writer out;
-  out.put_string(node.host);
-  put_ranks(out, node.ranks);
-  out.put_string(node.pmix_version);
-  return out.take();
-}
+std::string encode_node(const PmixNode& node) { return encode_record(node, kPmixLimits); }
 
 Result<PmixNode> decode_node(std::string_view bytes, int size) {
-  Reader in(bytes);
   PmixNode node;
-  node.host = in.get_string(kMaxOrderText);
-  node.ranks = get_ranks(in);
-  node.pmix_version = in.get_string(kMaxOrderText);
+  const bool whole = decode_record(bytes, node, kPmixLimits);
   const bool plausible = std::all_of(node.ranks.begin(), node.ranks.end(),
                                      [&](int rank) { return rank >= 0 && rank < size; });
   // These would be several hosts, or none, in a list of them.
   const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
-  if (!in.done() || !plausible || !named)
-    return protocol_error("a node told nonsense of its ranks");
+  if (!whole || !plausible || !named) return protocol_error("a node told nonsense of its ranks");
   return node;
 }
 

@@ -5,14 +5,15 @@
 
 #include <fmt/format.h>
 
-#include "base/codec.h"
 #include "base/exit_code.h"
+#include "base/record.h"
 #include "base/text.h"
 #include "base/units.h"
 
 namespace dlaunch {
 namespace {
 
+constexpr RecordLimits kOrderLimits{.text = kMaxOrder};
 constexpr std::string_view kMark = "dlaunch-ssh ";
 constexpr std::size_t kKept = 4096;  // of what others print
 constexpr std::size_t kMaxTalkLine = 16384;
@@ -89,28 +90,15 @@ void keep_last(std::string& text, std::string_view bytes) {
 }  // namespace
 
 std::string encode(const OrderFrame& frame) {
-  Writer body;
-  body.put_string(frame.secret);
-  body.put_string(frame.endpoint);
-  body.put(frame.number);
-  body.put(frame.nproc);
-  body.put(frame.login);
-  body.put_string(frame.order);
   Writer out;
-  out.put_string(body.bytes());
+  out.put_string(encode_record(frame, kOrderLimits));
   return out.take();
 }
 
 Result<OrderFrame> decode_order_frame(std::string_view bytes) {
-  Reader in(bytes);
   OrderFrame frame;
-  frame.secret = in.get_string(kMaxOrder);
-  frame.endpoint = in.get_string(kMaxOrder);
-  frame.number = in.get<std::int32_t>();
-  frame.nproc = in.get<std::int32_t>();
-  frame.login = in.get<std::int32_t>();
-  frame.order = in.get_string(kMaxOrder);
-  if (in.done() && frame.number >= 0 && frame.nproc >= 0 && frame.login > 0) return frame;
+  const bool whole = decode_record(bytes, frame, kOrderLimits);
+  if (whole && frame.number >= 0 && frame.nproc >= 0 && frame.login > 0) return frame;
   return Error{.code = Errc::protocol, .what = "a malformed order"};
 }
 
