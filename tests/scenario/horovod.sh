@@ -8,9 +8,10 @@ export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 P
 here=$SOURCE/tests/scenario
 
 # Rank 1 is late until the others have been warned of it.
+# calls RANKS HOROVOD_TIMELINE
 calls() {
-  rm -f stalled out
-  dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=0.5 "$python" -X faulthandler "$here/horovod_calls.py" 1 >out 2>err </dev/null & job=$!
+  rm -f stalled out; : >err
+  dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=0.5 -x HOROVOD_TIMELINE="$2" "$python" -X faulthandler "$here/horovod_calls.py" 1 >out 2>err </dev/null & job=$!
   started+=("$job")
   warned() { grep -q "allreduce of 'late' waits for" err || ! kill -0 "$job" 2>/dev/null; }
   wait_until 120 warned || fail "nobody was warned of a stall"
@@ -21,10 +22,15 @@ calls() {
   [ "$(grep -c ' is right$' out)" = 14 ] || fail "not every part is right"
   [ "$(grep -c 'told: rank 1 (pid [0-9]* on .*was lost' out)" = $((2 * ($1 - 1))) ] || fail "not every rank was told"
 }
+# A timeline that cannot be written costs a warning; one that is DYNAMIC waits for start_timeline().
+calls 2 /dev/full
+[ "$(grep -c 'dlaunch.horovod: the timeline /dev/full ends here: .*No space left' err)" = 2 ] || fail "not one warning for each init()"
+calls 4 DYNAMIC
+[ ! -e DYNAMIC ] || fail "HOROVOD_TIMELINE=DYNAMIC has written a file"
 for ranks in 2 4; do
-  calls $ranks
   run dlaunch --nproc $ranks -x HOROVOD_TIMELINE="$PWD/timeline.json" "$python" -X faulthandler "$here/horovod_train.py"
   expect_code 0; expect_out '^\[0\] trainings are right$'
+  [ "$(grep -c 'knows of the fault$' out)" = $ranks ] || fail "a fault of rank 0's thread did not reach every rank"
 done
 "$python" - <<'P' || fail "HOROVOD_TIMELINE: $(head -c 2000 timeline.json)"
 import json

@@ -5,8 +5,10 @@ With a victim: at the end that rank dies, and the others are told."""
 import itertools
 import json
 import os
+import queue
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -166,15 +168,13 @@ def other_orders():
     handles = {i: kinds[i]() for i in places}
     for i, want in enumerate(([size] * 3, [1] * size, [1], [size])):
         equal(hvd.synchronize(handles[i]), want)
+    if rank == size - 1:  # it keeps the others' under way
+        hvd.barrier()
     handle = hvd.allreduce_async(torch.ones(1), name="twice")
-    try:
-        again = hvd.allreduce_async(torch.ones(1), name="twice")
-    except ValueError as error:
-        assert "under way" in str(error)
-    else:
-        hvd.synchronize(again)  # the first was done already
+    if rank < size - 1:
+        refused(ValueError, "under way", hvd.allreduce_async, torch.ones(1), name="twice")
+        hvd.barrier()
     hvd.synchronize(handle)
-    hvd.barrier()
 
 
 def mistakes():
@@ -192,6 +192,23 @@ def mistakes():
     equal(hvd.allreduce(torch.ones(1), name="shapes"), [1.0])  # and all goes on
 
 
+def join_by_two_threads():
+    """One of them may."""
+    outcomes = queue.Queue()
+
+    def join():
+        try:
+            outcomes.put(hvd.join())
+        except ValueError as error:
+            outcomes.put(error)
+    for _ in range(2):
+        threading.Thread(target=join).start()
+    refusal = outcomes.get()
+    assert "join() is under way already" in str(refusal), refusal
+    open(f"refused.{size}", "x").close()
+    return outcomes.get()
+
+
 def joining():
     done = 0
     for _ in range(2 + rank):
@@ -201,7 +218,10 @@ def joining():
     if rank == size - 1:
         equal(hvd.allgather(torch.tensor([7]), name="left"), [7])
         equal(hvd.reducescatter(torch.ones(size), name="rest", op=hvd.Sum), [1.0])
-    last = hvd.join()
+    if rank == size - 1:  # the last one to join
+        while not os.path.exists(f"refused.{size}"):
+            time.sleep(0.01)
+    last = join_by_two_threads() if rank == 0 else hvd.join()
     assert last == size - 1, last
     equal(hvd.allreduce(torch.ones(1), name="step0", op=hvd.Sum), [float(size)])
 
@@ -282,6 +302,27 @@ def stalls():
     hvd.allreduce(torch.ones(1), name="late")
 
 
+def shut_down_under_load():
+    """Threads submit until it is over, and each is told so."""
+    done, ends = [0] * 3, queue.Queue()
+
+    def submit(thread):
+        try:
+            while True:
+                hvd.allreduce(torch.ones(1), name=f"load{thread}")
+                done[thread] += 1
+        except (hvd.HorovodInternalError, ValueError) as error:  # ValueError: without Horovod
+            ends.put(error)
+    for thread in range(len(done)):
+        threading.Thread(target=submit, args=[thread], daemon=True).start()
+    while min(done) < 5 and ends.empty():
+        time.sleep(0.001)
+    hvd.shutdown()
+    for _ in done:
+        ends.get(timeout=30)
+    assert not hvd.is_initialized()
+
+
 def after_a_loss(victim):
     if rank == victim:  # once the others have come so far
         while not all(os.path.exists(f"ready.{size}.{other}") for other in range(size) if other != victim):
@@ -313,8 +354,7 @@ for part in (places, reductions, adasum, movements, derivatives, other_orders, m
     hvd.barrier()
     if rank == 0:
         print(part.__name__, "is right", flush=True)
-hvd.shutdown()
-assert not hvd.is_initialized()
+shut_down_under_load()
 hvd.init()
 equal(hvd.allreduce(torch.ones(1), op=hvd.Sum), [float(size)])
 if rank == 0:

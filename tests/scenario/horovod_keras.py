@@ -65,8 +65,8 @@ def trainings():
 
 
 def schedules():
-    warmup = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.8, warmup_epochs=2, verbose=rank == 0)
-    later = hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.8, multiplier=0.1, start_epoch=3)
+    warmup = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.8, warmup_epochs=2, verbose=1)
+    later = hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.8, multiplier=0.1, start_epoch=2)
     _, history = trained(hvd.DistributedOptimizer, [rank], 1, [warmup, later], lr=0.8)
     part = 0.8 / size * (1 * (size - 1) / 2 + 1)
     close(history["lr"], [part, 0.8, 0.8, 0.08])

@@ -18,6 +18,7 @@ keras() {
   run dlaunch --nproc 2 --horovod "$@"
   expect_code 0; for part in trainings schedules values; do expect_out "^\[0\] $part is right$"; done
   expect_out 'Epoch 2: finished gradual learning rate warmup to 0.8'
+  [ "$(grep -c 'finished gradual' out)" = 1 ] || fail "another rank than 0 has said that the warmup is over"
 }
 keras "$python" "$here/horovod_keras.py" horovod.keras
 keras -x TF_USE_LEGACY_KERAS=1 "$python" "$here/horovod_keras.py" horovod.tensorflow.keras

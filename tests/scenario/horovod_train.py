@@ -1,11 +1,13 @@
 """Trainings with Horovod's DistributedOptimizer come to the weights of one process that has the whole batch."""
 
 import contextlib
+import time
 import warnings
 
 import torch
 
 import dlaunch.horovod.torch as hvd
+from dlaunch.horovod._world import world
 
 PER_RANK, STEPS = 4, 5
 
@@ -67,6 +69,61 @@ def distributed(passes=1, clips=False, scale=1.0, **options):
 
 def groups_of(model_parameters):
     return [model_parameters[1:3], model_parameters[5:7]]
+
+
+def within_a_process_set(op):
+    """Other ranks train alone. What goes into one direction is averaged by Adasum, too."""
+    even = hvd.add_process_set(list(range(0, hvd.size(), 2)))
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(model.weight)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=op,
+                                         process_set=even)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.full((1, 1), hvd.rank() + 1.0)).sum().backward()
+        optimizer.step()
+    mean = sum(rank + 1.0 for rank in even.ranks) / even.size() if even.included() else hvd.rank() + 1.0
+    assert torch.allclose(model.weight, torch.tensor(1 - 2 * 0.1 * mean)), (op, model.weight, mean)
+    hvd.remove_process_set(even)
+
+
+def without_gradients():
+    model = torch.nn.Linear(1, 1).requires_grad_(False)
+    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), groups=2).step()
+
+
+class Breaks:
+    """A timeline whose fault ends the thread that leads, once all ranks wait for the same collective."""
+
+    def __init__(self):
+        self.left = hvd.size()
+
+    def requested(self, rank, request):
+        self.left -= request["name"] == "fault"
+        if self.left == 0:
+            raise RuntimeError("a fault of the leading thread")
+
+    def begin(self, response):
+        pass
+
+    end = begin
+
+
+def a_fault_of_the_lead():
+    if hvd.rank() == 0:
+        world.engine.set_timeline(Breaks())
+    hvd.barrier()
+    begin = time.monotonic()
+    for _ in range(2):
+        try:
+            hvd.allreduce(torch.ones(1), name="fault")
+        except hvd.HorovodInternalError as error:
+            kind, words = ("RuntimeError", "leading thread") if hvd.rank() == 0 else ("PeerLost", "rank 0")
+            assert type(error.__cause__).__name__ == kind and words in str(error), (error, error.__cause__)
+        else:
+            raise AssertionError("a rank has not learned that rank 0's thread is gone")
+    assert time.monotonic() - begin < 20
+    print("rank", hvd.rank(), "knows of the fault", flush=True)
 
 
 def main():
@@ -131,8 +188,12 @@ def main():
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     assert torch.allclose(model.weight, start - 0.1), (model.weight, start)
+    for op in hvd.Average, hvd.Adasum:
+        within_a_process_set(op)
+    without_gradients()
     if hvd.rank() == 0:
         print("trainings are right", flush=True)
+    a_fault_of_the_lead()
 
 
 main()

@@ -34,9 +34,9 @@ HorovodInternalError in all that is under way and comes later; its __cause__ is 
 dlaunch.PeerLost. Wrong arguments are ValueErrors. A tensor that some rank does not submit is named on rank 0's stderr
 after HOROVOD_STALL_CHECK_TIME_SECONDS (60), and ends all ranks after HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (never).
 
-Environment: HOROVOD_FUSION_THRESHOLD (bytes, 128 MiB), HOROVOD_TIMELINE, HOROVOD_TIMELINE_MARK_CYCLES,
-HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS and HOROVOD_STALL_CHECK_DISABLE. dlaunch's
--x NAME=VALUE sets them.
+Environment: HOROVOD_FUSION_THRESHOLD (bytes, 128 MiB), HOROVOD_TIMELINE (a file, or DYNAMIC: start_timeline() names
+one), HOROVOD_TIMELINE_MARK_CYCLES, HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS and
+HOROVOD_STALL_CHECK_DISABLE. dlaunch's -x NAME=VALUE sets them.
 
 What differs from Horovod:
 - Tensors of GPUs go through the host's memory: a call waits for the GPU and copies. nccl_built(), mpi_built() and

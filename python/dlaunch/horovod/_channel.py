@@ -9,6 +9,8 @@ import json
 import struct
 import threading
 
+from .._errors import Error
+
 _FRAME = 1024                  # bytes that each message has at least
 _ROOM = _FRAME - 8
 _HEAD, _REST = 1, 2            # tags
@@ -21,11 +23,16 @@ class Channel:
         self._comm = comm
         self._lock = threading.Lock()  # each call that begins something; waiting needs none
         self._sending = collections.deque()
+        self._closing = False          # nobody sends any more
 
-    def send(self, peers, message):
+    def send(self, peers, message, last=False):
+        """last: whoever sends after this message gets an Error."""
         data = json.dumps(message, separators=(",", ":")).encode()
         head = struct.pack("<q", len(data)) + data[:_ROOM].ljust(_ROOM)
         with self._lock:
+            if self._closing:
+                raise Error("the channel to the other ranks is closed")
+            self._closing = last
             for peer in peers:
                 self._sending.append(self._comm.isend(head, peer, _HEAD))
                 if len(data) > _ROOM:
@@ -52,15 +59,22 @@ class Channel:
 
     def close(self):
         """Collective, once nobody receives any more: nothing of what was sent is lost."""
+        self._send_no_more()
         while self._sending:
             self._sending.popleft().wait()
         self._comm.barrier()
         self._comm.finalize()
 
     def leave(self):
-        """Where it is broken."""
+        """Where it is broken, once nobody receives any more."""
+        self._send_no_more()
         self._sending.clear()
         self._comm.finalize()
+
+    def _send_no_more(self):
+        """After this no other thread uses what sends."""
+        with self._lock:
+            self._closing = True
 
     def abort(self):
         """Any thread: whoever sends or receives gets an error."""

@@ -60,7 +60,8 @@ class Coordinator:
         elif kind == "join":
             self._joined.append(rank)
             for key in list(self._pending):
-                self._complete(key)
+                if key in self._pending:  # a remove_set before it takes away what is pending in the set
+                    self._complete(key)
             if len(self._joined) == self._size:
                 self._ready.append({"do": "joined", "last": rank})
                 self._joined = []

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 
-from .._errors import Aborted, Error
+from .._errors import Aborted, Error, PeerLost
 from ._channel import Channel
 from ._coordinator import Coordinator
 from ._errors import HorovodInternalError
 from ._execute import OWN_MISTAKES, Executor
 
 _LOST = object()  # in rank 0's queue: nothing more is received
+_PATIENCE = 5.0   # seconds, until the channel has noticed the loss of a rank, too
 
 
 class Engine:
@@ -38,6 +39,7 @@ class Engine:
                                           name="dlaunch-horovod")]
         if self.rank == 0 and self.size > 1:
             self._threads.append(threading.Thread(target=self._receive, daemon=True, name="dlaunch-horovod-receive"))
+        self._receivers = self._threads[1:]
         for thread in self._threads:
             thread.start()
 
@@ -48,6 +50,8 @@ class Engine:
         self._raise_if_over()
         with self._lock:
             if entry.request["kind"] == "join":
+                if self._joining is not None:
+                    raise ValueError("join() is under way already, in another thread of this rank")
                 self._joining = entry
             elif entry.key in self._entries:
                 raise ValueError(f"{entry.key[1]} of '{entry.key[2]}' is under way already: wait for it, or take "
@@ -79,12 +83,9 @@ class Engine:
             over = self._end is not None
         if not over:
             self._queue.put((_LOST, Aborted("the program has ended")))
-            try:
-                self._executor.abort()
-                if self._channel is not None:
-                    self._channel.abort()
-            except Error:
-                pass  # it has ended meanwhile
+            _attempt(self._executor.abort)
+            if self._channel is not None:
+                _attempt(self._channel.abort)
         self.wait_for_end()
 
     def wait_for_end(self):
@@ -122,7 +123,8 @@ class Engine:
                     if self._channel is not None:
                         self._channel.send(range(1, self.size), responses)
                     self._perform(responses)
-            self._threads[-1].join() if len(self._threads) > 1 else None
+            for thread in self._receivers:
+                thread.join()
             self._close()
         except Exception as error:
             self._broken(error)
@@ -158,7 +160,7 @@ class Engine:
         try:
             while self._end is None:
                 self._perform(self._channel.receive(0)[1])
-            self._channel.send([0], {"kind": "goodbye"})
+            self._channel.send([0], {"kind": "goodbye"}, last=True)
             self._close()
         except Exception as error:
             self._broken(error)
@@ -170,16 +172,26 @@ class Engine:
         self._deliver()  # now that a rank whose program has ended does not wait for this one
 
     def _broken(self, error):
+        """The other ranks get an error, too, whether they wait in a collective or for rank 0's next response."""
         self._fail(str(error), error)
-        try:
-            if not isinstance(error, Error):
-                self._executor.abort()  # the others may be in a collective with this rank
-            self._executor.finalize_groups()
-            if self._channel is not None:
-                self._channel.leave()
-        except Error:
-            pass  # what was lost is lost
+        lost = isinstance(error, PeerLost)  # then libdlring tells them
+        if not lost:
+            _attempt(self._executor.abort)
+        _attempt(self._executor.finalize_groups)
+        if self._channel is not None:
+            self._leave_channel(lost)
         self._deliver()
+
+    def _leave_channel(self, lost):
+        """lost: the channel is about to lose that rank, too, and names it to the others. An abort would name this one,
+        so it waits a while; it is needed all the same, for a channel that somebody reads cannot be left."""
+        for thread in self._receivers:
+            thread.join(_PATIENCE if lost else 0)
+        if not lost or any(thread.is_alive() for thread in self._receivers):
+            _attempt(self._channel.abort)
+        for thread in self._receivers:
+            thread.join()
+        _attempt(self._channel.leave)
 
     def _fail(self, text, cause):
         """The end of this engine: whatever is under way fails."""
@@ -212,7 +224,8 @@ class Engine:
                 self._fail(response["text"], None)
                 return
             if response["do"] == "joined":
-                self._joining, joined = None, self._joining
+                with self._lock:
+                    self._joining, joined = None, self._joining
                 joined.complete(response["last"])
             elif self.rank in response["members"]:
                 self._carry_out(response)
@@ -222,18 +235,23 @@ class Engine:
         if response["do"] == "error":
             self._complete(entries, error=(response["text"], None))
             return
-        if self._timeline is not None:
-            self._timeline.begin(response)
+        try:
+            self._run(response, entries)
+        except Exception as error:
+            self._complete(entries, error=(str(error), error))
+            raise
+
+    def _run(self, response, entries):
+        timeline = self._timeline  # stop_timeline() may take it away meanwhile
+        if timeline is not None:
+            timeline.begin(response)
         try:
             results = self._executor.run(response, entries)
         except OWN_MISTAKES as error:
             self._complete(entries, error=(f"{response['do']} of {', '.join(response['names'])}: {error}", error))
             return
-        except Exception as error:
-            self._complete(entries, error=(str(error), error))
-            raise
-        if self._timeline is not None:
-            self._timeline.end(response)
+        if timeline is not None:
+            timeline.end(response)
         for entry, result in zip(entries, results):
             if entry is not None:
                 entry.complete(result)
@@ -252,8 +270,17 @@ class Engine:
                 entry.complete(error=error)
 
     def _note_request(self, rank, request):
-        if self._timeline is not None:
-            self._timeline.requested(rank, request)
+        timeline = self._timeline
+        if timeline is not None:
+            timeline.requested(rank, request)
 
     def set_timeline(self, timeline):
         self._timeline = timeline
+
+
+def _attempt(call):
+    """What fails here is over already, and the rest has to be done all the same."""
+    try:
+        call()
+    except Exception:
+        pass

@@ -90,7 +90,9 @@ class MetricAverage(Plain):
 
 
 class LearningRateSchedule(Plain):
-    """The learning rate is initial_lr times the multiplier: a number, or a function of the epoch.
+    """The learning rate is initial_lr times the multiplier, a function of the epoch. A number m stands for
+    m ** (epoch - start_epoch), as in Horovod 0.23 and later: the learning rate is initial_lr in start_epoch, and each
+    epoch multiplies it by m.
 
     start_epoch, end_epoch: from and before which epoch. staircase: it changes with epochs, and else with batches, by
     parts of an epoch; then steps_per_epoch is needed where Keras does not know it. momentum_correction: is not used,
@@ -103,7 +105,7 @@ class LearningRateSchedule(Plain):
             raise ValueError("Parameter `initial_lr` is required")
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self.staircase, self.steps_per_epoch = staircase, steps_per_epoch
-        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)
         self._epoch = 0
 
     def on_train_begin(self, logs=None):
@@ -143,7 +145,7 @@ class LearningRateWarmup(LearningRateSchedule):
 
     def on_epoch_end(self, epoch, logs=None):
         super().on_epoch_end(epoch, logs)
-        if epoch == self._last and self._verbose:
+        if epoch == self._last and self._verbose and world.rank() == 0:
             print(f"Epoch {epoch + 1}: finished gradual learning rate warmup to {self.initial_lr * self._reached():g}.")
 
     def _reached(self):

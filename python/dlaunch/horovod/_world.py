@@ -18,6 +18,7 @@ from ._timeline import Timeline
 
 _RECORD = struct.Struct("<QQ256s64s")  # what ranks tell each other: version, process, host, namespace of processes
 _PATIENCE = 5.0                        # seconds, for the end of a program that is ending
+_DYNAMIC = "DYNAMIC"                   # as HOROVOD_TIMELINE: start_timeline() names the file
 _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
 
@@ -112,7 +113,7 @@ class _World:
         self.sets = {0: global_process_set}
         global_process_set.process_set_id, global_process_set.ranks = 0, list(range(comm.size))
         path = os.environ.get("HOROVOD_TIMELINE")
-        if path and self._timeline is None:
+        if path and path != _DYNAMIC and self._timeline is None:
             self.start_timeline(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
         self._engine = _engine.Engine(self._data, self.arrays, _settings(), self._timeline, self._note_loss)
 

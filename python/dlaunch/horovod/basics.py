@@ -98,7 +98,9 @@ def rocm_built():
 
 def start_timeline(file_path, mark_cycles=False):
     """Rank 0 writes a timeline for Chrome's trace viewer to this file from now on; on other ranks this does nothing.
-    HOROVOD_TIMELINE=FILE begins with init()."""
+    HOROVOD_TIMELINE=FILE begins one with init(); with HOROVOD_TIMELINE=DYNAMIC, or without it, none is written before
+    this call. When the file cannot be written any more, on a full disk for example, rank 0 warns once and goes on
+    without it."""
     world.start_timeline(file_path, mark_cycles)
 
 

@@ -130,6 +130,20 @@ class CoordinatorTest(unittest.TestCase):
         submit(core, 0, tensor("b", number=1))
         self.assertIn("was removed", core.take(0)[0]["text"])
 
+    def test_a_join_completes_the_removal_of_a_set_with_what_is_pending_in_it(self):
+        core = self.core()
+        for rank in range(3):
+            submit(core, rank, {"kind": "add_set", "set": 0, "name": "1", "ranks": [0, 1]})
+        core.take(0)
+        removal = {"kind": "remove_set", "set": 0, "name": "2", "id": 1}
+        submit(core, 0, removal)
+        submit(core, 1, tensor("x", number=1), removal)
+        submit(core, 2, {"kind": "join"})
+        failed, removed = core.take(0)
+        self.assertEqual((failed["do"], failed["names"], failed["members"]), ("error", ["x"], [0, 1]))
+        self.assertEqual((removed["do"], removed["removed"]), ("remove_set", True))
+        self.assertIsNone(core.deadline())
+
     def test_a_stall_is_warned_of_and_ends_all(self):
         core = self.core(warn_after=10, end_after=25)
         self.assertIsNone(core.deadline())

@@ -30,7 +30,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     op=Average gradients are divided by it before the sum, and the sum by size / it. groups: a number of groups of
     parameters, or a list of lists of them; the gradients of a group are reduced together once all are there.
     num_groups: old word for a number of groups. sparse_as_dense: sparse gradients become dense ones first; else their
-    indices and values are gathered.
+    indices and values are gathered. process_set: over whose ranks; the other ranks step alone.
 
     op=Adasum: each rank steps alone, and what the steps changed is reduced by Adasum, within step()."""
     op = reduction(op)
@@ -88,13 +88,13 @@ class _Reducer:
         self._round = world.round
         self.synchronized, self.synchronizes = False, True
         # Alone there is nothing to reduce, unless others may come.
-        if process_set.size() != 1 or world.elastic:
+        if process_set.included() is not False and (process_set.size() != 1 or world.elastic):
             for p in self._names:
                 self._add_hook(p)
 
     def _grouped(self, groups):
         parameters = list(self._names)
-        if not groups:
+        if not groups or not parameters:
             return {}
         if isinstance(groups, int):
             count = min(groups, len(parameters))
@@ -248,6 +248,8 @@ class _Deltas:
 
     def around(self, step):
         """Returns what step() does."""
+        if self._process_set.included() is False:
+            return step()
         before = {p: p.detach().clone() for p in self._names if p.requires_grad}
         result = step()
         handles = []
