@@ -19,7 +19,7 @@ calls() {
   wait "$job"; code=$?; expect_code 137
   expect_err "dlaunch.horovod: allreduce of 'late' waits for [0-9]+ s: ranks? 0[0-9, ]* submitted it, and rank 1 did not"
   expect_err 'rank 1 .* failed first: killed by SIGKILL'
-  [ "$(grep -c ' is right$' out)" = 14 ] || fail "not every part is right"
+  [ "$(grep -c ' is right$' out)" = 15 ] || fail "not every part is right"
   [ "$(grep -c 'told: rank 1 (pid [0-9]* on .*was lost' out)" = $((2 * ($1 - 1))) ] || fail "not every rank was told"
 }
 # A timeline that cannot be written costs a warning; one that is DYNAMIC waits for start_timeline().

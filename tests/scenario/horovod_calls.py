@@ -13,7 +13,10 @@ import time
 
 import torch
 
+import dlaunch
 import dlaunch.horovod.torch as hvd
+from dlaunch.horovod._channel import Channel
+from dlaunch.horovod._world import world
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32,
           torch.int64)
@@ -302,6 +305,18 @@ def stalls():
     hvd.allreduce(torch.ones(1), name="late")
 
 
+def goodbyes():
+    """After a rank's last message none of its threads sends: the channel is about to be closed."""
+    channel = Channel(world.comm.group(range(size), op_timeout=0))
+    if rank == 0:
+        assert sorted(channel.receive() for _ in range(size - 1)) == [(other, "goodbye") for other in range(1, size)]
+    else:
+        channel.send([0], "goodbye", last=True)
+        refused(dlaunch.Error, "is closed", channel.send, [0], "more")
+    channel.close()
+    refused(dlaunch.Error, "is closed", channel.send, [0], "more")
+
+
 def shut_down_under_load():
     """Threads submit until it is over, and each is told so."""
     done, ends = [0] * 3, queue.Queue()
@@ -349,7 +364,7 @@ except ValueError as error:
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 for part in (places, reductions, adasum, movements, derivatives, other_orders, mistakes, joining, process_sets,
-             everybody_the_same, batch_norm, timeline, stalls):
+             everybody_the_same, batch_norm, timeline, goodbyes, stalls):
     part()
     hvd.barrier()
     if rank == 0:

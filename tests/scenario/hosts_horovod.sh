@@ -11,7 +11,7 @@ hosts_up 2
 touch stalled
 start_job "2 1" --nnodes 2 --nproc 2 -x HOSTS=2 "$python" -X faulthandler "$here/horovod_calls.py"
 wait_job 120 0
-[ "$(cat out.1 out.2 | grep -c ' is right$')" = 14 ] || job_fails "not every part is right"
+[ "$(cat out.1 out.2 | grep -c ' is right$')" = 15 ] || job_fails "not every part is right"
 
 mkdir quiet killed
 start_job "2 1" --nnodes 2 --nproc 1 --horovod "$python" "$here/horovod_elastic.py" "$PWD/quiet"
