@@ -1,7 +1,7 @@
 // AgentCore decides about the processes of one node: start them one after another, stop some or all
 // of them, see that those who do not listen are killed. Who is to run is JobCore's business. Pure:
-// events in, actions out; the agent shell (launcher/agent.cc) performs the actions and reports what
-// happened.
+// events in, actions out; the agent shell (launcher/job_leader.cc) performs the actions and reports
+// what happened.
 //
 // Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. What
 // SIGKILL does not end within 5 s is given up: only an uninterruptible sleep survives it.

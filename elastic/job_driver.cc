@@ -6,15 +6,15 @@
 namespace dlaunch {
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): shells that write it down keep `then`
-void JobDriver::Hands::write_down(const JobRecord&, std::function<void()> then) { then(); }
+void JobDriver::Effects::write_down(const JobRecord&, std::function<void()> then) { then(); }
 
-JobDriver::JobDriver(const JobConfig& config, Pump& pump, Hands& hands)
-    : core_(config), pump_(pump), hands_(hands) {}
+JobDriver::JobDriver(const JobConfig& config, Pump& pump, Effects& effects)
+    : core_(config), pump_(pump), effects_(effects) {}
 
 void JobDriver::feed(const JobCore::Event& event) {
   pump_.post([this, event] {
-    auto actions = hands_.decide(core_, event);
-    if (hands_.writes_down()) write_news();
+    auto actions = effects_.decide(core_, event);
+    if (effects_.writes_down()) write_news();
     if (!actions.empty()) held_.push_back({asked_, std::move(actions)});
     release();
   });
@@ -30,7 +30,7 @@ void JobDriver::write_news() {
   };
   if (news(record) == news(last_)) return;
   last_ = std::move(record);
-  hands_.write_down(last_, [this, number = ++asked_] {
+  effects_.write_down(last_, [this, number = ++asked_] {
     pump_.post([this, number] {
       written_ = number;
       release();
@@ -43,7 +43,7 @@ void JobDriver::perform(const JobCore::StartWorkers& start) {
   JobCore::StartWorkers still = start;
   std::erase_if(still.places,
                 [&](const auto& place) { return !core_.awaits(place.slot, start.round); });
-  if (!still.places.empty()) hands_.perform(still);
+  if (!still.places.empty()) effects_.perform(still);
 }
 
 void JobDriver::release() {

@@ -14,9 +14,9 @@ namespace dlaunch {
 class JobDriver {
  public:
   // Who carries decisions out.
-  class Hands {
+  class Effects {
    public:
-    virtual ~Hands() = default;
+    virtual ~Effects() = default;
     virtual TimePoint now() = 0;
     virtual void perform(const JobCore::StartWorkers& start) = 0;
     virtual void perform(const JobCore::StopWorkers& stop) = 0;
@@ -33,8 +33,8 @@ class JobDriver {
       return core.step(now(), event);
     }
   };
-  // Pump and hands must outlive this object.
-  JobDriver(const JobConfig& config, Pump& pump, Hands& hands);
+  // Pump and effects must outlive this object.
+  JobDriver(const JobConfig& config, Pump& pump, Effects& effects);
 
   void feed(const JobCore::Event& event);
   const JobCore& core() const { return core_; }
@@ -51,7 +51,7 @@ class JobDriver {
   void perform(const JobCore::StartWorkers& start);
   template <class Action>
   void perform(const Action& action) {
-    hands_.perform(action);
+    effects_.perform(action);
   }
 
   JobCore core_;
@@ -59,7 +59,7 @@ class JobDriver {
   int asked_ = 0, written_ = 0;  // records
   std::deque<Held> held_;
   Pump& pump_;
-  Hands& hands_;
+  Effects& effects_;
 };
 
 }  // namespace dlaunch

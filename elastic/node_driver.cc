@@ -2,12 +2,12 @@
 
 namespace dlaunch {
 
-NodeDriver::NodeDriver(int slots, Duration grace, Pump& pump, Hands& hands)
-    : core_(slots, grace), pump_(pump), hands_(hands) {}
+NodeDriver::NodeDriver(int slots, Duration grace, Pump& pump, Effects& effects)
+    : core_(slots, grace), pump_(pump), effects_(effects) {}
 
 void NodeDriver::step(const AgentCore::Event& event) {
-  for (const auto& action : core_.step(hands_.now(), event)) {
-    hands_.looks_on(action);
+  for (const auto& action : core_.step(effects_.now(), event)) {
+    effects_.looks_on(action);
     std::visit([this](const auto& what) { perform(what); }, action);
   }
 }
@@ -37,21 +37,21 @@ void NodeDriver::hand_on(int signal) { step(AgentCore::HandOn{signal}); }
 // -- What happens here
 
 void NodeDriver::perform(const AgentCore::Spawn& spawn) {
-  if (!hands_.spawn(spawn.slot, ranks_.at(spawn.slot), round_)) return never_ran(spawn.slot);
+  if (!effects_.spawn(spawn.slot, ranks_.at(spawn.slot), round_)) return never_ran(spawn.slot);
   post(AgentCore::Spawned{});
-  hands_.tell(JobCore::Spawned{spawn.slot});
+  effects_.tell(JobCore::Spawned{spawn.slot});
 }
 
 void NodeDriver::perform(const AgentCore::NotStarted& what) {
-  hands_.tell(JobCore::Ended{what.slot, true});
+  effects_.tell(JobCore::Ended{what.slot, true});
 }
 
 void NodeDriver::perform(const AgentCore::GiveUp& what) {
-  hands_.tell(JobCore::Unkillable{what.slot});
+  effects_.tell(JobCore::Unkillable{what.slot});
 }
 
 void NodeDriver::never_ran(Slot slot) {
-  hands_.tell(JobCore::SpawnFailed{slot});  // first, or the next would be started in vain
+  effects_.tell(JobCore::SpawnFailed{slot});  // first, or the next would be started in vain
   post(AgentCore::SpawnFailed{slot});
 }
 

@@ -14,9 +14,9 @@ namespace dlaunch {
 
 class NodeDriver {
  public:
-  class Hands {
+  class Effects {
    public:
-    virtual ~Hands() = default;
+    virtual ~Effects() = default;
     virtual TimePoint now() = 0;
     // False: it could not be spawned, and why was told.
     virtual bool spawn(Slot slot, int rank, int round) = 0;
@@ -25,8 +25,8 @@ class NodeDriver {
     virtual void tell(const JobCore::Event& event) = 0;
     virtual void looks_on(const AgentCore::Action&) {}
   };
-  // Pump and hands must outlive this object.
-  NodeDriver(int slots, Duration grace, Pump& pump, Hands& hands);
+  // Pump and effects must outlive this object.
+  NodeDriver(int slots, Duration grace, Pump& pump, Effects& effects);
 
   // -- What the job wants: done before any other event is handled. Call them from within one.
   void start(int round, const std::vector<JobCore::Place>& places);
@@ -45,13 +45,13 @@ class NodeDriver {
   void step(const AgentCore::Event& event);
   void post(const AgentCore::Event& event);
   void perform(const AgentCore::Spawn& spawn);
-  void perform(const AgentCore::SendSignal& send) { hands_.perform(send); }
+  void perform(const AgentCore::SendSignal& send) { effects_.perform(send); }
   void perform(const AgentCore::NotStarted& what);
   void perform(const AgentCore::GiveUp& what);
 
   AgentCore core_;
   Pump& pump_;
-  Hands& hands_;
+  Effects& effects_;
   int round_ = 0;              // that processes are started for
   std::map<Slot, int> ranks_;  // that they are started as
 };

@@ -8,22 +8,22 @@
 namespace dlaunch {
 
 void DrainedHosts::take_over() {
-  for (const auto& was : crew_.drained_before()) {
+  for (const auto& was : membership_.drained_before()) {
     hosts_[was.name] = {.node = was.node, .name = was.name, .drained = true, .left = was.left};
-    if (was.left) crew_.keep_out(was.name, true);
+    if (was.left) membership_.keep_out(was.name, true);
   }
 }
 
 void DrainedHosts::go_on() {
   for (const auto& [name, host] : hosts_) {
-    crew_.keep_out(name, true);
+    membership_.keep_out(name, true);
     if (!host.left) job_.feed(JobCore::NodeDrain{host.node});
   }
 }
 
 std::vector<HostStatus> DrainedHosts::all() const {
   std::vector<HostStatus> hosts;
-  const auto names = crew_.host_names();
+  const auto names = membership_.host_names();
   for (const std::string& name : names) {
     HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
     if (const auto* started = job_.started()) host.listed_as = started->name(host.node);
@@ -40,13 +40,13 @@ std::vector<HostStatus> DrainedHosts::all() const {
 
 void DrainedHosts::drain(const HostStatus& host) {
   const int node = host.node;
-  auto* const started = crew_.is_own(node) ? nullptr : job_.started();
-  crew_.keep_out(host.name, !host.drained);
+  auto* const started = membership_.is_own(node) ? nullptr : job_.started();
+  membership_.keep_out(host.name, !host.drained);
   if (host.drained) {
     hosts_.erase(host.name);
     job_.write_down();
     if (started) started->undrain(node);
-    if (!host.left && crew_.is_here(node)) job_.feed(JobCore::NodeBack{node});
+    if (!host.left && membership_.is_here(node)) job_.feed(JobCore::NodeBack{node});
     return;
   }
   HostStatus& now = hosts_[host.name] = host;
@@ -59,7 +59,7 @@ void DrainedHosts::drain(const HostStatus& host) {
 bool DrainedHosts::leave(int node) {
   if (leaving_.contains(node)) return true;
   int others = 1;  // we stay
-  for (const int other : crew_.others_here()) {
+  for (const int other : membership_.others_here()) {
     others += other != node && !leaving_.contains(other);
   }
   if (others < job_.least) return false;
@@ -71,15 +71,16 @@ bool DrainedHosts::leave(int node) {
 void DrainedHosts::let_go() {
   std::erase_if(leaving_, [this](int node) {
     if (!job_.nobody_on(node)) return false;
-    crew_.release(node, "the job goes on without this host", 128 + SIGTERM);
+    membership_.release(node, "the job goes on without this host", 128 + SIGTERM);
     return true;
   });
   bool news = false;
   for (auto& [name, host] : hosts_) {
     const int node = host.node;
-    if (host.left || crew_.is_own(node) || !job_.nobody_on(node)) continue;
+    if (host.left || membership_.is_own(node) || !job_.nobody_on(node)) continue;
     host.left = news = true;
-    if (!job_.started()) crew_.release(node, "this host is drained: the job goes on without it");
+    if (!job_.started())
+      membership_.release(node, "this host is drained: the job goes on without it");
   }
   if (news) job_.write_down();
 }

@@ -11,7 +11,7 @@
 
 #include "elastic/job_core.h"
 #include "launcher/control/job_status.h"
-#include "launcher/crew.h"
+#include "launcher/node_membership.h"
 #include "launcher/ssh/started_hosts.h"
 
 namespace dlaunch {
@@ -25,8 +25,9 @@ class DrainedHosts {
     std::function<StartedHosts*()> started;   // null: we have not started the other hosts
     std::function<void()> write_down;         // the journal, where there is one
   };
-  // crew must outlive it.
-  DrainedHosts(Crew& crew, Job job) : crew_(crew), job_(std::move(job)) {}
+  // membership must outlive it.
+  DrainedHosts(NodeMembership& membership, Job job)
+      : membership_(membership), job_(std::move(job)) {}
 
   // Before hosts join: those that the leader before us kept out.
   void take_over();
@@ -50,7 +51,7 @@ class DrainedHosts {
   std::vector<JobJournal::Drained> journal() const;
 
  private:
-  Crew& crew_;
+  NodeMembership& membership_;
   const Job job_;
   std::map<std::string, HostStatus> hosts_;  // by name
   std::set<int> leaving_;                    // nodes

@@ -58,7 +58,7 @@ int Follower::run() {
   });
   watch_lifeline();
   if (elected_by_) {
-    watch_candidate();
+    watch_campaign();
   } else {
     follow({.endpoint = plan_.nodes.endpoint});
   }
@@ -92,11 +92,11 @@ void Follower::follow(const Leader& leader) {
 
 // -- The election
 
-void Follower::watch_candidate() {
+void Follower::watch_campaign() {
   helpers_.insert(elected_by_->pid);
-  candidate_.emplace(
+  campaign_.emplace(
       loop_, std::move(*elected_by_),
-      CandidateLink::Listener{
+      CampaignLink::Listener{
           .leader =
               [this](const Leader& leader, bool ours) {
                 if (link_) link_->hear_out();
@@ -107,7 +107,7 @@ void Follower::watch_candidate() {
                 });
               },
           .nobody = [this](const std::string& why, bool never) { nobody_leads(why, never); },
-          .ended = [this] { candidate_ended(); }});
+          .ended = [this] { campaign_ended(); }});
 }
 
 void Follower::nobody_leads(const std::string& why, bool never) {
@@ -121,8 +121,8 @@ void Follower::part(int exit_code) {
   leave(exit_code);
 }
 
-void Follower::candidate_ended() {
-  helpers_.erase(candidate_->pid());
+void Follower::campaign_ended() {
+  helpers_.erase(campaign_->pid());
   if (leave_with_) return part(*leave_with_);
   if (parted_) return;
   log_error("lost the process that takes part in the election of the job's leader");
@@ -175,7 +175,7 @@ void Follower::join() {
   send(asks);
 }
 
-// What runs here is nobody's any more.
+// The leader does not know this host's workers: kills them, and joins as a fresh host.
 void Follower::clear() {
   clearing_ = true;
   // Cleared with nothing left to clear: the leader has forgotten that run.
@@ -297,7 +297,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   }
   joined_ = true;
   node_->begin(welcome.still_after);
-  show_the_way(welcome.led_by);
+  open_redirect(welcome.led_by);
   run_ = welcome.run;
   number_ = welcome.number;
   hub_->stdin_pump().ask_again();
@@ -310,11 +310,11 @@ void Follower::welcomed(const NodeWelcome& welcome) {
 }
 
 // For dlaunchctl; without it the job goes on all the same.
-void Follower::show_the_way(const std::string& leader) {
-  signpost_.reset();
-  auto signpost = Signpost::open(loop_, job_dir_.path(), plan_.job_id, escaped(leader));
-  if (!signpost) return log_warn("{}", signpost.error().what);
-  signpost_ = std::move(*signpost);
+void Follower::open_redirect(const std::string& leader) {
+  redirect_.reset();
+  auto redirect = Redirect::open(loop_, job_dir_.path(), plan_.job_id, escaped(leader));
+  if (!redirect) return log_warn("{}", redirect.error().what);
+  redirect_ = std::move(*redirect);
 }
 
 void Follower::finished(const NodeFinish& finish) {

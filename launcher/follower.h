@@ -1,26 +1,26 @@
-// Follower: the agent of a host whose job is led from another one. Starts and stops workers as the
-// leader says and tells it how they end. Where the job has begun it tests its host before it joins.
+// Follower: the agent of a host whose job another dlaunch leads. It connects the leader to this
+// host's Node. If the job has begun already, it tests its host before it joins.
 //
-// A leader that keeps a journal names the run in its welcome. When it is lost the workers stay, and
-// go on as far as they can, and the next leader, or the same one started again, is told of them,
-// for as long as --join-timeout; then they are killed. It may refuse them; then they are killed,
-// too. Where the leader is elected every agent is a follower, with a candidate beside it that says
-// who leads, and may itself be the leader.
+// A leader that keeps a journal names the run in its welcome. When such a leader is lost, the
+// workers stay and continue as far as they can. For --join-timeout the follower offers them to the
+// next leader, or to the same one after a restart. It kills them if that time passes or the leader
+// refuses them. Where leaders are elected, every agent is a follower, with a campaign beside it
+// that says who leads and may lead itself.
 //
-// Without a journal they are killed at once: they would only wait. Then the follower asks to join
-// again, as a fresh host, for --join-timeout, or for 10 s where nobody listens there any more and
-// nobody starts it again.
+// Without a journal the follower kills the workers at once, because they could only wait. It then
+// asks to join as a fresh host: for --join-timeout, or for 10 s if nothing listens at the leader's
+// address and nothing restarts the leader.
 #pragma once
 
 #include <map>
 #include <optional>
 
 #include "launcher/agent_base.h"
-#include "launcher/candidate.h"
-#include "launcher/care/health_check.h"
-#include "launcher/control/signpost.h"
+#include "launcher/campaign.h"
+#include "launcher/control/redirect.h"
 #include "launcher/hosts/leader_link.h"
 #include "launcher/hosts/node_message.h"
+#include "launcher/monitor/health_check.h"
 #include "launcher/process/port_reservation.h"
 
 namespace dlaunch {
@@ -30,7 +30,7 @@ class Follower final : private AgentBase {
   Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
            const OriginalSignals& original);
   // Where the leader is elected; before run().
-  void set_candidate(CandidateProcess process) { elected_by_ = std::move(process); }
+  void set_campaign(CampaignProcess process) { elected_by_ = std::move(process); }
   int run();
 
  private:
@@ -38,12 +38,12 @@ class Follower final : private AgentBase {
   void on_timer() override;
   void on_idle() override;
 
-  // The end of what started us is ours, too.
+  // Exits when the process that started this one closes stdin.
   void watch_lifeline();
-  void watch_candidate();
+  void watch_campaign();
   void follow(const Leader& leader);
   void nobody_leads(const std::string& why, bool never);
-  void candidate_ended();
+  void campaign_ended();
   // Leaves the leader and the loop.
   void part(int exit_code);
   void on_opened();
@@ -55,7 +55,7 @@ class Follower final : private AgentBase {
   void clear();
   NodeFound& found(Slot slot);
   void welcomed(const NodeWelcome& welcome);
-  void show_the_way(const std::string& leader);
+  void open_redirect(const std::string& leader);
   void finished(const NodeFinish& finish);
   void test();
   void tested(const std::string& why);
@@ -68,9 +68,9 @@ class Follower final : private AgentBase {
   bool goes_on() const { return !run_.empty(); }
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
-  std::optional<CandidateProcess> elected_by_;
-  std::optional<CandidateLink> candidate_;
-  std::unique_ptr<Signpost> signpost_;
+  std::optional<CampaignProcess> elected_by_;
+  std::optional<CampaignLink> campaign_;
+  std::unique_ptr<Redirect> redirect_;
   std::optional<HealthCheck> health_check_;
   std::string unhealthy_;          // as we have told
   bool leads_ = false;             // our candidate

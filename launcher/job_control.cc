@@ -33,8 +33,8 @@ std::string refusal(const std::string& why) { return json_text({{"ok", false}, {
 // The stacks of several workers, some at a time: each takes a process and reads whole libraries.
 class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
  public:
-  ManyStacks(JobCare& care, std::vector<WorkerStatus> workers, ControlServer::Reply reply)
-      : care_(care),
+  ManyStacks(JobMonitor& monitor, std::vector<WorkerStatus> workers, ControlServer::Reply reply)
+      : monitor_(monitor),
         workers_(std::move(workers)),
         reply_(std::move(reply)),
         answers_(workers_.size()) {}
@@ -48,10 +48,10 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
  private:
   void look_at_next() {
     const std::size_t i = next_++;
-    care_.dump(workers_[i].slot,
-               [self = shared_from_this(), i](int, const std::vector<std::string>& lines) {
-                 self->add(i, lines);
-               });
+    monitor_.dump(workers_[i].slot,
+                  [self = shared_from_this(), i](int, const std::vector<std::string>& lines) {
+                    self->add(i, lines);
+                  });
   }
 
   void add(std::size_t i, const std::vector<std::string>& lines) {
@@ -66,7 +66,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
 
   void tell() { reply_(json_text({{"ok", true}, {"stacks", answers_}})); }
 
-  JobCare& care_;
+  JobMonitor& monitor_;
   const std::vector<WorkerStatus> workers_;
   const ControlServer::Reply reply_;
   std::vector<json> answers_;
@@ -104,7 +104,7 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
   if (!parsed) return reply(refusal(parsed.error().what));
   if (!job_) return decide_on(*parsed, status_before(), reply);
   const bool gpus = parsed->command == ControlRequest::Command::top;
-  job_->care.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
+  job_->monitor.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
     decide_on(request, status(workers), reply);
   });
 }
@@ -118,7 +118,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
     case ControlRequest::Command::top:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
     case ControlRequest::Command::stacks:
-      return std::make_shared<ManyStacks>(job_->care, decision.stacks_of, reply)->start();
+      return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
     default:
       log_warn("dlaunchctl: {}", decision.done);
       reply(json_text({{"ok", true}, {"done", decision.done}}));

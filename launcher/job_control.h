@@ -15,7 +15,7 @@
 #include "elastic/job_core.h"
 #include "launcher/control/control_request.h"
 #include "launcher/control/control_server.h"
-#include "launcher/job_care.h"
+#include "launcher/job_monitor.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -35,7 +35,7 @@ class JobControl {
   // the job.
   struct Job {
     const JobCore& core;
-    JobCare& care;
+    JobMonitor& monitor;
     std::function<std::string(Slot)> host_of;
     std::function<void(JobCore::Event)> feed;
   };

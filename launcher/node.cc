@@ -45,13 +45,13 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
       driver_(slots, grace, parts.pump, *this),
       processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
                  {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-                  .child_changed = [this] { care_.look(); },
+                  .child_changed = [this] { monitor_.look(); },
                   .never_ran =
                       [this](Slot slot, const SpawnError& error) {
                         start_errors_[slot] = error;
                         driver_.never_ran(slot);
                       }}),
-      care_(parts.loop, processes_, parts.helpers, say_),
+      monitor_(parts.loop, processes_, parts.helpers, say_),
       common_(common),
       hub_(parts.hub) {
   mpi_.on_abort([this](int worker, int exit_code) {
@@ -164,7 +164,7 @@ void Node::kill_all() {
 }
 
 void Node::finish() {
-  care_.stop();
+  monitor_.stop();
   end_leftovers();
 }
 

@@ -1,7 +1,7 @@
 // Node: all that dlaunch does on one host for a job: starts the workers, tells them of rounds,
 // looks after them, and reports how they end. It takes orders and reports as NodeMessage
 // (launcher/hosts/node_message.h), whether its leader is in this process or on another host. An
-// asio shell around NodeDriver and NodeCare; one thread, the loop's.
+// asio shell around NodeDriver and NodeMonitor; one thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 #include "elastic/job_core.h"
 #include "elastic/node_driver.h"
-#include "launcher/care/node_care.h"
 #include "launcher/hosts/node_message.h"
 #include "launcher/job_dir.h"
+#include "launcher/monitor/node_monitor.h"
 #include "launcher/mpi/mpi_servers.h"
 #include "launcher/output/output_hub.h"
 #include "launcher/process/processes.h"
@@ -26,7 +26,7 @@
 
 namespace dlaunch {
 
-class Node final : private NodeDriver::Hands {
+class Node final : private NodeDriver::Effects {
  public:
   // To the leader.
   using Say = std::function<void(const NodeMessage&)>;
@@ -46,8 +46,8 @@ class Node final : private NodeDriver::Hands {
                                             const WorkerPlace& common, Say say);
 
   // A leader leads from now on that knows nothing yet of the workers. still_after: as
-  // NodeCare::begin().
-  void begin(Duration still_after) { care_.begin(still_after); }
+  // NodeMonitor::begin().
+  void begin(Duration still_after) { monitor_.begin(still_after); }
   // Does what the leader wants; messages that are not for a node are ignored. Call it from within
   // an event of the pump.
   void take(const NodeMessage& message);
@@ -71,8 +71,8 @@ class Node final : private NodeDriver::Hands {
   void on(const NodeHandOn& pass) { driver_.hand_on(pass.signal); }
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
-  // Of the care, or not for a node.
-  void on(const auto& other) { (void)care_.take(other); }
+  // Of the monitor, or not for a node.
+  void on(const auto& other) { (void)monitor_.take(other); }
   void drop_old_round_dirs();
   void on_ready(const Ready& ready, pid_t pid);
   void on_progress(const ProgressNotice& progress);
@@ -80,7 +80,7 @@ class Node final : private NodeDriver::Hands {
   void on_ended(Slot slot, const WorkerEnd& end);
   std::string round_dir(int round);
 
-  // -- NodeDriver::Hands
+  // -- NodeDriver::Effects
   TimePoint now() override { return steady_now(); }
   bool spawn(Slot slot, int rank, int round) override;
   void perform(const AgentCore::SendSignal& send) override;
@@ -92,7 +92,7 @@ class Node final : private NodeDriver::Hands {
   const Say say_;
   NodeDriver driver_;
   Processes processes_;
-  NodeCare care_;
+  NodeMonitor monitor_;
   std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;

@@ -5,7 +5,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "launcher/agent.h"
-#include "launcher/candidate.h"
+#include "launcher/campaign.h"
 #include "launcher/follower.h"
 #include "rendezvous/appointed_leader.h"
 
@@ -18,8 +18,8 @@ std::optional<int> lead_or_follow(const Plan& plan, const JobDir& job_dir, Uniqu
   if (plan.nodes.journal.empty()) {
     return lead_job(plan, {}, job_dir, std::move(signals), original, nullptr);
   }
-  Office office(open_appointed_leader(plan.nodes.journal), -1);
-  auto left = office.read_journal();
+  LeaderLease lease(open_appointed_leader(plan.nodes.journal), -1);
+  auto left = lease.read_journal();
   if (!left) {
     log_error("{}; --journal names another one", left.error().what);
     return kExitNoInput;
@@ -33,7 +33,7 @@ std::optional<int> lead_or_follow(const Plan& plan, const JobDir& job_dir, Uniqu
     }
     was = std::move(*journal);
   }
-  return lead_job(plan, std::move(was), job_dir, std::move(signals), original, &office);
+  return lead_job(plan, std::move(was), job_dir, std::move(signals), original, &lease);
 }
 
 }  // namespace
@@ -57,13 +57,13 @@ int run_job(const Plan& plan) {
   return run_kept(
       [&](UniqueFd signals, const OriginalSignals& original) {
         if (plan.nodes.elects()) {
-          auto candidate = start_candidate(plan, original);
+          auto candidate = start_campaign(plan, original);
           if (!candidate) {
             log_error("{}", candidate.error().what);
             return static_cast<int>(kExitSystem);
           }
           Follower follower(plan, *job_dir, std::move(signals), original);
-          follower.set_candidate(std::move(*candidate));
+          follower.set_campaign(std::move(*candidate));
           return follower.run();
         }
         if (plan.nodes.lead != NodesPlan::Lead::no) {

@@ -16,7 +16,7 @@
 #include "base/record.h"
 #include "base/unique_fd.h"
 #include "cli/doctor/gpu_test.h"
-#include "launcher/care/nvml.h"
+#include "launcher/monitor/nvml.h"
 #include "launcher/placement/gpus.h"
 #include "launcher/process/command.h"
 

@@ -1,5 +1,5 @@
 // What a host is asked before it gets workers of a job that has begun
-// (launcher/care/health_check.h): a small job on this host alone, whose workers, which are this
+// (launcher/monitor/health_check.h): a small job on this host alone, whose workers, which are this
 // program too, test its memory and CPUs, look for room and, where the job asked for them, GPUs, and
 // do a collective with each other. Only what is wrong is found, not what is slow. About a second at
 // most; the last line that it prints says what was wrong.

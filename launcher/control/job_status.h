@@ -10,7 +10,7 @@
 #include "elastic/agent_core.h"
 #include "elastic/job_table.h"
 #include "elastic/restart_policy.h"
-#include "launcher/hosts/care_message.h"
+#include "launcher/hosts/monitor_message.h"
 
 namespace dlaunch {
 

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "elastic/job_core.h"
-#include "launcher/hosts/care_message.h"
+#include "launcher/hosts/monitor_message.h"
 #include "launcher/process/spawn.h"
 #include "launcher/report/report.h"
 
@@ -148,7 +148,7 @@ using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
-                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeHurt, NodeSurvey, NodePong,
+                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
                  NodeInput, NodeTest, NodeTested, NodeThrew>;
 

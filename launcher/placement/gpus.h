@@ -1,6 +1,6 @@
 // The GPUs of this host, as the driver's and the kernel's files tell of them, and who sits near
 // which. No library of NVIDIA's is loaded into an agent: a process of its own asks NVML
-// (launcher/care/gpu_watch.h).
+// (launcher/monitor/gpu_watch.h).
 #pragma once
 
 #include <optional>

@@ -13,16 +13,16 @@ AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, S
       grace_(grace),
       nodes_of_(job.nodes),
       places_(static_cast<std::size_t>(JobCore::slots(job))) {
-  JobDriver::Hands& hands = *this;
-  job_.emplace(config_, pump_, hands);
+  JobDriver::Effects& effects = *this;
+  job_.emplace(config_, pump_, effects);
   const int last = nodes_of_.empty() ? 0 : *std::max_element(nodes_of_.begin(), nodes_of_.end());
   nodes_.resize(static_cast<std::size_t>(last) + 1);
   for (std::size_t number = 0; number < nodes_.size(); ++number) add_node(number);
 }
 
 void AgentShell::add_node(std::size_t number) {
-  NodeDriver::Hands& hands = *this;
-  nodes_[number] = std::make_unique<NodeDriver>(slots(), grace_, pump_, hands);
+  NodeDriver::Effects& effects = *this;
+  nodes_[number] = std::make_unique<NodeDriver>(slots(), grace_, pump_, effects);
 }
 
 TimePoint AgentShell::timer() const {
@@ -90,8 +90,8 @@ void AgentShell::write_down(const JobRecord& record, std::function<void()> then)
 }
 
 void AgentShell::take_over() {
-  JobDriver::Hands& hands = *this;
-  job_.emplace(config_, pump_, hands);
+  JobDriver::Effects& effects = *this;
+  job_.emplace(config_, pump_, effects);
   leads_ = true;
   for (const int node : lost_) feed(JobCore::NodeLost{node});
   if (written_.round == 0) return feed(JobCore::Start{});

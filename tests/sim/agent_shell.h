@@ -1,5 +1,5 @@
-// AgentShell stands where launcher/agent.cc and the followers stand: around the drivers of the job
-// and of each node, with hands that are simulated.
+// AgentShell stands where launcher/job_leader.cc and the followers stand: around the drivers of the
+// job and of each node, with effects that are simulated.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class Outside {
   virtual void sees(const AgentCore::Action& action) = 0;
 };
 
-class AgentShell final : private JobDriver::Hands, private NodeDriver::Hands {
+class AgentShell final : private JobDriver::Effects, private NodeDriver::Effects {
  public:
   struct End {
     bool well = false;

@@ -80,10 +80,10 @@ class Net {
 };
 
 // A host: its agent, and the one worker, which does what it is told.
-class Host final : private NodeDriver::Hands {
+class Host final : private NodeDriver::Effects {
  public:
   Host(Net& net, Slot slot, std::function<void(const JobCore::Event&)> leader)
-      : net_(net), slot_(slot), leader_(std::move(leader)), driver_(1, 10s, pump_, hands()) {}
+      : net_(net), slot_(slot), leader_(std::move(leader)), driver_(1, 10s, pump_, effects()) {}
 
   void start(int round) { driver_.start(round, {{0, slot_}}); }
   void stop(int signal) { driver_.stop({0}, signal); }
@@ -105,11 +105,11 @@ class Host final : private NodeDriver::Hands {
   void come_back() {
     lost_ = false;
     driver_.~NodeDriver();
-    new (&driver_) NodeDriver(1, 10s, pump_, hands());
+    new (&driver_) NodeDriver(1, 10s, pump_, effects());
   }
 
  private:
-  NodeDriver::Hands& hands() { return *this; }
+  NodeDriver::Effects& effects() { return *this; }
   void ready() {
     net_.to_leader(NodeReady{0, round_, 1}, [this, left = round_] {
       leader_(JobCore::Ready{slot_, left, 1});
@@ -140,7 +140,7 @@ class Host final : private NodeDriver::Hands {
   int round_ = 0;
 };
 
-class Scale final : private JobDriver::Hands {
+class Scale final : private JobDriver::Effects {
  public:
   explicit Scale(int hosts) : size_(hosts) {}
 
@@ -281,8 +281,8 @@ bool Scale::run(bool csv) {
   }
   measure(
       "hosts meet", [this] { gather(); }, 0);
-  JobDriver::Hands& hands = *this;
-  job_ = std::make_unique<JobDriver>(config, pump_, hands);
+  JobDriver::Effects& effects = *this;
+  job_ = std::make_unique<JobDriver>(config, pump_, effects);
   const Slot victim = size_ / 2;
   return measure(
              "first round", [&] { job_->feed(JobCore::Start{}); }, size_) &&

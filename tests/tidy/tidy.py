@@ -32,7 +32,7 @@ ROOM_ARROWS = {
         "process": {"plan", "report", "output"},
         "mpi": {"process"},
         "hosts": {"report", "process"},
-        "care": {"plan", "report", "process", "hosts"},
+        "monitor": {"plan", "report", "process", "hosts"},
         "ssh": {"plan", "report", "output", "process"},
         "control": {"process", "hosts"},
     },

@@ -476,7 +476,7 @@ TEST_CASE("who was in the newest round that may have got on") {
 }
 
 TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
-  struct Hands : JobDriver::Hands {
+  struct Hands : JobDriver::Effects {
     TimePoint now() override { return kStart; }
     bool writes_down() const override { return true; }
     void write_down(const JobRecord& record, std::function<void()> then) override {

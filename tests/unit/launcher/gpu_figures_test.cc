@@ -1,10 +1,10 @@
-#include "launcher/care/gpu_figures.h"
+#include "launcher/monitor/gpu_figures.h"
 
 #include <cstdlib>
 
 #include <doctest/doctest.h>
 
-#include "launcher/care/nvml.h"
+#include "launcher/monitor/nvml.h"
 
 using namespace dlaunch;
 

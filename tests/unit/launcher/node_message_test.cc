@@ -172,11 +172,11 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeLook{9}).look == 9);
   CHECK(over(NodeCut{9, 3, 20}).last == 20);
   CHECK(over(NodeSpans{9, 3, 20}).first == 3);
-  CHECK(over(NodeDump{5, 2}).errand == 5);
+  CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
-  const auto hurt = over(NodeHurt{2, 19, std::chrono::milliseconds(10)});
-  CHECK((hurt.signal == 19 && hurt.stands == std::chrono::milliseconds(10)));
-  CHECK(over(NodeSurvey{6}).errand == 6);
+  const auto inject = over(NodeInject{2, 19, std::chrono::milliseconds(10)});
+  CHECK((inject.signal == 19 && inject.stands == std::chrono::milliseconds(10)));
+  CHECK(over(NodeSurvey{6}).request == 6);
   const auto stacks = over(NodeStacks{5, 2, 77, {"thread", "#0 main"}});
   CHECK(stacks.pid == 77);
   CHECK(stacks.lines == std::vector<std::string>{"thread", "#0 main"});

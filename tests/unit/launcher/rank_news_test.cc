@@ -1,4 +1,4 @@
-#include "launcher/care/rank_news.h"
+#include "launcher/monitor/rank_news.h"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
-#include "launcher/care/step_digest.h"
+#include "launcher/monitor/step_digest.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/care/node_steps.h"
 #include "launcher/hosts/node_message.h"
+#include "launcher/monitor/node_steps.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;

@@ -104,7 +104,7 @@ void elects(bool etcd) {
     for (auto& voter : voters) voter->resign(in_election_time());
     CHECK_FALSE(a->find(in_election_time())->has_value());
   }
-  SUBCASE("the office of one that was killed is free") {
+  SUBCASE("the lease of one that was killed is free") {
     const pid_t pid = safe_fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {

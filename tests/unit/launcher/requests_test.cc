@@ -1,0 +1,80 @@
+#include "launcher/monitor/requests.h"
+
+#include <optional>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+namespace {
+
+// What was asked, and the answers that came.
+struct Asked {
+  asio::io_context loop;
+  std::vector<std::pair<int, NodeMessage>> questions;
+  MonitorRequests requests{loop, [this](int node, const NodeMessage& question) {
+                             questions.emplace_back(node, question);
+                           }};
+  std::vector<std::vector<std::string>> stacks;
+  std::optional<std::map<int, NodeWorkers>> workers;
+
+  void dump(int node, Slot slot) {
+    requests.dump(node, slot, [this](int, const auto& lines) { stacks.push_back(lines); });
+  }
+  void survey(const std::set<int>& nodes) {
+    requests.survey(nodes, false, [this](const auto& by_node) { workers = by_node; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("stacks come once, from the host that was asked, or with the loss of that host") {
+  Asked asked;
+  asked.dump(1, 4);
+  asked.dump(2, 5);
+  REQUIRE(asked.questions.size() == 2);
+  const auto dump = std::get<NodeDump>(asked.questions[0].second);
+  CHECK(asked.questions[0].first == 1);
+  CHECK(dump.slot == 4);
+  asked.requests.take(2, NodeStacks{dump.request, 4, 7, {"not from there"}});
+  CHECK(asked.stacks.empty());
+  for (int twice = 0; twice < 2; ++twice) {
+    asked.requests.take(1, NodeStacks{dump.request, 4, 7, {"here"}});
+    CHECK(asked.stacks == std::vector<std::vector<std::string>>{{"here"}});
+  }
+  asked.requests.lost(1);
+  CHECK(asked.stacks.size() == 1);
+  asked.requests.lost(2);
+  REQUIRE(asked.stacks.size() == 2);
+  CHECK(asked.stacks[1].at(0).find("lost") != std::string::npos);
+}
+
+TEST_CASE("a survey is over when the last host has answered or is lost") {
+  Asked asked;
+  asked.survey({0, 1, 2});
+  REQUIRE(asked.questions.size() == 3);
+  const auto request = std::get<NodeSurvey>(asked.questions[0].second).request;
+  asked.requests.take(0, NodeWorkers{request, {{.slot = 3}}});
+  asked.requests.take(7, NodeWorkers{request, {}});
+  asked.requests.lost(1);
+  CHECK_FALSE(asked.workers);
+  asked.requests.take(2, NodeWorkers{request, {}});
+  REQUIRE(asked.workers);
+  CHECK(asked.workers->size() == 2);
+  CHECK(asked.workers->at(0).workers.at(0).slot == 3);
+}
+
+TEST_CASE("a host that does not answer does not hold up a survey for ever") {
+  Asked asked;
+  asked.survey({0, 1});
+  const auto request = std::get<NodeSurvey>(asked.questions[0].second).request;
+  asked.requests.take(0, NodeWorkers{request, {}});
+  asked.loop.run();  // until its limit
+  REQUIRE(asked.workers);
+  CHECK(asked.workers->size() == 1);
+  // No host: an answer at once.
+  asked.workers.reset();
+  asked.survey({});
+  CHECK(asked.workers->empty());
+}
