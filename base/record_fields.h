@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <type_traits>
 
 namespace dlaunch {
@@ -10,7 +11,9 @@ namespace record_detail {
 
 struct Anything {
   template <class T>
-  operator T() const;
+  operator T() const {
+    std::abort();  // only asked for, never called
+  }
 };
 
 // So many members the struct takes.

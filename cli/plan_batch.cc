@@ -109,8 +109,11 @@ Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read
     return error;
   }
   std::string counts;
+  std::replace_if(
+      text->begin(), text->end(), [](char c) { return c == '\t' || c == '\r'; }, ' ');
   for (const auto line : split_words(*text, '\n')) {
     const auto words = split_words(line, ' ');
+    if (words.empty()) continue;
     counts += fmt::format("{} {} ", words[0], words.size() > 1 ? words[1] : "");
   }
   auto hosts = hosts_with_counts(counts, "PE_HOSTFILE");

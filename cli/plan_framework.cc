@@ -64,10 +64,10 @@ Result<std::vector<JobRole>> parse_roles(const Text& text) {
   if (size_of(roles) > kMaxWorkers) {
     return refuse("{}: {} workers are more than {}", text.source, size_of(roles), kMaxWorkers);
   }
-  if (static_cast<int>(serving_ranks(roles).size()) == size_of(roles)) {
-    return refuse("{}: parameter servers serve others, and there are none: add worker=N",
-                  text.source);
-  }
+  const bool works = std::any_of(roles.begin(), roles.end(), [](const JobRole& role) {
+    return role.name != "ps" && role.name != "evaluator";
+  });
+  if (!works) return refuse("{}: no role does the work: add chief, or worker=N", text.source);
   return roles;
 }
 

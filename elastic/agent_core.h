@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <algorithm>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -60,6 +61,10 @@ class AgentCore {
 
   AgentCore(int slots, Duration grace);
 
+  // It has at least so many slots from now on.
+  void grow(int slots) {
+    processes_.resize(std::max(processes_.size(), static_cast<std::size_t>(slots)));
+  }
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 

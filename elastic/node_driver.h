@@ -28,6 +28,9 @@ class NodeDriver {
   // Pump and effects must outlive this object.
   NodeDriver(int slots, Duration grace, Pump& pump, Effects& effects);
 
+  // As AgentCore.
+  void grow(int slots) { core_.grow(slots); }
+
   // -- What the job wants: done before any other event is handled. Call them from within one.
   void start(int round, const std::vector<JobCore::Place>& places);
   void stop(const std::vector<Slot>& slots, int signal);

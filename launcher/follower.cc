@@ -19,9 +19,6 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kNobodyListens = std::chrono::seconds(10);
-constexpr Duration kTellAfter = std::chrono::seconds(5);
-
 // What no leader may miss: it is kept for the next one.
 bool is_report(const NodeMessage& message) {
   return std::visit(
@@ -40,9 +37,10 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    const OriginalSignals& original)
     : AgentBase(plan, job_dir, std::move(signals), original),
       lifeline_(loop_),
-      give_up_at_(deadline_after(steady_now(), plan.join_timeout)),
-      refused_until_(give_up_at_),
-      tell_at_(steady_now() + kTellAfter) {}
+      search_({.elects = plan.nodes.elects(),
+               .leader_returns = plan.nodes.leader_returns,
+               .join_timeout = plan.join_timeout},
+              steady_now()) {}
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
@@ -209,13 +207,7 @@ void Follower::on_lost(const std::string& why) {
   open_ = false;
   health_check_.reset();
   const bool was_in = std::exchange(joined_, false);
-  const auto now = steady_now();
-  give_up_at_ = deadline_after(now, plan_.join_timeout);
-  refused_until_ = give_up_at_;
-  if (!plan_.nodes.leader_returns && !goes_on())
-    refused_until_ = std::min(give_up_at_, now + kNobodyListens);
-  told_.clear();
-  tell_at_ = now + kTellAfter;
+  search_.lost(steady_now(), goes_on());
   if (!was_in) return;
   if (plan_.nodes.elects()) return log_warn("lost the leading dlaunch at {}", why);
   if (goes_on()) {
@@ -231,28 +223,26 @@ void Follower::on_lost(const std::string& why) {
 }
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {
-  const auto now = steady_now();
-  // Where it is elected, another one may lead soon.
-  const bool refused = failure.nobody_listens && !plan_.nodes.elects();
-  const bool over = now > (refused ? refused_until_ : give_up_at_);
-  if (over && goes_on() && !plan_.nodes.elects()) {
-    log_error(
-        "the leading dlaunch at {}: it was not started again within {} (--join-timeout); "
-        "ending this host's workers",
-        failure.why, format_duration(plan_.join_timeout));
-    kill_descendants();
-    return part(kExitRendezvous);
+  switch (search_.failed(steady_now(), {failure.why, failure.nobody_listens, failure.final},
+                         goes_on())) {
+    case LeaderSearch::Next::wait:
+      return;
+    case LeaderSearch::Next::warn:
+      return log_warn("waiting for the leading dlaunch at {}{}", failure.why, maybe_here_);
+    case LeaderSearch::Next::not_restarted:
+      log_error(
+          "the leading dlaunch at {}: it was not started again within {} (--join-timeout); "
+          "ending this host's workers",
+          failure.why, format_duration(plan_.join_timeout));
+      kill_descendants();
+      break;
+    case LeaderSearch::Next::cannot_join:
+      const bool by_key = failure.final && !plan_.key_file.empty();
+      log_error(
+          "cannot join the job at {}{}{}", failure.why, maybe_here_,
+          by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
   }
-  if (failure.final || over) {
-    const bool by_key = failure.final && !plan_.key_file.empty();
-    log_error("cannot join the job at {}{}{}", failure.why, maybe_here_,
-              by_key ? "; its hosts have to share " + plan_.key_file + ", or a --secret-file" : "");
-    return part(kExitRendezvous);
-  }
-  if (now < tell_at_ || failure.why == told_) return;
-  log_warn("waiting for the leading dlaunch at {}{}", failure.why, maybe_here_);
-  told_ = failure.why;
-  tell_at_ = now + kTellAfter;
+  part(kExitRendezvous);
 }
 
 void Follower::on_frame(std::string_view frame) {
@@ -296,6 +286,7 @@ void Follower::welcomed(const NodeWelcome& welcome) {
     node_ = std::move(*node);
   }
   joined_ = true;
+  node_->grow(welcome.slots);
   node_->begin(welcome.still_after);
   open_redirect(welcome.led_by);
   run_ = welcome.run;

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 
+#include "elastic/leader_search.h"
 #include "launcher/agent_base.h"
 #include "launcher/campaign.h"
 #include "launcher/control/redirect.h"
@@ -89,9 +90,7 @@ class Follower final : private AgentBase {
   bool joined_ = false;              // and the leader has us
   int stop_signal_ = 0;              // the user's
   TimePoint stopped_at_{};           // when it came
-  TimePoint give_up_at_, refused_until_;
-  TimePoint tell_at_;  // whom we wait for, and why, unless that was told_
-  std::string told_;
+  LeaderSearch search_;
 };
 
 }  // namespace dlaunch

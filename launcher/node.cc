@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "launcher/placement/topology.h"
@@ -35,10 +37,30 @@ struct Report {
   }
 };
 
+// Whether the node has each slot that a message names.
+struct HasSlots {
+  const int slots;
+
+  bool has(Slot slot) const { return slot >= 0 && slot < slots; }
+  bool operator()(const auto& message) const {
+    if constexpr (requires { message.slot; }) return has(message.slot);
+    if constexpr (requires { message.slots.begin(); }) {
+      return std::all_of(message.slots.begin(), message.slots.end(),
+                         [this](Slot slot) { return has(slot); });
+    }
+    if constexpr (requires { message.places; }) {
+      return std::all_of(message.places.begin(), message.places.end(),
+                         [this](const NodePlace& place) { return has(place.slot); });
+    }
+    return true;
+  }
+};
+
 }  // namespace
 
 Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Say say)
-    : job_dir_(parts.job_dir),
+    : slots_(slots),
+      job_dir_(parts.job_dir),
       starter_(parts.starter),
       mpi_(parts.mpi),
       say_(std::move(say)),
@@ -105,6 +127,9 @@ void Node::on_cut_off(int worker) {
 // -- What the leader wants
 
 void Node::take(const NodeMessage& message) {
+  if (!std::visit(HasSlots{slots_}, message)) {
+    return log_warn("the leading dlaunch named a slot that this host does not have");
+  }
   std::visit([this](const auto& what) { on(what); }, message);
 }
 
@@ -155,6 +180,12 @@ void Node::on(const NodeAnnounce& announce) {
                                .round_dir = dir});
   }
   drop_old_round_dirs();
+}
+
+void Node::grow(int slots) {
+  slots_ = std::max(slots_, slots);
+  driver_.grow(slots_);
+  processes_.grow(slots_);
 }
 
 void Node::kill_all() {

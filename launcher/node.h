@@ -48,13 +48,15 @@ class Node final : private NodeDriver::Effects {
   // A leader leads from now on that knows nothing yet of the workers. still_after: as
   // NodeMonitor::begin().
   void begin(Duration still_after) { monitor_.begin(still_after); }
-  // Does what the leader wants; messages that are not for a node are ignored. Call it from within
-  // an event of the pump.
+  // Does what the leader wants. It ignores messages that are not for a node, or that name a slot
+  // which this node does not have. Call it from within an event of the pump.
   void take(const NodeMessage& message);
   // Where workers meet from the next round on.
   void set_store(const std::string& url) { common_.store_url = url; }
   // Also those that are still to be started.
   void kill_all();
+  // The node has at least so many slots from now on: a later leader may have more work for it.
+  void grow(int slots);
   void on_clock() { driver_.on_clock(); }  // deadline() has passed
   std::optional<TimePoint> deadline() const { return driver_.deadline(); }
 
@@ -86,6 +88,7 @@ class Node final : private NodeDriver::Effects {
   void perform(const AgentCore::SendSignal& send) override;
   void tell(const JobCore::Event& event) override;
 
+  int slots_;
   const JobDir& job_dir_;
   const WorkerStarter& starter_;
   MpiServers& mpi_;

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/log.h"
 #include "base/text.h"
+#include "elastic/admission.h"
 #include "launcher/hosts/nat.h"
 #include "launcher/node_membership.h"
 
@@ -14,32 +13,29 @@ namespace dlaunch {
 
 void NodeMembership::join(Link link, const NodeJoin& join) {
   const std::string host = escaped(join.host);
-  const std::string ours = what_must_agree(plan_);
-  if (join.job != ours) {
-    return refuse(link, fmt::format("host {} was started with {}; here it is {}", host,
-                                    escaped(join.job), ours));
+  const auto admission = admit(
+      {.host = host, .job = escaped(join.job), .run = join.run, .has_workers = !join.found.empty()},
+      {.job = what_must_agree(plan_),
+       .run = run_,
+       .leader = plan_.host,
+       .elects = plan_.nodes.elects(),
+       .drained = kept_out_.contains(host),
+       .starter_gone = !listener_.expected(join.login),
+       .continues = was_.has_value(),
+       .awaits_earlier = awaits_earlier(),
+       .begun = roster_.begun()});
+  switch (admission.answer) {
+    case Admission::Answer::refuse:
+      return refuse(link, admission.why);
+    case Admission::Answer::clear:
+      return links_.send(link, NodeClear{});
+    case Admission::Answer::take_in:
+      return take_in(link, join);
+    case Admission::Answer::wait:
+    case Admission::Answer::test:
+      remotes_.at(link).waits = join;
   }
-  if (kept_out_.contains(host)) {
-    return refuse(link,
-                  fmt::format("host {0} is drained: 'dlaunchctl undrain {0}' on host {1} lets "
-                              "it come back",
-                              host, plan_.host));
-  }
-  if (!listener_.expected(join.login)) {
-    return refuse(link, fmt::format("what started this dlaunch on host {} has ended", host));
-  }
-  if (!join.run.empty() && join.run != run_) {
-    if (!plan_.nodes.elects()) return links_.send(link, NodeClear{});
-    return refuse(link, fmt::format("the job that host {} was in is over", host));
-  }
-  Remote& remote = remotes_.at(link);
-  if (join.run.empty() && awaits_earlier()) return static_cast<void>(remote.waits = join);
-  if (!join.found.empty() && (!was_ || roster_.begun())) {
-    return links_.send(link, NodeClear{});
-  }
-  if (!roster_.begun()) return take_in(link, join);
-  remote.waits = join;
-  judge(HostHealth::Comes{link, host});
+  if (admission.answer == Admission::Answer::test) judge(HostHealth::Comes{link, host});
 }
 
 void NodeMembership::take_in(Link link, const NodeJoin& join) {

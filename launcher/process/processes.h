@@ -3,6 +3,7 @@
 // back to this process, a subreaper, are reaped, too. One thread, the loop's.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,10 @@ class Processes {
   Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
             const std::set<pid_t>& helpers, int slots, Listener listener);
 
+  // It has at least so many slots from now on.
+  void grow(int slots) {
+    processes_.resize(std::max(processes_.size(), static_cast<std::size_t>(slots)));
+  }
   // stage == none on success.
   SpawnError start(Slot slot, const WorkerPlace& place);
   // The worker's place from now on: of a later round.

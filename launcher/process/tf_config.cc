@@ -21,7 +21,9 @@ std::string tf_config(const std::vector<JobRole>& roles, int rank,
     if (name != kEvaluator) cluster[name].push_back(peers[static_cast<std::size_t>(peer)]);
     if (peer == rank) task = {{"type", name}, {"index", index}};
   }
-  return nlohmann::ordered_json{{"cluster", cluster}, {"task", task}}.dump();
+  // A name of a host may be no UTF-8, for which dump() throws otherwise.
+  return nlohmann::ordered_json{{"cluster", cluster}, {"task", task}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace dlaunch

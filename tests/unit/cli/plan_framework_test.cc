@@ -34,7 +34,8 @@ TEST_CASE("roles that do not fit are refused") {
         "64 --roles: 16385 workers are more than 16384");
   CHECK(fake.refused({"--roles", "chief=2", "p"}) == "64 --roles: a job has one chief, not 2");
   CHECK(fake.refused({"--roles", "ps=2", "p"}) ==
-        "64 --roles: parameter servers serve others, and there are none: add worker=N");
+        "64 --roles: no role does the work: add chief, or worker=N");
+  CHECK(fake.refused({"--roles", "evaluator", "p"}).starts_with("64 --roles: no role does"));
 }
 
 TEST_CASE("a script that imports TensorFlow says so itself") {

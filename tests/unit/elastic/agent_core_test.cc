@@ -146,3 +146,13 @@ TEST_CASE("a stopped process is continued with a signal that is to end it, and w
   CHECK(sent(AgentCore::Stop{{0}, SIGTERM}) == std::vector<int>{SIGTERM, SIGCONT});
   CHECK(sent(AgentCore::Stop{{0}, SIGKILL}) == std::vector<int>{SIGKILL});
 }
+
+TEST_CASE("a node grows, and starts a worker in a slot that it did not have") {
+  AgentCore core(1, 10s);
+  core.grow(3);
+  const auto actions = core.step(kStart, AgentCore::Start{{2}});
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<AgentCore::Spawn>(actions[0]).slot == 2);
+  core.grow(1);  // never shrinks
+  CHECK(core.step(kStart, AgentCore::Spawned{}).empty());
+}

@@ -22,6 +22,7 @@ TEST_CASE("without roles every rank is a worker") {
   CHECK(tf_config({}, -1, kThree).empty());
   CHECK(tf_config({}, 0, {}).empty());
   CHECK(tf_config({}, 3, kThree).empty());
+  CHECK(tf_config({}, 0, {"\xff:1"}).find("\xef\xbf\xbd:1") != std::string::npos);
 }
 
 TEST_CASE("roles stand in their order, and an evaluator outside the cluster") {
