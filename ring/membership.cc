@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -18,6 +19,10 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
+
+// The last round of this process. A second connection goes on from there: the agent ignores a
+// process that leaves a round it was not in.
+std::atomic<std::int32_t> last_round{0};
 
 }  // namespace
 
@@ -34,7 +39,9 @@ Result<std::unique_ptr<Membership>> Membership::connect(const std::string& socke
 }
 
 Membership::Membership(UniqueFd socket, UniqueFd stop, int worker)
-    : socket_(std::move(socket)), stop_(std::move(stop)), worker_(worker) {}
+    : socket_(std::move(socket)), stop_(std::move(stop)), worker_(worker) {
+  current_.round = last_round;
+}
 
 Membership::~Membership() {
   if (!thread_.joinable()) return;
@@ -53,6 +60,7 @@ Result<RoundNotice> Membership::next_round(std::uint64_t version, std::string wh
   changed_.wait(lock, [this] { return next_ || !closed_.empty(); });
   if (!next_) return Error{.code = Errc::io, .what = closed_};
   current_ = *std::exchange(next_, std::nullopt);
+  last_round = current_.round;
   return current_;
 }
 

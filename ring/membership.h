@@ -21,7 +21,8 @@ namespace dlaunch {
 
 class Membership {
  public:
-  // socket: a path of any length; worker: what the agent calls this process.
+  // socket: a path of any length; worker: what the agent calls this process. A process may connect
+  // again after an earlier connection has ended: it is then in the round after its last one.
   static Result<std::unique_ptr<Membership>> connect(const std::string& socket, int worker);
   ~Membership();
   Membership(const Membership&) = delete;

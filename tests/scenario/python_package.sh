@@ -30,6 +30,19 @@ run dlaunch --nproc 2 "$python" "$here/python_elastic.py" snapshots; expect_code
 run "$python" "$here/python_elastic.py"; expect_code 0
 [ "$(weights)" = "$undisturbed" ] || fail "one rank without a launcher comes to other weights"
 
+# A process that has left an elastic job may join it again.
+cat >twice.py <<'P'
+import numpy as np, dlaunch
+rounds = []
+for _ in range(3):
+    comm = dlaunch.init(elastic=True)
+    rounds.append(comm.round)
+    assert comm.all_reduce(np.ones(1))[0] == comm.size == 2
+    comm.finalize()
+print("rounds", *rounds)
+P
+run dlaunch --nproc 2 "$python" twice.py; expect_code 0; expect_out '^\[1\] rounds 1 2 3$'
+
 run dlaunch --nproc 4 --min-nproc 3 --max-restarts 0 "$python" "$here/python_own.py"; expect_code 0
 [ "$(grep -c '3 ranks have all bytes$' out)" = 3 ] || fail "not every rank went on with its own bytes"
 [ "$(grep -c 'refused:' out)" = 12 ] || fail "set_own took what it cannot take"
